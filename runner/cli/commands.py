@@ -88,8 +88,8 @@ def report(options: ReportOptions) -> ExitCode:
     from runner.report.page import write_page
 
     require_free_reports(report_files(options))
-    folder, recorded = recorded_run(options.run)
-    header, results, footer = recorded.header, recorded.results, recorded.footer
+    recorded = recorded_run(options.run)
+    folder, header, results, footer = recorded.folder, recorded.run.header, recorded.run.results, recorded.run.footer
     try:
         page = write_page(folder, header, results, footer)
     except PermissionError as error:

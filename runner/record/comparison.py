@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
 
 from runner.model import devices
 from runner.model.header import RunHeader
 from runner.model.options import free_options
-from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
+from runner.record.journal import NamedRun
 
 # -- of two parts of one run: what is in no table here must be equal ---------------------------------------------------
 
@@ -169,29 +168,11 @@ class CaseChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """One of the two runs."""
-
-    name: str
-    """As the command line names it."""
-    header: RunHeader
-    results: tuple[CaseResult, ...]
-    interrupted: bool = False
-    folder: Path | None = None
-    """None where there is the journal alone: then no generated code is compared."""
-
-    @property
-    def totals(self) -> Mapping[Outcome, int]:
-        """How many cases had each outcome."""
-        return Counter(result.outcome for result in self.results)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """Two runs compared."""
 
-    before: Side
-    after: Side
+    before: NamedRun
+    after: NamedRun
     changes: tuple[CaseChange, ...]
     """Every case of either run, in the order of the second run; then those that are gone."""
     differences: tuple[str, ...]

@@ -75,6 +75,16 @@ class Run:
         return tuple(result for result in self.results if result.outcome is not Outcome.NOT_RUN)
 
 
+@dataclass(frozen=True, slots=True)
+class NamedRun:
+    """A recorded run, with its name on the command line."""
+
+    name: str
+    run: Run
+    folder: Path = Path()
+    """Of its journal and of the files of its cases."""
+
+
 def digest_of_selection(digests: Mapping[str, str]) -> str:
     """Return the sha256 of a selection: of the ids and digests of its cases, independent of their order."""
     lines = (f"{case_id}\0{digests[case_id]}\n" for case_id in sorted(digests))
@@ -95,14 +105,14 @@ _KINDS: Mapping[str, type] = {"header": RunHeader, "attempt": CaseResult, "case"
 """What the lines hold. An attempt is the result of one attempt of a case that has not ended."""
 
 
-def recorded_run(name: str) -> tuple[Path, Run]:
-    """Return the folder and the content of a run that no process is writing; raise ``UsageError`` where there is none, or it is invalid.
+def recorded_run(name: str) -> NamedRun:
+    """Return a run that no process is writing; raise ``UsageError`` where there is none, or it is invalid.
 
     ``name`` is its folder, its id or ``latest``.
     """
     folder = find_run(name)
     require_still(name, folder)
-    return folder, readable(folder / JOURNAL)
+    return NamedRun(name, readable(folder / JOURNAL), folder)
 
 
 def readable(path: Path) -> Run:

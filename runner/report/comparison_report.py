@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from runner.model.escaping import one_line, plain
+from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
-from runner.record.comparison import SPEC_CHANGED, CaseChange, Change, Comparison, Side
+from runner.record.comparison import SPEC_CHANGED, CaseChange, Change, Comparison
+from runner.record.journal import NamedRun
 from runner.report.page import rendered
 from runner.report.terminal import shown_id
 
@@ -50,12 +52,15 @@ def lines_of(comparison: Comparison, *, with_code: bool = False) -> Iterator[str
     yield from ("", f"{counts or 'no case'}; {comparison.both} cases have a result in both runs")
 
 
-def _side_line(word: str, side: Side) -> str:
+def _side_line(word: str, side: NamedRun) -> str:
     """Return one line about a run."""
-    facts = side.header.environment
-    about = [side.header.run_id or "without an id", *(f"{name} {facts[name]}" for name in ("torch", "device", "cpu") if facts.get(name))]
-    totals = ", ".join(f"{count} {outcome.label}" for outcome, count in sorted(side.totals.items(), key=lambda item: -item[1]))
-    interrupted = "; it was interrupted" if side.interrupted else ""
+    facts = side.run.header.environment
+    about = [
+        side.run.header.run_id or "without an id",
+        *(f"{name} {facts[name]}" for name in ("torch", "device", "cpu") if facts.get(name)),
+    ]
+    totals = ", ".join(f"{count} {outcome.label}" for outcome, count in _totals(side).most_common())
+    interrupted = "; it was interrupted" if side.run.footer and side.run.footer.interrupted else ""
     return f"{word}: {one_line(side.name)} ({one_line(', '.join(about))}): {totals or 'no case'}{interrupted}"
 
 
@@ -99,16 +104,20 @@ def document_of(comparison: Comparison, *, fail_on: Sequence[str], exit_code: in
     }
 
 
-def _side(side: Side) -> dict[str, object]:
+def _side(side: NamedRun) -> dict[str, object]:
     return {
         "name": side.name,
-        "run": side.header.run_id,
-        "started": side.header.started,
-        "merged": list(side.header.merged),
-        "environment": dict(side.header.environment),
-        "totals": {outcome.label: count for outcome, count in side.totals.items()},
-        "interrupted": side.interrupted,
+        "run": side.run.header.run_id,
+        "started": side.run.header.started,
+        "merged": list(side.run.header.merged),
+        "environment": dict(side.run.header.environment),
+        "totals": {outcome.label: count for outcome, count in _totals(side).items()},
+        "interrupted": side.run.footer is not None and side.run.footer.interrupted,
     }
+
+
+def _totals(side: NamedRun) -> Counter[Outcome]:
+    return Counter(result.outcome for result in side.run.results)
 
 
 def _result(result: CaseResult | None) -> Mapping[str, object] | None:

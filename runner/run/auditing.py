@@ -68,7 +68,8 @@ def _selected(suite: Suite, options: AuditOptions) -> Sequence[Case]:
 
 def recorded_cases(name: str, options: AuditOptions) -> Ran:
     """Return the selected cases of a recorded run; raise ``UsageError`` where its files changed since it was judged."""
-    folder, run = recorded_run(name)
+    recorded = recorded_run(name)
+    folder, run = recorded.folder, recorded.run
     known = rejudge.surroundings_of_record(run.header.environment)
     results = {result.case_id: result for result in run.results if has_verdicts(result)}
     suite = rejudge.suite_of(run.header, results.values(), options.backends)

@@ -29,8 +29,8 @@ from runner.model.matching.patterns import pattern_of, stable_lines
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
 from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
-from runner.record.comparison import CaseChange, Change, Comparison, Difference, Side, command_differences
-from runner.record.journal import readable, recorded_run
+from runner.record.comparison import CaseChange, Change, Comparison, Difference, command_differences
+from runner.record.journal import NamedRun, readable, recorded_run
 from runner.record.run_folder import JOURNAL
 
 _CODE = re.compile(r"code-([0-9]{1,6})-([0-9]{1,6})\.txt")
@@ -76,40 +76,38 @@ _CHANGES: Mapping[tuple[_State, _State], Change] = {
 """The table above; every other pair is the same."""
 
 
-def read_placed(name: str) -> Side:
+def read_placed(name: str) -> NamedRun:
     """Read a run that has ended; raise ``UsageError`` for one that is truncated, altered, or still written."""
     if os.path.isfile(name):
-        journal = Path(name).absolute()
-        run = readable(journal)
+        path = Path(name).absolute()
+        side = NamedRun(name, readable(path), path.parent if path.name == JOURNAL else path)  # a copy has no files of cases
     else:
-        folder, run = recorded_run(name)
-        journal = folder / JOURNAL
-    if run.footer is None:
+        side = recorded_run(name)
+    if side.run.footer is None:
         raise UsageError(f"{name}: the run was cut off: its journal has no footer; resume it with 'run ... --resume {name}'")
-    has_files = journal.name == JOURNAL and (journal.parent / "cases").is_dir()
-    folder_of_files = journal.parent if has_files else None
-    return Side(name=name, header=run.header, results=run.results, interrupted=run.footer.interrupted, folder=folder_of_files)
+    return side
 
 
-def compare(before: Side, after: Side) -> Comparison:
+def compare(before: NamedRun, after: NamedRun) -> Comparison:
     """Return what changed from the first run to the second; raise ``UsageError`` for recorded files that were altered."""
-    first, second = ({str(result.case_id): result for result in side.results} for side in (before, after))
+    headers = before.run.header, after.run.header
+    first, second = ({str(result.case_id): result for result in side.run.results} for side in (before, after))
     pairs: list[tuple[CaseResult | None, CaseResult | None]] = [(first.get(case_id), result) for case_id, result in second.items()]
     pairs += [(result, None) for case_id, result in first.items() if case_id not in second]
     changes = []
     for then, now in pairs:
         change, problem, code = change_of(then, now), "", {}
         if then is not None and now is not None:
-            problem = _other_case(then, now, before.header, after.header)
+            problem = _other_case(then, now, *headers)
             if (problem or change in _WITH_CODE) and then.evidence and now.evidence:
                 code = dict(_code(before, then, after, now))
-        remarks = (*_remarks(change, then, now, after.header), *([problem] if problem else []))
+        remarks = (*_remarks(change, then, now, headers[1]), *([problem] if problem else []))
         changes.append(CaseChange(change=change, before=then, after=now, spec_changed=bool(problem), remarks=remarks, code=code))
     return Comparison(
         before=before,
         after=after,
         changes=tuple(changes),
-        differences=tuple(differences(before.header, after.header)),
+        differences=tuple(differences(*headers)),
         both=sum(then is not None and now is not None and _State.IDLE not in (_state(then), _state(now)) for then, now in pairs),
     )
 
@@ -189,9 +187,9 @@ def differences(before: RunHeader, after: RunHeader) -> Iterator[str]:
 # -- generated code and graphs ----------------------------------------------------------------------------------------
 
 
-def _code(before: Side, then: CaseResult, after: Side, now: CaseResult) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _code(before: NamedRun, then: CaseResult, after: NamedRun, now: CaseResult) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the name of each text that differs but for addresses, paths and names of cached files, and the lines of a unified diff."""
-    if before.folder is None or after.folder is None:
+    if not all((side.folder / "cases").is_dir() for side in (before, after)):  # of a run there may be the journal alone
         return
     old, new = _texts(before.folder, then), _texts(after.folder, now)
     for name in sorted(old.keys() | new.keys()):

@@ -37,9 +37,10 @@ def with_failed(options: RunOptions) -> tuple[RunOptions, frozenset[str]]:
     if options.last_failed and options.resume:
         why = "the latest run may be another one than then (write --failed-in with the id in its header)"
         raise UsageError(f"--last-failed with --resume: {why}")
-    folder, run = recorded_run(options.failed_in or last_run_of(options.paths))
+    recorded = recorded_run(options.failed_in or last_run_of(options.paths))
+    run = recorded.run
     failing = {result.case_id for result in run.results if result.outcome.is_failure and result.outcome is not Outcome.NOT_RUN}
-    run_id = run.header.run_id or folder.name
+    run_id = run.header.run_id or recorded.folder.name
     if not failing:
         output.note(f"no case failed in {run_id}")
     not_run = sum(result.outcome is Outcome.NOT_RUN for result in run.results)

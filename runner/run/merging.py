@@ -11,7 +11,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -34,7 +34,7 @@ from runner.model.results import Attempt, CaseResult
 from runner.plan.worker_plan import digest_of
 from runner.record.case_files import alterations
 from runner.record.comparison import differences
-from runner.record.journal import Run, digest_of_selection, recorded_run
+from runner.record.journal import NamedRun, Run, digest_of_selection, recorded_run
 from runner.record.run_folder import JOURNAL, RunFolder, open_run, require_free_reports
 from runner.run import rejudge
 from runner.run.preparation import judging_files
@@ -54,29 +54,13 @@ _LARGEST = 256 << 20
 """The maximum size in bytes of a file that is copied; the limits of a worker's messages, code and traces are much smaller."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A run of a shard, with its name on the command line, and its folder."""
-
-    name: str
-    run: Run
-    folder: Path = Path()
-
-    @property
-    def is_of_nodes(self) -> bool:
-        """Whether every result names the node of a fleet that it came from: then none depends on the machine of the header."""
-        ran = [result for result in self.run.results if result.folder]
-        return bool(ran) and all(result.node for result in ran)
-
-
-def read_parts(names: Sequence[str]) -> tuple[list[Part], list[str]]:
+def read_parts(names: Sequence[str]) -> tuple[list[NamedRun], list[str]]:
     """Read the runs; return them with every reason why they cannot be merged."""
-    parts: list[Part] = []
+    parts: list[NamedRun] = []
     wrong: list[str] = []
     for name in names:
         try:
-            folder, run = recorded_run(name)
-            parts.append(Part(name, run, folder))
+            parts.append(recorded_run(name))
         except UsageError as error:
             wrong.append(str(error))
     wrong += problems(parts)
@@ -93,7 +77,7 @@ def read_parts(names: Sequence[str]) -> tuple[list[Part], list[str]]:
     return parts, wrong
 
 
-def _judged_otherwise(part: Part, unjudged: list[str]) -> Iterator[str]:
+def _judged_otherwise(part: NamedRun, unjudged: list[str]) -> Iterator[str]:
     """Yield how the recorded files of a run contradict its results; add to ``unjudged`` why results cannot be judged again here."""
     header = part.run.header
     ran = [result for result in part.run.results if result.folder or result.attempts]
@@ -121,10 +105,10 @@ def _judged_otherwise(part: Part, unjudged: list[str]) -> Iterator[str]:
             unjudged.append(reason)
 
 
-def problems(parts: Sequence[Part]) -> list[str]:
+def problems(parts: Sequence[NamedRun]) -> list[str]:
     """Return every reason why these runs are not the shards of one run, a line each."""
     wrong: list[str] = []
-    by_shard: dict[str, list[Part]] = {}
+    by_shard: dict[str, list[NamedRun]] = {}
     for part in parts:
         header, footer = part.run.header, part.run.footer
         if header.merged or not _SHARD.fullmatch(header.shard):
@@ -142,7 +126,7 @@ def problems(parts: Sequence[Part]) -> list[str]:
         if (mine.selection, mine.selected_whole) != (other.selection, other.selected_whole):
             selection = f"another selection, of {mine.selected_whole} cases, than in {first.name}, of {other.selected_whole}"
             wrong.append(f"{part.name}: {selection}")
-        for difference in differences(mine, other, same_machine=not (part.is_of_nodes and first.is_of_nodes)):
+        for difference in differences(mine, other, same_machine=not (_is_of_nodes(part.run) and _is_of_nodes(first.run))):
             wrong.append(f"{part.name}: {difference.between('here', f'in {first.name}')}")
     for shard, same in sorted(by_shard.items()):
         if len(same) > 1:
@@ -152,7 +136,7 @@ def problems(parts: Sequence[Part]) -> list[str]:
         (count,) = counts
         missing = (f"{index}/{count}" for index in range(1, int(count) + 1) if f"{index}/{count}" not in by_shard)
         wrong += [f"{shard} is missing" for shard in itertools.islice(missing, _LISTED)]
-    holders: dict[str, Part] = {}
+    holders: dict[str, NamedRun] = {}
     twice: dict[tuple[str, str], list[str]] = {}
     for part in parts:
         for result in part.run.results:
@@ -173,13 +157,19 @@ def problems(parts: Sequence[Part]) -> list[str]:
     return wrong
 
 
+def _is_of_nodes(run: Run) -> bool:
+    """Whether every result names the node of a fleet that it came from: then none depends on the machine of the header."""
+    ran = [result for result in run.results if result.folder]
+    return bool(ran) and all(result.node for result in ran)
+
+
 # -- joining --------------------------------------------------------------------------------------------------------
 
 Folders: TypeAlias = Mapping[tuple[int, str], str]
 """The folder of a case in the merged run, by the index of its part and its folder there."""
 
 
-def join(parts: Sequence[Part], *, run_id: str, command: tuple[str, ...]) -> tuple[Run, Folders]:
+def join(parts: Sequence[NamedRun], *, run_id: str, command: tuple[str, ...]) -> tuple[Run, Folders]:
     """Return the merged run, and the new folders of its cases and attempts.
 
     Spec files are in the order of the header, the cases of each by id. The machine is that of the first part.
@@ -219,7 +209,7 @@ def _by_number(case_id: str) -> list[tuple[int, str]]:
     return [(int(piece), "") if piece.isdecimal() and len(piece) < 18 else (-1, piece) for piece in re.split(r"([0-9]+)", case_id)]
 
 
-def merge(parts: Sequence[Part], options: MergeOptions, open_reporters: OpenReporters) -> tuple[RunFolder, Run]:
+def merge(parts: Sequence[NamedRun], options: MergeOptions, open_reporters: OpenReporters) -> tuple[RunFolder, Run]:
     """Write the merged run into a folder of its own; return both."""
     reports = report_files(options)
     require_free_reports(reports)

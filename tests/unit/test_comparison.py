@@ -8,7 +8,8 @@ import pytest
 from runner.model.matching.patterns import stable_lines
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
-from runner.record.comparison import CaseChange, Change, Comparison, Side
+from runner.record.comparison import CaseChange, Change, Comparison
+from runner.record.journal import NamedRun
 from runner.run.compared_runs import change_of, compare
 from tests.recorded import recorded, run_of
 
@@ -85,7 +86,7 @@ def test_what_is_not_executed_is_never_fixed_nor_passed(then: Outcome | None, no
 def compared(before: Sequence[CaseResult], after: Sequence[CaseResult], **changes: Any) -> Comparison:
     first = run_of(*before, **changes.pop("first", {}))
     second = run_of(*after, run_id="run-2", **changes.pop("second", {}))
-    sides = [Side(name=name, header=run.header, results=run.results) for name, run in (("a", first), ("b", second))]
+    sides = [NamedRun(name, run) for name, run in (("a", first), ("b", second))]
     return compare(*sides)
 
 

@@ -14,8 +14,8 @@ from runner.cli.parser import main
 from runner.model.header import RunFooter, RunHeader
 from runner.model.outcomes import Outcome
 from runner.model.results import Attempt, CaseResult, attempt_of
-from runner.record.journal import JournalWriter, Run, digest_of_selection, read_run
-from runner.run.merging import Part, join, problems
+from runner.record.journal import JournalWriter, NamedRun, Run, digest_of_selection, read_run
+from runner.run.merging import join, problems
 from tests.recorded import NOT_EXECUTED, recorded, run_of
 from tests.results import footer_of
 
@@ -76,14 +76,14 @@ def footer(results: Sequence[CaseResult], **changes: Any) -> RunFooter:
     return footer_of(results, **{"ended": "2026-10-07T13:00:00Z", "seconds": 9.0, **changes})
 
 
-def shard(index: int, ids: Sequence[str], *, count: int = 3, **changes: Any) -> Part:
+def shard(index: int, ids: Sequence[str], *, count: int = 3, **changes: Any) -> NamedRun:
     """Return a part that holds these cases; changes are those of its header, or ``results`` and ``footer``."""
     results = tuple(changes.pop("results", [result(case_id, folder=f"cases/{n:05d}") for n, case_id in enumerate(ids, 1)]))
     end = changes.pop("footer", footer(results))
-    return Part(f"shard-{index}", Run(header=header(index, count, len(results), **changes), results=results, footer=end))
+    return NamedRun(f"shard-{index}", Run(header=header(index, count, len(results), **changes), results=results, footer=end))
 
 
-def shards(**of_second: Any) -> list[Part]:
+def shards(**of_second: Any) -> list[NamedRun]:
     """Return three shards that belong together, the second changed."""
     return [shard(1, IDS[:1]), shard(2, IDS[1:4], **of_second), shard(3, IDS[4:])]
 
@@ -101,7 +101,7 @@ def test_shards_that_ran_on_nodes_are_of_one_run_though_their_headers_name_unlik
     assert problems([one, two, three]) == ["shard-2: the machine's torch is '2.12.0' here, '2.13.0+cu130' in shard-1"]
     nodes = [{"name": name, **facts} for name, facts in zip("abc", (ENVIRONMENT, other, ENVIRONMENT), strict=True)]
     parts = [
-        Part(part.name, replace(part.run, results=tuple(replace(one, node=node) for one in part.run.results)))
+        NamedRun(part.name, replace(part.run, results=tuple(replace(one, node=node) for one in part.run.results)))
         for part, node in zip((one, two, three), nodes, strict=True)
     ]
     assert problems(parts) == []
@@ -113,9 +113,9 @@ def test_shards_that_ran_on_nodes_are_of_one_run_though_their_headers_name_unlik
 
 def test_a_shard_that_is_given_twice_is_named() -> None:
     one, two, three = shards()
-    again = Part("again", replace(two.run, header=replace(two.run.header, run_id="run-4")))
+    again = NamedRun("again", replace(two.run, header=replace(two.run.header, run_id="run-4")))
     assert problems([one, two, three, again]) == ["2/3 is given 2 times: shard-2, again"]
-    assert problems([one, two, three, Part("same", two.run)]) == ["2/3 is given 2 times: shard-2, same"]
+    assert problems([one, two, three, NamedRun("same", two.run)]) == ["2/3 is given 2 times: shard-2, same"]
 
 
 def test_cases_that_two_shards_hold_are_named() -> None:
@@ -197,14 +197,14 @@ def test_what_must_agree(changes: Mapping[str, Any], words: str) -> None:
 # -- the command ----------------------------------------------------------------------------------------------------
 
 
-Write = Callable[[Sequence[Part]], list[str]]
+Write = Callable[[Sequence[NamedRun]], list[str]]
 
 
-def repeated(part: Part, **changes: Any) -> Part:
+def repeated(part: NamedRun, **changes: Any) -> NamedRun:
     """Return a part whose cases were run several times."""
     found = replace(part.run.header, options={**part.run.header.options, **{name: str(value) for name, value in changes.items()}})
     end = footer_of(part.run.results, lets_flaky_pass=found.lets_flaky_pass)
-    return Part(part.name, replace(part.run, header=found, footer=end))
+    return NamedRun(part.name, replace(part.run, header=found, footer=end))
 
 
 def line_of(case: CaseResult, made: Attempt) -> CaseResult:
@@ -218,7 +218,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     """Return a function that writes parts as runs with evidence, and returns their folders."""
     monkeypatch.chdir(tmp_path)
 
-    def written(parts: Sequence[Part]) -> list[str]:
+    def written(parts: Sequence[NamedRun]) -> list[str]:
         for part in parts:
             Path(part.name).mkdir()
             with JournalWriter(Path(part.name) / "run.jsonl") as journal:
@@ -265,7 +265,7 @@ def test_the_exit_code_is_that_of_the_whole_run(write: Write, least: str, code: 
     parts = []
     for part in shards(results=[result(IDS[1]), result(IDS[2], Outcome.UNAVAILABLE), result(IDS[3], Outcome.XFAIL, folder="cases/00003")]):
         top = replace(part.run.header, options={**part.run.header.options, "min-executed": least})
-        parts.append(Part(part.name, replace(part.run, header=top, footer=footer_of(part.run.results, least=int(least)))))
+        parts.append(NamedRun(part.name, replace(part.run, header=top, footer=footer_of(part.run.results, least=int(least)))))
     assert main(["merge", *write(parts), "--out", "out"]) == code
     found = read_run(Path("out/run.jsonl")).footer
     assert found is not None

@@ -136,7 +136,7 @@ def test_a_run_takes_specs_on_request_where_they_are_named(executor: FakeExecuto
 
 def earlier(**outcomes: Outcome) -> str:
     """Write a run with these outcomes of the specs, and return its name."""
-    ids = {name: {"case_id": f"{name}[backend=cpu]", "area": "", "spec": f"specs/{name}.yaml"} for name in outcomes}
+    ids = {name: {"case_id": f"{name}[backend=cpu]", "spec": f"specs/{name}.yaml"} for name in outcomes}
     results = [recorded(name, outcome, **ids[name]) for name, outcome in outcomes.items()]
     write_run(Path("old"), run_of(*results, run_id="earlier", options={"min-executed": "1", "paths": "specs"}))
     return "old"

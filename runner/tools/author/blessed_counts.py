@@ -81,7 +81,8 @@ def read_samples(runs: Iterable[str], backend_files: tuple[Path, ...]) -> tuple[
     red: list[Red] = []
     backends = Backends({})
     for name in runs:
-        folder, run = recorded_run(name)
+        recorded = recorded_run(name)
+        folder, run = recorded.folder, recorded.run
         ran = recorded_cases(name, AuditOptions(backends=backend_files))
         backends = ran.suite.backends
         cases |= {case.id: case for case in ran.suite.cases}

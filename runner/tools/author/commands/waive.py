@@ -69,7 +69,7 @@ def proposals(options: WaiveOptions) -> tuple[list[Draft], list[str]]:
         raise UsageError(f"--until '{one_line(options.until)}' is no date: write year, month and day: 2027-03-01") from error
     by_case: dict[str, list[Seen]] = {}
     for name in options.targets:
-        _, run = recorded_run(name)
+        run = recorded_run(name).run
         usual = surroundings_of_record(run.header.environment)
         for result in run.results:
             surroundings = surroundings_of_record(result.node) if result.node else usual
