@@ -26,8 +26,8 @@ _VARIABLES = Path(__file__).parent / "data" / "variables.txt"
 """Names of recorded environment variables: switches, numbers, devices and folders of torch and its libraries."""
 
 _SECRET_WORDS = frozenset(
-    "token secret password passwd passphrase passcode pwd pass auth authorization bearer credential cred pat key private cookie signature "
-    "sig dsn jwt webhook".split()
+    "token secret password passwd passphrase passcode pwd pass pin auth authorization bearer credential cred pat key private cookie "
+    "signature sig dsn jwt webhook".split()
 )
 _SECRET_PARTS = ("token", "secret", "passw", "passphrase", "apikey", "credential", "oauth", "privatekey", "accesskey", "accountkey")
 """Parts of a name that mark a secret without separators: ``githubtoken``."""
