@@ -20,20 +20,13 @@ def test_third_ctrl_c_raises_keyboard_interrupt() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_sigterm_and_sighup_mean_stop_now(number: int) -> None:
-    with Interrupts() as interrupts:
-        for _ in range(3):
-            signal.raise_signal(number)
-            assert interrupts.asked == STOP_NOW
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-
-
-def test_many_signals_do_not_block_on_wake_pipe() -> None:
+def test_sigterm_and_sighup_mean_stop_now_and_many_do_not_block_on_the_pipe(number: int) -> None:
     with Interrupts() as interrupts:
         for _ in range(70_000):
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(number)
         assert interrupts.asked == STOP_NOW
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
 
 
 def test_handlers_and_descriptors_are_given_back() -> None:
