@@ -392,7 +392,7 @@ def inspect_files(installed: InstalledTorch | None) -> Machine:
         release=release(installed.version) if installed else None,
         builds=installed.builds if installed else {},
         # without one of these device nodes no driver can be reached; with one, only torch can say
-        gpus=None if any(Path(node).exists() for node in devices.nodes()) else 0,
+        gpus=None if any(Path(node).exists() for kind in devices.ACCELERATORS.values() for node in kind.nodes) else 0,
         found={name: capability.look() for name, capability in CAPABILITIES.items() if capability.look is not None},
         torch_root=str(installed.root) if installed else None,
         no_torch=no_torch_reason() if installed is None else "",

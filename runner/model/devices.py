@@ -106,11 +106,6 @@ def is_accelerator(device: str) -> bool:
     return kind_of(device) in ACCELERATORS
 
 
-def any_accelerator(kinds: Iterable[str]) -> bool:
-    """Whether one of several kinds is not the host's own."""
-    return any(map(is_accelerator, kinds))
-
-
 def builds() -> tuple[Build, ...]:
     """Return every way in which torch is built for an accelerator."""
     return tuple(build for accelerator in ACCELERATORS.values() for build in accelerator.builds)
@@ -126,8 +121,3 @@ def visible_to(gpus: Iterable[int], inherited: str | None) -> str:
     """Return the value of ``Build.visible`` under which a process sees some of the devices that ``inherited`` lets it see."""
     names = inherited.split(",") if inherited else []
     return ",".join(names[gpu].strip() if gpu < len(names) else str(gpu) for gpu in gpus)
-
-
-def nodes() -> tuple[str, ...]:
-    """Return the device files of all accelerators."""
-    return tuple(node for accelerator in ACCELERATORS.values() for node in accelerator.nodes)

@@ -100,7 +100,10 @@ class RunHeader:
     @property
     def required_names(self) -> list[str]:
         """The names of ``--require``."""
-        return names_in(self.options)
+        try:
+            return shlex.split(self.options.get("require", ""))
+        except ValueError:  # not written by this program
+            return [self.options["require"]]
 
     @property
     def lets_flaky_pass(self) -> bool:
@@ -148,14 +151,6 @@ def uses(case: Case | CaseResult, name: str) -> bool:
     """Whether a case runs on the backend with this name or requires the capability; a service is a capability too."""
     required = case.requires if isinstance(case, CaseResult) else [requirement.name for requirement in case.requires]
     return name in (EVERY_CASE, case.backend) or name in required
-
-
-def names_in(options: Mapping[str, str]) -> list[str]:
-    """Return the names of ``--require`` among the recorded options of a run."""
-    try:
-        return shlex.split(options.get("require", ""))
-    except ValueError:  # not written by this program
-        return [options["require"]]
 
 
 def problems(

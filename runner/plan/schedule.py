@@ -79,7 +79,7 @@ class Environment:
     @property
     def uses_accelerator(self) -> bool:
         """Whether one of its cases compiles for an accelerator, for which torch queries the driver."""
-        return devices.any_accelerator(self.kinds)
+        return any(map(devices.is_accelerator, self.kinds))
 
     @property
     def compiler(self) -> str | None:

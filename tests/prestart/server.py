@@ -171,7 +171,7 @@ def become(request: Mapping[str, Any], descriptors: list[int]) -> NoReturn:
 
 def _warm_already(warm: Callable[[list[str]], float], kinds: list[str]) -> float:
     """Stand for the warm-up of a zygote: the server has done that for the CPU, and its forks inherit it."""
-    return warm(kinds) if devices.any_accelerator(kinds) else 0.0
+    return warm(kinds) if any(map(devices.is_accelerator, kinds)) else 0.0
 
 
 def _take(descriptors: list[int], control: int) -> None:

@@ -78,7 +78,7 @@ def warm(kinds: list[str]) -> float:
             is_whole &= not warming.compile_something(devices.CPU, with_gradients=not imports.is_built_for_gpus())
         if is_whole:
             files.keep()
-    if devices.any_accelerator(kinds):
+    if any(map(devices.is_accelerator, kinds)):
         # the part that needs the device is done by each worker before its first case
         with imports.without_devices():
             imports.import_for_gpus()
