@@ -4,6 +4,7 @@ import ast
 import functools
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from runner.judge.evidence import CarriedOut, first_line
 from runner.language.backends import Backend, Serves
@@ -15,7 +16,8 @@ from runner.model.matching.filecheck import EmptyText, passes, run
 from runner.model.matching.generated_code import code_of, joined
 from runner.model.matching.patterns import search
 from runner.model.matching.time_limit import PatternTooSlow, time_limit
-from runner.plan.worker_plan import expects_raise
+from runner.model.protocol import decode
+from runner.plan.worker_plan import PROOF, expects_raise
 from runner.vocabulary.steps import parsed, traits_of
 from runner.vocabulary.steps.call import Call
 
@@ -124,11 +126,13 @@ def proof(backend: Backend, surroundings: Surroundings, steps: Sequence[CarriedO
     """
     held = functools.partial(Verdict, kind="proof", status=Status.HELD, position=backend.position)
     failed = functools.partial(held, status=Status.FAILED)
-    too_slow = functools.partial(held, status=Status.ERROR, observed="pattern too slow")
+    error = functools.partial(held, status=Status.ERROR)
+    too_slow = functools.partial(error, observed="pattern too slow")
     # bench steps only measure times
     steps = [known for known in steps if traits_of(known.step).is_proof and known.step.runs(surroundings)]
     graphs_wanted = backend.proof.graphs
-    wants_none = graphs_wanted is not None and graphs_wanted.most == 0
+    # inductor's graphs show nothing of another compiler: its steps must call what dynamo captured
+    wants_none = backend.proof.served is not None or (graphs_wanted is not None and graphs_wanted.most == 0)
     kind = kind_of(backend.device)
 
     is_refused = not wants_none and any(
@@ -182,6 +186,15 @@ def proof(backend: Backend, surroundings: Surroundings, steps: Sequence[CarriedO
         expected = "inductor was entered before the exception, or in another step"
         hint = " (where dynamo refuses what eager refuses, write raises: {..., before: backend})"
         return (held if entered else failed)(expected=expected, observed=f"inductor was entered {entered} times{'' if entered else hint}")
+
+    if (served := backend.proof.served) is not None:
+        for number, known in enumerate(steps, start=1):
+            measured = decode(known.facts.measurements.get(PROOF))
+            if measured is not None:
+                (judged,) = served.judge(replace(known.facts, measured=measured), surroundings)
+                if judged.status is not Status.HELD:
+                    where = f"step {number} ({known.step.kind}, line {known.step.position.line}): {judged.expected}"
+                    return (failed if judged.status is Status.FAILED else error)(expected=where, observed=judged.observed)
 
     if (directives := backend.proof.code) is not None:
         expected = "generated code that shows the backend"

@@ -19,6 +19,7 @@ from runner.model.matching.filecheck import CheckFile, ChecksError
 from runner.model.matching.filecheck import parse as parse_checks
 from runner.model.matching.patterns import check_pattern
 from runner.vocabulary.expectations.expectation_base import BadExpectation, Range, parse_count
+from runner.vocabulary.expectations.served import Served
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,8 @@ class Proof:
     """The evidence that a backend ran."""
 
     graphs: Range | None = None
+    served: Served | None = None
+    """For a compiler other than inductor: what it must compute itself of each call."""
     code: CheckFile | None = None
     choices: Choices | None = None
     serves: tuple[Serves, ...] = ()
@@ -239,6 +242,7 @@ def _proof(document: Document, name: str, problems: list[Diagnostic]) -> Proof:
         return Proof()
     return Proof(
         graphs=graphs,
+        served=Served.parse(proof["served"]) if "served" in proof else None,
         code=code,
         choices=Choices(match=choices["match"], least=choices.get("min", 1), of_class=choices.get("class", "")) if choices else None,
         serves=tuple(Serves(group=group, by=tuple(as_list(by))) for group, by in proof.get("serves", {}).items()),

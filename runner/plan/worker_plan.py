@@ -9,6 +9,7 @@ from typing import Any
 from runner.language.read.templates import as_text, resolve_facts
 from runner.model.case import Case, Step, WrittenFunction
 from runner.model.conditions import Surroundings
+from runner.model.expectation import Expectation
 from runner.model.protocol import Json, encode
 from runner.vocabulary.expectations import side_effects
 from runner.vocabulary.expectations.expectation_base import EAGER
@@ -95,11 +96,15 @@ def needs_eager(case: Case) -> bool:
     return any(name.partition(".")[0] == EAGER for name in names)
 
 
-def make_plan(case: Case, surroundings: Surroundings, facts: Mapping[str, object]) -> dict[str, Any]:
+PROOF = "proof"
+"""The index of the measurement that the proof of a backend asks for."""
+
+
+def make_plan(case: Case, surroundings: Surroundings, facts: Mapping[str, object], served: Expectation | None = None) -> dict[str, Any]:
     """Return the plan as JSON data; raise ``templates.TemplateError`` for a fact that this machine does not have.
 
     The plan has no path that a worker opens: the executor adds those of the worker's machine (``executor_protocol.with_paths``). The
-    ``file`` of a Python block is only its name in tracebacks.
+    ``file`` of a Python block is only its name in tracebacks. ``served`` is what the proof of its backend measures of each call.
     """
     plan = {
         "format": 1,
@@ -116,16 +121,21 @@ def make_plan(case: Case, surroundings: Surroundings, facts: Mapping[str, object
         "compared": sorted(
             {name.partition(".")[0] for step in case.steps for expected in step.expectations for name in expected.check.names}
         ),
-        "steps": [_plan_step(case, step, surroundings, facts) for step in case.steps],
+        "steps": [_plan_step(case, step, surroundings, facts, served) for step in case.steps],
         **({"target": case.target} if case.target else {}),
     }
     return dict(encode(plan))
 
 
-def _plan_step(case: Case, step: Step, surroundings: Surroundings, facts: Mapping[str, object]) -> dict[str, Any]:
+def _plan_step(
+    case: Case, step: Step, surroundings: Surroundings, facts: Mapping[str, object], served: Expectation | None
+) -> dict[str, Any]:
     if not step.runs(surroundings):
         return {"kind": step.kind, "skipped": True, "effects": None, "arguments": {}, "expects_raise": False, "measure": []}
-    measures = [(index, expected.check.kind, expected.check.measurement()) for index, expected in enumerate(step.expectations)]
+    checks: list[tuple[int | str, Expectation]] = [(index, expected.check) for index, expected in enumerate(step.expectations)]
+    if served is not None and traits_of(step).is_proof and parsed(step).runs_graphs and not expects_raise(step, surroundings):
+        checks.append((PROOF, served))
+    measures = [(index, check.kind, check.measurement()) for index, check in checks]
     effects = side_effects.of_step(step, case.steps, surroundings) if needs_eager(case) else None
     return {
         "kind": step.kind,

@@ -100,9 +100,10 @@ class Jobs:
         (self.folder / folder).mkdir(parents=True, exist_ok=True)
         name = f"{case.id} ({number:05d})"  # unique for each attempt: two attempts of a case may run in parallel
         self.cases[name] = case
+        backend = self.backends[case.backend]
         return Job(
             name=name,
-            plan=make_plan(case, surroundings_for(self.backends[case.backend], known, case.target), self.machine.facts),
+            plan=make_plan(case, surroundings_for(backend, known, case.target), self.machine.facts, backend.proof.served),
             folder=folder,
             environment=self._environments[schedule.environment_of(case).key],
             timeout=(case.body.timeout or self.options.timeout) * self.options.timeout_factor,

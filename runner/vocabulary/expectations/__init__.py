@@ -31,6 +31,8 @@ _CLASSES: Mapping[str, str] = {
     "batch_invariant": "additional_calls:BatchInvariant",
     "poisoned": "additional_calls:Poisoned",
     "candidates": "additional_calls:Candidates",
+    "served": "served:Served",
+    "residue": "served:Residue",
     "choices": "counters:Choices",
     "resources": "compiled_kernels:Resources",
     "metadata": "compiled_kernels:Metadata",

@@ -30,7 +30,7 @@ from runner.worker.case.effects import MOST, Inexact
 from runner.worker.case.scope import Enter, follow
 from runner.worker.case.sides import ReferenceCall, Unseen
 from runner.worker.case.state import Generators
-from runner.worker.torch_compat import compiling, opinfo
+from runner.worker.torch_compat import compiling, opinfo, residue
 from runner.worker.torch_compat.numerics import (
     AMPLITUDE,
     RESOLUTION,
@@ -282,6 +282,16 @@ class RepeatableCall:
     def arguments(self) -> list[Any]:
         """Return fresh copies of the arguments."""
         return list(map(_copied, self.called[1:]))
+
+    def operators(self) -> tuple[list[str], list[str]]:
+        """Return the operators that ATen runs and that compute something, in eager and in one more call of the compiled function."""
+        lists: list[list[str]] = []
+        for call in (replace(self, target=self.called[0], executed=0), self):
+            stance = nullcontext() if call is self else compiling.reference_stance()
+            with stance, residue.recorded(backward=self.differentiate is not None) as names:
+                call.run()
+            lists.append(names)
+        return lists[0], lists[1]
 
     def run(self, arguments: list[Any] | None = None) -> Any:
         """Call the function from the state before the call; return a copy of the result, or of the gradients."""

@@ -1,0 +1,71 @@
+"""The operators that ATen runs in a call, by torch's profiler: those that compute, without those that only move or describe data."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+NO_COMPUTATION: Mapping[str, str] = {
+    **dict.fromkeys("empty empty_like empty_strided new_empty new_empty_strided resize_ set_".split(), "allocates memory"),
+    **dict.fromkeys("clone contiguous copy copy_ to _to_copy type_as lift lift_fresh".split(), "copies data, or converts its type"),
+    **dict.fromkeys(
+        (
+            "alias as_strided as_strided_ chunk conj _conj detach detach_ diagonal expand expand_as flatten imag movedim narrow permute"
+            " real reshape _reshape_alias resolve_conj resolve_neg select slice split split_with_sizes squeeze squeeze_ swapaxes t t_"
+            " transpose transpose_ unbind unflatten unfold unsqueeze unsqueeze_ view view_as view_as_complex view_as_real _unsafe_view"
+        ).split(),
+        "describes the same data otherwise",
+    ),
+    **dict.fromkeys(
+        "item _local_scalar_dense is_nonzero size stride numel is_same_size result_type".split(), "reads a property or a number"
+    ),
+    **dict.fromkeys("_nnpack_available _has_compatible_shallow_copy_type requires_grad_ retain_grad".split(), "asks or marks"),
+}
+"""Operators that compute nothing, each with the reason; a compiler may leave them to ATen."""
+
+_ATEN, _NODE = "aten::", "autograd::engine::evaluate_function: "
+
+_OF_LOSS = ("SumBackward0", "MeanBackward0", "AddBackward0", "torch::autograd::AccumulateGrad")
+"""Nodes of the loss that a backward step itself puts behind a result, and what stores gradients."""
+
+
+class NoProfiler(Exception):
+    """torch's profiler cannot be used here; the text says why."""
+
+
+@contextlib.contextmanager
+def recorded(*, backward: bool) -> Iterator[list[str]]:
+    """Return a context in which ATen's operators are recorded; the list has those that compute, ``aten.mm``, when it has ended.
+
+    Of operators that call others the outermost counts. With ``backward`` only what a node of autograd runs. Threads that the compiler
+    starts are recorded where torch can; code that calls ATen's kernels below the dispatcher is not seen.
+    """
+    names: list[str] = []
+    try:
+        config: Any = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+    except (AttributeError, TypeError):  # until torch 2.7
+        config = None
+    try:
+        profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], experimental_config=config)
+        profiler.__enter__()
+    except RuntimeError as error:  # another profiler runs: there is one in a process
+        raise NoProfiler(f"torch's profiler cannot be used: {str(error).splitlines()[0]}") from error
+    try:
+        yield names
+    finally:
+        profiler.__exit__(None, None, None)
+    for event in profiler.events() or ():
+        above = _above(event)
+        if event.name.startswith(_ATEN) and not any(other.startswith(_ATEN) for other in above):
+            nodes = [other.removeprefix(_NODE) for other in above if other.startswith(_NODE)]
+            name = event.name.removeprefix(_ATEN)
+            if name not in NO_COMPUTATION and not (backward and (not nodes or nodes[0] in _OF_LOSS)):
+                names.append(f"aten.{name}")
+
+
+def _above(event: Any) -> list[str]:
+    names = []
+    while (event := event.cpu_parent) is not None:
+        names.append(event.name)
+    return names
