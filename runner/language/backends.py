@@ -60,6 +60,21 @@ class Proof:
     serves: tuple[Serves, ...] = ()
 
 
+INDUCTOR = "inductor"
+"""The compiler of a backend that names none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claims:
+    """What a compiler says that it does; a case that asks for more is UNAVAILABLE."""
+
+    trains: bool = True
+    """Whether its answers have gradients."""
+    dynamic: bool = True
+    dtypes: frozenset[str] = frozenset()
+    """The types that it computes; empty for all."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
     """One backend. ``joins`` are the backends that it joins directly; ``names`` are its own name and those of all joined backends."""
@@ -76,9 +91,16 @@ class Backend:
     module: str = ""
     """The module that registers its device with torch; empty for a device that torch brings."""
     proof: Proof
+    claims: Claims = Claims()
     document: Document
     settings: Mapping[str, Any]
     """config, dynamo_config, env, torch and compile, as written."""
+
+    @property
+    def compiler(self) -> str:
+        """The name that torch.compile knows its compiler by."""
+        written = self.settings.get("compile", {})
+        return str(written.get("backend", INDUCTOR)) if isinstance(written, Mapping) else INDUCTOR
 
     @property
     def position(self) -> Position:
@@ -186,6 +208,7 @@ def read_backends(extra: Sequence[Path], problems: list[Diagnostic]) -> Backends
             module=module or "",
             compiles=body.get("compiles", True),
             proof=_proof(document, name, problems),
+            claims=Claims(trains=body.get("trains", True), dynamic=body.get("dynamic", True), dtypes=frozenset(body.get("dtypes", ()))),
             document=document,
             settings={key: body[key] for key in ("config", "dynamo_config", "env", "torch", "compile") if key in body},
         )

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from runner.language.backends import Backend, Backends, read_requirements
+from runner.language.backends import INDUCTOR, Backend, Backends, read_requirements
 from runner.language.check.functions import entry_of
 from runner.language.check.names import GUARD_FILTER, filter_problem, judged_names, value_problem
 from runner.language.read import matrix, python_source, templates
@@ -72,6 +72,7 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
     cases: list[Case] = []
     for point in matrix.points(document, matrix.axes(document)[0], backends.of(anatomy.data["backends"], anatomy.tags)):
         filled, backend = _filled(anatomy, parsed, point), point.backend
+        clashes: list[str] = []
         target = str(point.values.get(AXIS, "")) if backend.name in OFFLINE_BACKENDS else ""  # empty for a case that is executed
         data, around = filled.data, surroundings_for(backend, known, target)
         for section in SECTIONS:
@@ -79,7 +80,10 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
             if key not in merged or section in templated:
                 section_options, conflicts = merge(filled, backend, around, section)
                 merged[key] = section_options, {name: option.value for name, option in section_options.items()}, conflicts
-            problems.extend(merged[key][2])
+            if backend.compiler == INDUCTOR or backend.name in anatomy.data["backends"]:
+                problems.extend(merged[key][2])
+            else:  # a joined spec that has a compiler of its own
+                clashes += [f"{section} of {problem.position} is its own" for problem in merged[key][2]]
         options: Mapping[str, Mapping[str, Option]] = {section: merged[section, backend.name, target][0] for section in SECTIONS}
         if templated.isdisjoint(SECTIONS):
             options = shared.setdefault((backend.name, target), options)
@@ -133,7 +137,7 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
                 ),
                 steps=steps,
                 seed_key=prefix + json.dumps(point.labels, sort_keys=True),
-                missing_names=tuple(dict.fromkeys(filter(None, [*(names.absence(kind, name) for kind, name in used), *absent]))),
+                missing_names=tuple(dict.fromkeys(filter(None, [*(names.absence(kind, name) for kind, name in used), *absent, *clashes]))),
                 options=options,
                 control=_control(filled, around, options, problems) if "control" in data else None,
                 exclusive=data.get("exclusive") is True,
@@ -143,11 +147,17 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
         )
     if problems:
         raise InvalidSpecs(list(dict.fromkeys(problems)))
-    if SOURCE not in anatomy.data:
-        return cases
-    from runner.language.operators import with_operators
+    if SOURCE in anatomy.data:
+        from runner.language.operators import with_operators
 
-    return with_operators(anatomy, cases, known)
+        cases = with_operators(anatomy, cases, known)
+    others = {name: backend for name, backend in backends.by_name.items() if backend.compiler != INDUCTOR}
+    if not any(case.backend in others for case in cases):
+        return cases
+    from runner.language.compilers import settled
+
+    named = anatomy.data["backends"]
+    return [settled(case, others[case.backend], is_joined=case.backend not in named) if case.backend in others else case for case in cases]
 
 
 def _filled(anatomy: Anatomy, parsed: Mapping[DataPath, templates.Template], point: matrix.Point) -> Anatomy:

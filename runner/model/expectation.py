@@ -23,6 +23,14 @@ class Status(Enum):
     """Its ``when`` does not hold here."""
 
 
+class About(Enum):
+    """What a word of a spec says something of, and so on which compilers behind ``torch.compile`` it means anything."""
+
+    ANYTHING = "anything"
+    DYNAMO = "dynamo"
+    INDUCTOR = "inductor"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongValue:
     """One value that a comparison refuses, as a waiver tells it from other wrong answers."""
@@ -125,13 +133,18 @@ class Expectation:
     """Whether ``measure`` calls the function of the step again, after the last step."""
     needs_result: ClassVar[bool] = True
     """Whether nothing is measured where the step raised."""
-    is_portable: ClassVar[bool] = False
-    """Whether another backend of dynamo can show its failure too. Counters and generated code are inductor's own."""
+    about: ClassVar[About] = About.INDUCTOR
+    """What it says something of. Counters and generated code are inductor's own."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """The named values it speaks of."""
         return ()
+
+    @property
+    def subject(self) -> About:
+        """What this one says something of, where that depends on its body."""
+        return self.about
 
     @property
     def claims_capture(self) -> bool:

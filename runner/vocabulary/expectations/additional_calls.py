@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 from runner.model.conditions import Surroundings
-from runner.model.expectation import Judgement, Mutant, Status, StepFacts
+from runner.model.expectation import About, Judgement, Mutant, Status, StepFacts
 from runner.model.protocol import Json
 from runner.vocabulary.expectations.close import TOLERANCES, Close
 from runner.vocabulary.expectations.comparing import structure
@@ -135,7 +135,7 @@ class Deterministic(Repeated):
     kind: ClassVar[str] = "deterministic"
     measure = staticmethod(repeat_deterministic)
     words: ClassVar[str] = "the same bits in {0.runs} more runs"
-    is_portable: ClassVar[bool] = True
+    about: ClassVar[About] = About.ANYTHING
     runs: Annotated[int, whole(1, 1000)] = 3
     """How often it is called again; 3 when absent. For example ``5``."""
 
@@ -217,6 +217,7 @@ class BatchInvariant(Repeated):
     """
 
     kind: ClassVar[str] = "batch_invariant"
+    about: ClassVar[About] = About.ANYTHING
     measure = staticmethod(repeat_batch_invariant)
     words: ClassVar[str] = "the same bits for parts of the batch (dim {0.dim}, sizes {0.sizes})"
     dim: Annotated[int, whole(0, 63)] = 0

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Annotated, Any, ClassVar, Literal
 
 from runner.model.conditions import Surroundings
-from runner.model.expectation import Judgement, Mutant, StepFacts, WrongValue
+from runner.model.expectation import About, Judgement, Mutant, StepFacts, WrongValue
 from runner.model.protocol import Json
 from runner.vocabulary.expectations import calibrated
 from runner.vocabulary.expectations.comparing import bits, default_tolerance, describe_leaf, differences, leaves_of, structure, unnested
@@ -160,7 +160,7 @@ class Close(ConditionalOnCode):
     kind: ClassVar[str] = "close"
     form: ClassVar[Keywords] = TOLERANCES
     measure = staticmethod(measure)
-    is_portable: ClassVar[bool] = True
+    about: ClassVar[About] = About.ANYTHING
     of: ValueName = OUTPUT
     """The value; the step's own result when absent."""
     to: Annotated[ValueName, Form({"allOf": [{"$ref": "names.schema.json#/$defs/compared"}]})] = EAGER

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from runner.model.conditions import Surroundings
-from runner.model.expectation import Judgement, Mutant, Status, StepFacts
+from runner.model.expectation import About, Judgement, Mutant, Status, StepFacts
 from runner.model.protocol import Json
 from runner.vocabulary.expectations.expectation_base import (
     AT_LEAST_ONE,
@@ -140,6 +140,7 @@ class Guards(Conditional):
     """
 
     kind: ClassVar[str] = "guards"
+    about: ClassVar[About] = About.DYNAMO
     form: ClassVar[Keywords] = some_of("count", "contains", "matches", "checks")
     measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}guards"))
     needs_result: ClassVar[bool] = False
@@ -215,6 +216,7 @@ class Recompiles(_Events):
 
     __slots__ = ()
     kind: ClassVar[str] = "recompiles"
+    about: ClassVar[About] = About.DYNAMO
     measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}recompiles"))
     what: ClassVar[str] = "recompiles"
 
@@ -239,6 +241,7 @@ class GraphBreaks(_Events):
 
     __slots__ = ()
     kind: ClassVar[str] = "graph_breaks"
+    about: ClassVar[About] = About.DYNAMO
     measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}graph_breaks"))
     what: ClassVar[str] = "graph breaks"
 
@@ -292,6 +295,11 @@ class GraphOfStage(Conditional):
     checks: Annotated[FileCheck, Form({"type": "string"})] | None = None
     r"""LLVM FileCheck directives on the graph as torch prints it, with shapes, strides and devices, without comments.
     For example ``"CHECK: torch.ops.aten.mm.default\nCHECK-NOT: torch.ops.aten.t.default\n"``."""
+
+    @property
+    def subject(self) -> About:
+        """Dynamo, where the graph is what dynamo gives to the compiler."""
+        return About.DYNAMO if self.stage == "dynamo" else About.INDUCTOR
 
     @classmethod
     def parse(cls, body: Any) -> "GraphOfStage":

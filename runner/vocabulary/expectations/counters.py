@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from runner.model.case_facts import TALLIED, Raised, SpyCalls, Tuning, Tunings
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import unknown
-from runner.model.expectation import Judgement, Mutant, Status, StepFacts
+from runner.model.expectation import About, Judgement, Mutant, Status, StepFacts
 from runner.model.protocol import Json, decode, encode
 from runner.vocabulary.expectations.expectation_base import (
     AT_LEAST_ONE,
@@ -50,6 +50,10 @@ class _ByName(Counts):
         return self.counts
 
 
+_OF_DYNAMO = ("frames", "stats", "graph_break", "unimplemented", "recompiles")
+"""Namespaces of counters that dynamo counts whichever compiler gets its graphs."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counter(_ByName):
     """Values of torch._dynamo.utils.counters after the step, by namespace.name.
@@ -62,6 +66,11 @@ class Counter(_ByName):
     of_trivial_function: ClassVar[Mapping[str, int]] = dict.fromkeys(
         ("frames.total", "frames.ok", "stats.unique_graphs", "stats.calls_captured", "aot_autograd.total", "aot_autograd.ok"), 1
     )
+
+    @property
+    def subject(self) -> About:
+        """Dynamo, where each of the counters is dynamo's own."""
+        return About.DYNAMO if all(name.partition(".")[0] in _OF_DYNAMO for name in self.counts) else About.INDUCTOR
 
     @classmethod
     def parse(cls, body: Any) -> "Counter":
@@ -154,6 +163,7 @@ class Runs(ConditionalOnCode):
     """
 
     kind: ClassVar[str] = "runs"
+    about: ClassVar[About] = About.ANYTHING
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
         """Judge that there is no exception."""
@@ -241,6 +251,7 @@ class Calls(ConditionalOnCode):
     """
 
     kind: ClassVar[str] = "calls"
+    about: ClassVar[About] = About.ANYTHING
     of: Name
     """The spy."""
     where: Annotated[Mapping[str, Any], Form({"type": "object", "minProperties": 1})] | None = None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from runner.model.conditions import Surroundings
-from runner.model.expectation import Judgement, Mutant, StepFacts
+from runner.model.expectation import About, Judgement, Mutant, StepFacts
 from runner.model.protocol import Json
 from runner.vocabulary.expectations.additional_calls import Again, Repeated
 from runner.vocabulary.expectations.expectation_base import BadExpectation
@@ -29,6 +29,7 @@ class OfOperators(Repeated):
     """What is expected of the residue: the operators that ATen ran in one more call of the compiled function."""
 
     __slots__ = ()
+    about: ClassVar[About] = About.ANYTHING
     measure = staticmethod(measure_operators)
     remark: ClassVar[str] = (
         "The call is made after the last step of the case. Operators that only move or describe data do not count, nor does code that calls"

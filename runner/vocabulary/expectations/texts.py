@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from runner.model.case_facts import Cause
 from runner.model.conditions import Surroundings, choose
-from runner.model.expectation import Judgement, Mutant, Status, StepFacts
+from runner.model.expectation import About, Judgement, Mutant, Status, StepFacts
 from runner.model.matching.filecheck import CheckFile
 from runner.model.matching.filecheck import Kind as Directives
 from runner.model.matching.patterns import ANYTHING, are_general, check_pattern, finds, is_general_pattern, search
@@ -266,7 +266,7 @@ class Text(_OfText):
 
     kind: ClassVar[str] = "text"
     measure = staticmethod(measure_text)
-    is_portable: ClassVar[bool] = True
+    about: ClassVar[About] = About.ANYTHING
     of: ValueName = OUTPUT
     """The value; the step's result when absent."""
 
@@ -312,6 +312,7 @@ class Log(_OfText):
     """
 
     kind: ClassVar[str] = "log"
+    about: ClassVar[About] = About.ANYTHING
     measure = staticmethod(lambda arguments, value: {"text": value(STDERR)})
     needs_result: ClassVar[bool] = False
 
@@ -355,6 +356,7 @@ class Exit(ConditionalOnCode):
     """
 
     kind: ClassVar[str] = "exit"
+    about: ClassVar[About] = About.ANYTHING
     form: ClassVar[Keywords] = one_of_keys("code", "nonzero")
     code: Integer | None = None
     """The exit code; a negative one is a signal's."""
@@ -465,7 +467,7 @@ class Raises(Conditional):
     form: ClassVar[Keywords] = some_of("type", "as")
     measure = staticmethod(lambda arguments, value: {"eager": value(RAISED)})
     needs_result: ClassVar[bool] = False
-    is_portable: ClassVar[bool] = True
+    about: ClassVar[About] = About.ANYTHING
     type: Exception_ | None = None
     """The exception's dotted path, or the name of a builtin. For example ``torch._dynamo.exc.BackendCompilerFailed``."""
     match: Pattern | None = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Self
 
 from runner.model.conditions import Surroundings
-from runner.model.expectation import Judgement, Mutant, Status, StepFacts
+from runner.model.expectation import About, Judgement, Mutant, Status, StepFacts
 from runner.model.protocol import Json, decode, encode
 from runner.vocabulary.expectations.comparing import bits, has_equality
 from runner.vocabulary.expectations.expectation_base import OUTPUT, BadExpectation, ConditionalOnCode, Kind, is_reference, text_of
@@ -152,7 +152,7 @@ class _Pairs(Kind):
 
     form: ClassVar[Keywords] = {"type": "object", "minProperties": 1, "propertyNames": common("value_name"), "additionalProperties": True}
     measure = staticmethod(measure_equality)
-    is_portable: ClassVar[bool] = True
+    about: ClassVar[About] = About.ANYTHING
     expects_equal: ClassVar[bool]
     pairs: Mapping[str, Any]
 
@@ -270,7 +270,7 @@ class Strides(ConditionalOnCode):
     kind: ClassVar[str] = "strides"
     form: ClassVar[Keywords] = some_of("equals", "to", "contiguous")
     measure = staticmethod(measure_strides)
-    is_portable: ClassVar[bool] = True
+    about: ClassVar[About] = About.ANYTHING
     of: ValueName = OUTPUT
     """The value; the step's own result when absent."""
     output: Annotated[int | list[int], Form({"type": ["integer", "array"], "minimum": 0, "items": whole(0), "minItems": 1})] | None = None
@@ -377,6 +377,7 @@ class Dead(Kind):
     """
 
     kind: ClassVar[str] = "dead"
+    about: ClassVar[About] = About.ANYTHING
     form: ClassVar[Keywords] = {
         "type": "array",
         "minItems": 1,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from runner.model.diagnostics import Diagnostic, one_of
+from runner.model.expectation import About
 from runner.model.protocol import Json
 from runner.vocabulary.expectations.texts import MOST
 from runner.vocabulary.forms import TEMPLATE, Arguments, Callable_, Form, KeywordArguments, Keywords, Name, among, one_of_keys
@@ -100,6 +101,7 @@ class DeleteModules(StepKind):
     """
 
     kind: ClassVar[str] = "delete_modules"
+    about: ClassVar[About] = About.INDUCTOR
 
     def run(self, session: Session) -> None:
         """Delete them; raise ``RuntimeError`` where there are none."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from runner.model.conditions import is_template
 from runner.model.diagnostics import Diagnostic, did_you_mean, unknown
+from runner.model.expectation import About
 from runner.model.protocol import Json, encode
 from runner.vocabulary.expectations.comparing import opened
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
@@ -149,6 +150,7 @@ class Aot(Calling):
     """
 
     kind: ClassVar[str] = "aot"
+    about: ClassVar[About] = About.INDUCTOR
     traits: ClassVar[Traits] = Traits(has_result=True, claims=True, compiles=True, enters_context=True, has_reference=True)
     strict: Boolean | None = None
     """Whether torch.export traces with Dynamo (true), or runs the function with symbolic values (false); torch's default when absent."""

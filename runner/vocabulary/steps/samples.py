@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import Diagnostic
-from runner.model.expectation import Expectation, Judgement, Mutant, Status, StepFacts, WrongValue
+from runner.model.expectation import About, Expectation, Judgement, Mutant, Status, StepFacts, WrongValue
 from runner.model.protocol import Json
 from runner.vocabulary.expectations import OF_SAMPLES, close
 from runner.vocabulary.expectations.close import Close, told
@@ -325,7 +325,7 @@ class EachSample(Expectation):
 
     kind: ClassVar[str] = OF_SAMPLES
     measure = staticmethod(measure_samples)
-    is_portable: ClassVar[bool] = True
+    about: ClassVar[About] = About.ANYTHING
     check: Expectation
     rule: str = ""
     """How values are judged; ``form`` compares none."""

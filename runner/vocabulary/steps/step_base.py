@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import Diagnostic
+from runner.model.expectation import About
 from runner.model.protocol import Json
 from runner.vocabulary.forms import Boolean, Keywords, Name
 
@@ -127,6 +128,8 @@ class StepKind:
 
     kind: ClassVar[str]
     traits: ClassVar[Traits] = Traits()
+    about: ClassVar[About] = About.ANYTHING
+    """What it does something to."""
     form: ClassVar[Keywords] = {}
     """What the schema says of the arguments beside their keys; with ``type`` they are no map of keys."""
 

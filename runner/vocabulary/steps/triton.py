@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from runner.model import conditions
 from runner.model.conditions import Surroundings, holds
 from runner.model.diagnostics import Diagnostic, one_of, unknown
+from runner.model.expectation import About
 from runner.model.protocol import Json
 from runner.vocabulary.steps.step_base import Around, StepKind, Traits
 
@@ -28,6 +29,7 @@ class Triton(StepKind):
     """``triton: {source: PYTHON, signature: {x: "*fp32"}, constexprs: {BLOCK: 64}}``. In a case ``source`` is a block."""
 
     kind: ClassVar[str] = "triton"
+    about: ClassVar[About] = About.INDUCTOR
     traits: ClassVar[Traits] = Traits(claims=True, python="source", why_once="one compile shows all that there is", is_proof=False)
     source: Json
     signature: Mapping[str, str]

@@ -31,7 +31,7 @@ from runner.machine.redaction import KNOWN
 from runner.model.case import Case
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import InvalidSpecs, UsageError
-from runner.model.expectation import Verdict
+from runner.model.expectation import About, Verdict
 from runner.model.options import ExecutionOptions, argument, backend_files, flag, natural, option, paths, positive
 from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult
@@ -235,7 +235,7 @@ class Trials:
 
 # -- the stage --------------------------------------------------------------------------------------------------------
 
-PORTABLE = {"raised", "side-effects", *(kind for kind in EXPECTATIONS if EXPECTATIONS[kind].is_portable)}
+PORTABLE = {"raised", "side-effects", *(kind for kind in EXPECTATIONS if EXPECTATIONS[kind].about is About.ANYTHING)}
 """Kinds of failure that another backend of dynamo can show too."""
 
 _DRIVER = '''"""Bisects a script: exit 0 is good. Each run is a fork of this process, which has imported torch."""

@@ -1,0 +1,77 @@
+"""What a case asks of a compiler that is not Inductor: words about Inductor, and what the compiler does not claim.
+
+Each makes the case UNAVAILABLE there, with its line: a compiler is judged by what it says that it does.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from runner.language.backends import Backend
+from runner.model.case import Case
+from runner.model.expectation import About
+from runner.vocabulary.steps import SAMPLES, STEPS, traits_of
+
+_SECTIONS = ("config", "functorch_config")
+"""Sections whose options are inductor's, or those of what inductor alone is sure to use."""
+
+_ENVIRONMENT = ("TORCHINDUCTOR_", "TRITON_")
+
+
+def settled(case: Case, backend: Backend, *, is_joined: bool) -> Case:
+    """Return a case as a compiler other than Inductor runs it, with why it need not: its claims, and in a joined spec words of Inductor.
+
+    A compiler that does not train gives answers without gradients: the case is compared forward alone.
+    """
+    why = [*case.missing_names]
+    if is_joined:
+        why += [f"{word} is about Inductor, and {backend.name} compiles with {backend.compiler}" for word in words_of_inductor(case)]
+    why += [f"not claimed by {backend.name}: {what}" for what in _unclaimed(case, backend)]
+    case = replace(case, missing_names=tuple(dict.fromkeys(why)))
+    if backend.claims.trains:
+        return case
+    steps = [replace(step, arguments={**step.arguments, "gradients": False}) if step.kind == SAMPLES else step for step in case.steps]
+    context = case.body.context if "no_grad" in case.body.context else (*case.body.context, "no_grad")
+    return replace(case, steps=tuple(steps), body=replace(case.body, context=context))
+
+
+def words_of_inductor(case: Case) -> Iterator[str]:
+    """Yield the words of a case that mean nothing for another compiler, each with its line."""
+    for step in case.steps:
+        if STEPS[step.kind].about is About.INDUCTOR:
+            yield f"{step.kind} (line {step.position.line})"
+        for expected in step.expectations:
+            if expected.check.subject is About.INDUCTOR:
+                yield f"{expected.kind} (line {expected.position.line})"
+    for section, options in case.options.items():
+        for name, option in options.items():
+            is_ours = section in _SECTIONS or (section == "env" and name.startswith(_ENVIRONMENT))
+            if option.layer in ("spec", "defaults") and (is_ours or (section == "compile" and name in ("mode", "options"))):
+                yield f"{section}.{name} (line {option.position.line})"
+    for name, spy in case.body.spies.items():
+        if isinstance(spy, Mapping) and spy.keys() & {"lowering", "graph"}:
+            yield f"the spy {name}"
+    if case.body.handlers:
+        yield "handlers"
+    if case.body.services:
+        yield "services"
+
+
+def _unclaimed(case: Case, backend: Backend) -> Iterator[str]:
+    claims = backend.claims
+    if not claims.trains and (step := next((step for step in case.steps if traits_of(step).gives_gradients), None)):
+        yield f"gradients (line {step.position.line})"
+    if not claims.dynamic and case.body.settings.compile.get("dynamic"):
+        yield "dynamic shapes"
+    dtypes = {text for entry in (*case.body.inputs, case.params) for text in _dtypes(entry)}
+    dtypes |= {str(step.arguments["dtype"]) for step in case.steps if step.kind == SAMPLES and step.arguments.get("dtype")}
+    if claims.dtypes and (others := sorted(dtypes - claims.dtypes)):
+        yield f"the dtype {others[0]}"
+
+
+def _dtypes(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        yield from (str(entry) for key, entry in value.items() if key == "dtype" and isinstance(entry, str))
+        yield from (dtype for entry in value.values() for dtype in _dtypes(entry))
+    elif isinstance(value, list | tuple):
+        yield from (dtype for entry in value for dtype in _dtypes(entry))
