@@ -13,7 +13,7 @@ from runner.model.expectation import Expectation
 from runner.model.protocol import Json, encode
 from runner.vocabulary.expectations import side_effects
 from runner.vocabulary.expectations.expectation_base import EAGER
-from runner.vocabulary.steps import STEPS, parsed, traits_of
+from runner.vocabulary.steps import SAMPLES, STEPS, parsed, traits_of
 
 
 def seed_of(case: Case) -> int:
@@ -133,7 +133,12 @@ def _plan_step(
     if not step.runs(surroundings):
         return {"kind": step.kind, "skipped": True, "effects": None, "arguments": {}, "expects_raise": False, "measure": []}
     checks: list[tuple[int | str, Expectation]] = [(index, expected.check) for index, expected in enumerate(step.expectations)]
-    if served is not None and traits_of(step).is_proof and parsed(step).runs_graphs and not expects_raise(step, surroundings):
+    if (
+        served is not None
+        and traits_of(step).is_proof
+        and (parsed(step).runs_graphs or step.kind == SAMPLES)
+        and not expects_raise(step, surroundings)
+    ):
         checks.append((PROOF, served))
     measures = [(index, check.kind, check.measurement()) for index, check in checks]
     effects = side_effects.of_step(step, case.steps, surroundings) if needs_eager(case) else None

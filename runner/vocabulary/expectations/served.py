@@ -15,6 +15,9 @@ OPERATOR = Form({"type": "string", "pattern": r"^aten\.[A-Za-z_][A-Za-z0-9_]*$"}
 Operators = Annotated[Sequence[str], Form({"type": "array", "uniqueItems": True, "items": OPERATOR})]
 Share = Annotated[float, Form({"type": "number", "exclusiveMinimum": 0, "maximum": 1})]
 
+OF_OPERATORS = ("served", "residue")
+"""The kinds of this module."""
+
 _UNSERVED = "aten.one_more"
 """What a mutant adds to the residue."""
 

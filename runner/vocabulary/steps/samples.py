@@ -50,6 +50,8 @@ class Done:
     eager: dict[str, Any] = field(default_factory=dict)
     fixed: list[Any] = field(default_factory=list)
     """The gradients of the results from which the backward began; empty where there was none."""
+    operators: tuple[list[str], list[str]] = ((), ())  # type: ignore[assignment]
+    """The operators that ATen ran in eager and in the compiled call, where the case asks for them."""
     inputs: list[Any] = field(default_factory=list)
     """``None`` where other calls have a target, the arguments before the call, and ``fixed``: eager computes the same from copies."""
 
@@ -169,7 +171,8 @@ def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
     watched, ours = session.compiled_functions.watched(), own()
     try:
         with session.phases("trace"):
-            done.compiled = done.called(session.compiled_functions.of(plain(operator.function)), ours)
+            compiled = session.compiled_functions.of(plain(operator.function))
+            done.compiled = done.called(compiled, ours)
             session.device_api.synchronize()
     except NotCarriedOut:
         raise
@@ -182,6 +185,8 @@ def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
         before = own()
         _add_changed_arguments(session, done, ours, theirs, before)
         done.inputs = [None, *before, done.fixed]
+        if session.additional.records_operators:  # now: the next sample is compiled anew
+            done.operators = session.additional.operators_of_sample(done, compiled, own)
     done.graphs = watched.graphs
     return done
 

@@ -21,9 +21,11 @@ from runner.vocabulary.expectations.calibrated import NoReference, fine_runs_of,
 from runner.vocabulary.expectations.close import Answers, Close, Comparison, Judge, add_reference
 from runner.vocabulary.expectations.comparing import leaves_of
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
+from runner.vocabulary.expectations.served import OF_OPERATORS
 from runner.vocabulary.expectations.stand_ins import Comparer
+from runner.vocabulary.steps import SAMPLES
 from runner.vocabulary.steps.call import Differentiate, differentiation, gradient_leaves, gradients_of
-from runner.vocabulary.steps.samples import Done
+from runner.vocabulary.steps.samples import Done, Given
 from runner.worker.case import copies
 from runner.worker.case.copies import bytes_of
 from runner.worker.case.effects import MOST, Inexact
@@ -371,6 +373,8 @@ class AdditionalCalls:
         """What compares stand-ins with the reference of a leaf, by the identity of the leaf's facts."""
         measures = [request for step in self._plan["steps"] for request in step["measure"]]
         self._repeats = any(KINDS[request["kind"]].calls_again for request in measures)
+        self.records_operators = any(request["kind"] in OF_OPERATORS for request in measures)
+        """Whether a step asks which operators ATen ran; of samples they are recorded as each ends."""
         arguments = [request["arguments"] for request in measures if request["kind"] in ("close", "candidates")]
         calibrates = any(step["effects"]["rtol"] is None for step in self._plan["steps"] if step.get("effects") is not None)
         if any(close.needs_reference(body.get("close", body)) for body in arguments) or calibrates:
@@ -520,6 +524,16 @@ class AdditionalCalls:
         generator = torch.Generator().manual_seed(self._plan["seed"] ^ 0x5DEECE66D)
         return [target, *pytree.tree_map(lambda leaf: _redrawn(leaf, generator) if _may_be_drawn(leaf) else leaf, arguments)]
 
+    def operators_of_sample(self, done: Done, compiled: Callable[..., Any], own: Callable[[], Given]) -> tuple[list[str], list[str]]:
+        """Return the operators that ATen runs in a sample, in eager and in one more call of what was compiled."""
+        lists: list[list[str]] = []
+        for function, stance in ((done.operator, compiling.reference_stance()), (compiled, nullcontext())):
+            arguments = own()
+            with self._session.unseen(), stance, residue.recorded(backward=False) as names:
+                done.called(function, arguments)
+            lists.append([name for name in names if name != "aten.randn_like"])  # draws the gradients of the results
+        return lists[0], lists[1]
+
     # -- the compiled function again --------------------------------------------------------------------------------
 
     def record(self, target: Callable[..., Any], called: list[Any], enter: Enter, *, is_package: bool) -> None:
@@ -548,6 +562,9 @@ class AdditionalCalls:
     def repeat(self, request: Mapping[str, Any], step: Mapping[str, Any], executed: int, value: Callable[[str], Any]) -> dict[str, Any]:
         """Add the calls of an expectation that repeats the step's call; return its facts, which these calls complete."""
         backward = step["arguments"] if step["kind"] == "backward" else None
+        if step["kind"] == SAMPLES and request["kind"] in OF_OPERATORS:
+            eager, left = ([name for done in value(OUTPUT) for name in done.operators[side]] for side in (0, 1))
+            return {"eager": eager, "residue": left, "tensors": 1, "done": True, "eager_calls": 0}
         if not isinstance(self._latest, RepeatableCall):
             return {"why_not": self._latest}
         if backward is not None and backward.get("of") is not None:
