@@ -548,6 +548,22 @@ AGAIN: dict[str, list[Row]] = {
         (True, done(differences=[OTHER], allocations=1, bytes=8), FAILED),
         (True, done(differences=[], allocations=0, bytes=0), ERROR),
     ],
+    "served": [
+        *nothing({"min": 1}),
+        ({"min": 1}, done(eager=["aten.mm", "aten.relu"], residue=[]), HELD),
+        ("all", done(eager=["aten.mm", "aten.relu"], residue=["aten.mm"]), FAILED),
+        ({"min": 0.5}, done(eager=["aten.mm", "aten.relu"], residue=["aten.mm"]), HELD),
+        ({"min": 0.51}, done(eager=["aten.mm", "aten.relu"], residue=["aten.mm"]), FAILED),
+        ({"allow": ["aten.mm"]}, done(eager=["aten.mm"], residue=["aten.mm"]), HELD),
+        ({"allow": ["aten.mm"]}, done(eager=["aten.mm"], residue=["aten.mm", "aten.relu"]), FAILED),
+        ("all", done(eager=[], residue=[]), ERROR),  # nothing could be left
+    ],
+    "residue": [
+        *nothing({"operators": ["aten.sort"]}),
+        ({"operators": ["aten.sort"]}, done(eager=["aten.sort", "aten.mul"], residue=["aten.sort", "aten.sort"]), HELD),
+        (["aten.sort", "aten.mm"], done(eager=["aten.sort"], residue=["aten.sort"]), FAILED),
+        (["aten.sort"], done(eager=["aten.sort"], residue=["aten.sort", "aten.mm"]), FAILED),
+    ],
     "candidates": [
         *nothing({}),
         ({}, done(seen=2, tried=tried("mm", "cpp_1")), HELD),
@@ -744,6 +760,7 @@ REFUSED: list[tuple[str, Any, tuple[Any, ...]]] = [
     ("candidates", {"at_most": 1}, ("min",)),
     ("candidates", {"atol": -1, "rtol": 0}, ("atol",)),
     ("choices", {"won": 1}, ("won",)),
+    ("residue", {"operators": []}, ("operators",)),
 ]
 
 

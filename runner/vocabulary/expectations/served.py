@@ -94,18 +94,21 @@ class Residue(OfOperators):
     """ATen runs exactly these operators in a call of the compiled function.
 
     ``residue: [aten.sort]``
+    ``residue: {operators: [aten.sort], when: {device: cpu}}``
     """
 
     kind: ClassVar[str] = "residue"
-    form: ClassVar[Keywords] = {"type": "array", "minItems": 1, "uniqueItems": True, "items": OPERATOR}
-    operators: tuple[str, ...]
+    form: ClassVar[Keywords] = {"type": ["array", "object"], "minItems": 1, "uniqueItems": True, "items": OPERATOR}
+    operators: Operators
+    """The operators, each once. For example ``[aten.sort]``."""
 
     @classmethod
     def parse(cls, body: Any) -> "Residue":
-        """Read the list; raise ``BadExpectation`` for an operator that computes nothing, which is never in it."""
-        if not body:
-            raise BadExpectation("an empty residue", "write served: all")
-        return cls(operators=tuple(body))
+        """Read the list, or the map; raise ``BadExpectation`` for one without operators."""
+        whole = body if isinstance(body, dict) else {"operators": body}
+        if not whole.get("operators"):
+            raise BadExpectation("a residue without operators", "write served: all", path=("operators",))
+        return cls(**{**whole, "operators": tuple(whole["operators"])})
 
     @property
     def expected(self) -> str:
