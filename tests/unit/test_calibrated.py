@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from runner.model.expectation import Status
-from runner.vocabulary.expectations import calibrated
+from runner.vocabulary.expectations import BadExpectation, calibrated
 from runner.vocabulary.expectations.calibrated import FORMATS, bias_bound, element_bound, ulp
 from runner.vocabulary.expectations.close import Close, Judge
-from runner.vocabulary.expectations.expectation_base import BadExpectation
 from tests.fakes import case as make_case
 from tests.fakes import close_facts, close_leaf, expected, judged, observation, seen, step, verdict_of
 

@@ -11,17 +11,17 @@ import pytest
 from runner.model.case_facts import Cause, ChildExit, Raised, SpyCalls, Tally, Tuning, Tunings
 from runner.model.expectation import Status, StepFacts
 from runner.model.matching import filecheck, patterns
-from runner.vocabulary.expectations import EXPECTATIONS
+from runner.vocabulary.expectations import EXPECTATIONS, BadExpectation
 from runner.vocabulary.expectations.additional_calls import spread
 from runner.vocabulary.expectations.close import contradiction
 from runner.vocabulary.expectations.comparing import DEFAULTS, default_tolerance
-from runner.vocabulary.expectations.expectation_base import BadExpectation
-from runner.vocabulary.expectations.texts import MOST
 from tests.fakes import ELSEWHERE, HERE, close_facts, close_leaf, expected, judged, observation, seen, step, verdict_of
 from tests.fakes import case as make_case
 
 HELD, FAILED, ERROR, NOT = Status.HELD, Status.FAILED, Status.ERROR, Status.NOT_APPLICABLE
 Facts = dict[str, Any]
+MOST = 1_000_000
+"""The length of a text from the worker at most."""
 Row = tuple[Any, Facts, Any]
 """A body, facts, and the status of the only judgement, or of each leaf."""
 

@@ -6,7 +6,7 @@ import pytest
 
 from runner.model.expectation import Status
 from runner.model.matching.generated_code import code_of, commented_out
-from runner.vocabulary.expectations.filecheck import FileCheck
+from runner.vocabulary.expectations import EXPECTATIONS
 from tests.fakes import HERE
 
 WRAPPER = '''# AOT ID: ['0_inference']
@@ -164,7 +164,7 @@ def judged(checks: str, text: str | None = None, code: str = WRAPPER) -> tuple[S
     from runner.model.expectation import StepFacts
 
     body = {"checks": checks} if text is None else {"checks": checks, "text": text}
-    (judgement,) = FileCheck.parse(body).judge(StepFacts(code=(code,)), HERE)
+    (judgement,) = EXPECTATIONS["filecheck"].parse(body).judge(StepFacts(code=(code,)), HERE)
     return judgement.status, judgement.observed, judgement.detail
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from runner.vocabulary.expectations.texts import MOST
-from runner.vocabulary.steps import actions
-from runner.vocabulary.steps.step_base import NotCarriedOut
+from runner.vocabulary.steps import NotCarriedOut, actions
 
 
 @pytest.fixture

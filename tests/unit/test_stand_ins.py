@@ -9,7 +9,8 @@ from runner.judge.mutants import Fate
 from runner.model.expectation import Status, StepFacts
 from runner.vocabulary.expectations import EXPECTATIONS, close, comparing
 from runner.vocabulary.expectations.close import NAMES
-from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
+
+EAGER, OUTPUT = "eager", "output"
 from runner.vocabulary.expectations.stand_ins import EQUAL, measure_other_inputs, measure_stand_ins
 from tests.fakes import HERE, import_torch
 

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from runner.vocabulary.steps import STEPS, parsed
-from runner.vocabulary.steps.step_base import StepKind
+from runner.vocabulary.steps import STEPS, StepKind, parsed
 from tests.fakes import step
 
 

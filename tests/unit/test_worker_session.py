@@ -94,7 +94,7 @@ def test_a_reference_of_an_earlier_step_is_not_taken(session):
 
 @pytest.mark.parametrize("body", ["raise ValueError('only here')", "return x @ torch.zeros(7)"])
 def test_a_reference_that_raises_is_no_answer_of_torch(session, body):
-    from runner.vocabulary.steps.step_base import NotCarriedOut
+    from runner.vocabulary.steps import NotCarriedOut
 
     one = session(f"function: |\n  def fn(x):\n      {body}\ninputs: [{{zeros: [1]}}]\n{CLOSE}")
     with pytest.raises(NotCarriedOut, match="the eager reference raised"):
@@ -111,7 +111,7 @@ def test_a_reference_that_raises_is_no_answer_of_torch(session, body):
     ],
 )
 def test_arguments_that_cannot_be_made_are_no_answer_of_torch(session, entry):
-    from runner.vocabulary.steps.step_base import NotCarriedOut
+    from runner.vocabulary.steps import NotCarriedOut
 
     one = session("function: |\n  def fn(x):\n      return x\ninputs: [{zeros: [1]}]\nsteps: [{call: {}, expect: [{runs: {}}]}]")
     one.plan["steps"][0]["arguments"] = {"inputs": [decode(json.loads(json.dumps(yaml.safe_load(entry))))]}
@@ -286,7 +286,7 @@ def test_backward_begins_where_it_is_said_on_both_sides(torch, session, argument
     ],
 )
 def test_a_loss_that_is_none_makes_the_case_an_error(session, arguments, words):
-    from runner.vocabulary.steps.step_base import NotCarriedOut
+    from runner.vocabulary.steps import NotCarriedOut
 
     one = session(f"{BACKWARD}steps: [{{call: {{as: out}}, {CLOSE}}}, {{backward: {arguments}, {CLOSE}}}]")
     do(one)

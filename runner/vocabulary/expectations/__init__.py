@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from runner.model.expectation import Expectation
 from runner.model.optional import OnDemand
+from runner.vocabulary.expectations.expectation_base import BadExpectation as BadExpectation
 
 _CLASSES: Mapping[str, str] = {
     "close": "close:Close",

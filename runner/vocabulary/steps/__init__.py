@@ -4,7 +4,9 @@ from collections.abc import Mapping
 
 from runner.model.case import Step
 from runner.model.optional import OnDemand
-from runner.vocabulary.steps.step_base import StepKind, Traits
+from runner.vocabulary.steps.step_base import NotCarriedOut as NotCarriedOut
+from runner.vocabulary.steps.step_base import StepKind as StepKind
+from runner.vocabulary.steps.step_base import Traits
 
 _CLASSES: Mapping[str, str] = {
     "call": "call:Call",
