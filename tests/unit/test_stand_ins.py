@@ -9,14 +9,14 @@ from runner.judge.mutants import Fate
 from runner.model.expectation import Status, StepFacts
 from runner.vocabulary.expectations import EXPECTATIONS, close, comparing
 from runner.vocabulary.expectations.close import NAMES
-
-EAGER, OUTPUT = "eager", "output"
 from runner.vocabulary.expectations.stand_ins import EQUAL, measure_other_inputs, measure_stand_ins
 from tests.fakes import HERE, import_torch
 
 pytestmark = pytest.mark.torch
 
 torch: Any = import_torch()
+
+EAGER, OUTPUT = "eager", "output"
 
 NO_OTHER = "no other inputs here"
 
