@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from runner.model.expectation import Status
-from runner.vocabulary.expectations import BadExpectation, calibrated
+from runner.vocabulary.expectations import calibrated
 from runner.vocabulary.expectations.calibrated import FORMATS, bias_bound, element_bound, ulp
 from runner.vocabulary.expectations.close import Close, Judge
 from tests.fakes import case as make_case
@@ -186,16 +186,6 @@ def test_nonfinite_numbers() -> None:
     assert one(EAGER, leaf(facts(), inf_mismatches=1)).status is Status.HELD, "it has what float64 has"
 
 
-def test_exact() -> None:
-    bits = {"differing": 0, "index": [], "value": None, "reference": None}
-    assert one({**EAGER, "exact": True}, close_leaf(bits=bits)).status is Status.HELD
-    off = {"differing": 1, "index": [0], "value": "0.0", "reference": "-0.0"}
-    judgement = one({**EAGER, "exact": True}, close_leaf(bits=off))
-    assert (judgement.status, judgement.observed) == (Status.FAILED, "at [0]: 0.0 against -0.0")
-    assert one({**EAGER, "exact": True}, close_leaf(bits=off, numel=2)).status is Status.ERROR
-    assert one({**EAGER, "exact": True}, close_leaf()).status is Status.ERROR
-
-
 # -- the words ------------------------------------------------------------------------------------------------------
 
 
@@ -213,23 +203,6 @@ def test_the_words_choose_the_judge(body: Any, judge: Judge) -> None:
     check = Close.parse(body)
     assert check.judge_kind is judge
     assert check.measurement().get("judge", "tolerance") == judge.value
-
-
-@pytest.mark.parametrize(
-    ("body", "path", "message"),
-    [
-        ({"exact": True, "atol": 0, "rtol": 0}, "exact", "both choose"),
-        ({"exact": True, "equal_nan": True}, "equal_nan", "means nothing"),
-        ({"to": "output"}, "to", "compared with itself"),
-        ({"atol": math.inf, "rtol": 0}, "atol", "atol is inf"),
-        ({"atol": 0, "rtol": math.nan}, "rtol", "rtol is nan"),
-    ],
-)
-def test_words_that_exclude_each_other(body: Any, path: str, message: str) -> None:
-    with pytest.raises(BadExpectation, match=message) as caught:
-        Close.parse({"to": "eager", **body})
-    assert caught.value.path == (path,)
-    assert caught.value.hint
 
 
 def bias(**changes: Any) -> dict[str, Any]:

@@ -331,6 +331,9 @@ def shaped(shape: list[int], numel: int) -> Facts:
 
 OTHERS = {"shape": ([3, 1], [3]), "dtype": ("float32", "float64"), "device": ("cpu", "cuda"), "type": ("tensor", "NoneType")}
 WIDE = {"to": "eager", "atol": 1e300, "rtol": 0.0}
+EXACT = {"to": "eager", "exact": True}
+SAME_BITS = {"differing": 0, "index": [], "value": None, "reference": None}
+OTHER_BITS = {"differing": 1, "index": [0], "value": "0.0", "reference": "-0.0"}
 CLOSE: dict[str, list[Row]] = {
     "close": [
         (EAGER, measured(close_facts(close_leaf(), close_leaf())), HELD),
@@ -344,6 +347,9 @@ CLOSE: dict[str, list[Row]] = {
         *((WIDE, close(atol=1e300, rtol=0.0, **{fact: 1}), FAILED) for fact in ("nan_mismatches", "inf_mismatches")),
         *((EAGER, close(**{fact: value, f"reference_{fact}": reference}), FAILED) for fact, (value, reference) in OTHERS.items()),
         (EAGER, measured(close_facts(structure="[*, *]", reference_structure="(*, *)")), FAILED),
+        (EXACT, close(bits=SAME_BITS), HELD),
+        (EXACT, close(bits=OTHER_BITS), FAILED),
+        (EXACT, close(bits=OTHER_BITS, numel=2), ERROR),
         (EAGER, no_tensor(True), HELD),
         *((EAGER, no_tensor(equal), FAILED) for equal in (False, 1, "no")),
         (EAGER, measured(close_facts()), ERROR),  # there is nothing to compare
@@ -740,6 +746,9 @@ REFUSED: list[tuple[str, Any, tuple[Any, ...]]] = [
         for value in (math.inf, math.nan, -1e-9)
     ),
     *(("close", body, ("to",)) for body in ({"of": "first", "to": "first"}, {"to": "output"})),
+    ("close", {"to": "eager", "exact": True, "atol": 0, "rtol": 0}, ("exact",)),
+    ("close", {"to": "eager", "exact": True, "equal_nan": True}, ("equal_nan",)),
+    ("close", {"to": "first", "strides": "any"}, ("strides",)),
     ("kernels", {"launched": 1, "fused": {"min": 0}}, ("fused",)),
     ("graph", {"stage": "dynamo", "index": 1, "count": 2}, ("index",)),
     ("graph", {"stage": "dynamo", "ops": {"aten.mm": {"min": 0}}}, ("ops", "aten.mm")),

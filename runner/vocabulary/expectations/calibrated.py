@@ -205,13 +205,6 @@ def element_bound(facts: Mapping[str, Any], form: Format) -> float:
     return max(floor, min(whole, group))
 
 
-def quantile_bounds(facts: Mapping[str, Any], form: Format) -> list[float]:
-    """Return the bounds of the answer's quantiles, in ulp."""
-    pairs = zip(facts["eager_quantiles"], facts["nudge_quantiles"], strict=True)
-    floors = [MEDIAN_FLOOR if facts.get("has_fine_runs") else form.quantile_floor, form.quantile_floor, form.quantile_floor]
-    return [max(FACTOR * float(error), form.nudges * float(nudge), floor) for (error, nudge), floor in zip(pairs, floors, strict=False)]
-
-
 MEDIAN_FLOOR = 4.0
 """In ulp. Pointwise operators of devices have errors of up to 2 ulp in most elements: a median of so many is right in wide formats, where
 runs with fine roundings say what additions do."""
@@ -251,8 +244,10 @@ def problems(facts: Mapping[str, Any], form: Format, *, is_near: bool = False) -
         failures.append(f"{size}; at {worst['index']}: {pair}")
     shares = quantiles_of(numel, has_fine_runs=bool(facts.get("has_fine_runs")))
     is_noise = is_zero(float(facts["most"]), float(facts["whole_error"]))
-    rows = zip(shares, facts["quantiles"], facts["eager_quantiles"], quantile_bounds(facts, form), strict=True)
-    for share, error, own, most in rows:
+    floors = [MEDIAN_FLOOR if facts.get("has_fine_runs") else form.quantile_floor, form.quantile_floor, form.quantile_floor]
+    columns = [facts[name] for name in ("quantiles", "eager_quantiles", "nudge_quantiles")]
+    for share, error, own, nudge, floor in zip(shares, *columns, floors[: len(shares)], strict=True):
+        most = max(FACTOR * float(own), form.nudges * float(nudge), floor)
         if not error <= most and not is_noise:  # an error in units of a reference that is 0 but for rounding says nothing
             failures.append(f"quantile {share:g} of the error is {error:.3g} ulp: the bound is {most:.3g} ulp, eager's {own:.3g}")
     is_blind = facts["eager_quantiles"][0] > form.blind if shares else facts["nearest"] is not None
@@ -262,21 +257,17 @@ def problems(facts: Mapping[str, Any], form: Format, *, is_near: bool = False) -
             failures.append(
                 f"the median distance from the nearer of eager and float64 is {facts['nearest']:.3g} ulp: the bound is {nearest:.3g} ulp"
             )
-    return failures if is_noise else [*failures, *_biases(facts, form)]
-
-
-def _biases(facts: Mapping[str, Any], form: Format) -> Iterator[str]:
-    """Yield the groups whose elements deviate in one direction."""
-    if math.isinf(form.bias_floor) or facts.get("version", 1) < VERSION:
-        return
-    if not facts["bias"] and int(facts["numel"]) >= LEAST_OF_GROUP:
+    if is_noise or math.isinf(form.bias_floor) or facts.get("version", 1) < VERSION:
+        return failures
+    if not facts["bias"] and numel >= LEAST_OF_GROUP:
         raise ValueError("no bias was measured")
     for bias in facts["bias"]:
         bound = bias_bound(bias, form)
-        if not abs(bias["mean"]) <= bound:
+        if not abs(bias["mean"]) <= bound:  # the elements of a group deviate in one direction
             where = bias["group"] if bias["groups"] == 1 else f"{bias['group']}, {bias['index']} of {bias['groups']}"
             text = f"the bound is {bound:.3g}, eager's {bias['eager']:.3g}, in bounds of an element"
-            yield f"bias of {bias['mean']:.3g} of the {bias['of']}s ({where}): {text}"
+            failures.append(f"bias of {bias['mean']:.3g} of the {bias['of']}s ({where}): {text}")
+    return failures
 
 
 def nearest_bound(own: float, form: Format, numel: int) -> float:
