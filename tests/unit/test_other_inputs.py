@@ -38,16 +38,16 @@ DOUBLE = "function: |\n  def fn(x, n):\n      return x * n\nexpect: [{close: {to
 
 def test_other_numbers_of_the_same_form(start: Start) -> None:
     session = start(DOUBLE + "inputs: [{rand: [3, 4], strides: [1, 3]}, {randint: [3, 4], high: 9}]")
-    other = session.additional.with_other_inputs()()
+    other = session.additional._with_other_inputs("")()
     assert other.shape == session.reference.output.shape
     assert not torch.equal(other, session.reference.output)
-    assert torch.equal(session.additional.with_other_inputs()(), other), "the same each time"
+    assert torch.equal(session.additional._with_other_inputs("")(), other), "the same each time"
     assert 0 <= float(other.min()) < float(other.max()) <= 8
 
 
 def test_numbers_that_are_all_the_same_get_another_value(start: Start) -> None:
     session = start(DOUBLE + "inputs: [{ones: [3]}, 2]")
-    assert not torch.equal(session.additional.with_other_inputs()(), torch.full((3,), 2.0))
+    assert not torch.equal(session.additional._with_other_inputs("")(), torch.full((3,), 2.0))
 
 
 def test_nothing_of_it_is_seen(start: Start) -> None:
@@ -58,7 +58,7 @@ def test_nothing_of_it_is_seen(start: Start) -> None:
     before = copy.deepcopy((session.eager.arguments, session.compiled.arguments, session.reference.output, session.output))
     state = torch.get_rng_state()
     counters = {name: dict(found) for name, found in torch._dynamo.utils.counters.items()}
-    session.additional.with_other_inputs()()
+    session.additional._with_other_inputs("")()
     after = (session.eager.arguments, session.compiled.arguments, session.reference.output, session.output)
     for one, same in zip(torch.utils._pytree.tree_leaves(before), torch.utils._pytree.tree_leaves(after), strict=True):
         assert torch.equal(one, same)
@@ -68,7 +68,7 @@ def test_nothing_of_it_is_seen(start: Start) -> None:
 
 def test_the_same_random_numbers_are_drawn_so_that_only_inputs_differ(start: Start) -> None:
     session = start("function: |\n  def fn(x):\n      return torch.rand(9) + 0 * x\ninputs: [{rand: [9]}]\nexpect: [{close: {to: eager}}]")
-    assert torch.equal(session.additional.with_other_inputs()(), session.reference.output)
+    assert torch.equal(session.additional._with_other_inputs("")(), session.reference.output)
 
 
 def test_gradients_of_other_inputs(start: Start) -> None:
@@ -76,7 +76,7 @@ def test_gradients_of_other_inputs(start: Start) -> None:
         "function: |\n  def fn(x):\n      return x * x\ninputs: [{rand: [9], requires_grad: true}]\n"
         "steps: [{call: {}}, {backward: {}, expect: [{close: {to: eager}}]}]"
     )
-    (gradient,) = session.additional.with_other_inputs()()
+    (gradient,) = session.additional._with_other_inputs("")()
     (right,) = session.reference.output
     assert gradient.shape == right.shape
     assert not torch.equal(gradient, right)
@@ -87,7 +87,7 @@ def test_a_module_with_a_state_of_its_own_keeps_it(start: Start) -> None:
     session = start("function: {module: torch.nn.BatchNorm1d, args: [4]}\ninputs: [{rand: [3, 4]}]\nexpect: [{close: {to: eager}}]")
     target = session.eager.called[0]
     before = target.running_mean.clone()
-    assert not torch.equal(session.additional.with_other_inputs()(), session.reference.output)
+    assert not torch.equal(session.additional._with_other_inputs("")(), session.reference.output)
     assert torch.equal(target.running_mean, before)
 
 
@@ -104,8 +104,9 @@ def test_a_module_with_a_state_of_its_own_keeps_it(start: Start) -> None:
 def test_where_there_is_none(start: Start, text: str, body: dict[str, Any], why: str) -> None:
     session = start(text)
     session.plan["body"].update(body)
+    session.additional = type(session.additional)(session)
     with pytest.raises(LookupError, match=why):
-        session.additional.with_other_inputs()()
+        session.additional._with_other_inputs("")()
 
 
 def test_the_function_is_called_when_the_case_has_ended(start: Start) -> None:
@@ -118,7 +119,7 @@ def test_the_function_is_called_when_the_case_has_ended(start: Start) -> None:
     arguments = {"of": "output", "to": "eager", "rtol": None, "atol": None, "equal_nan": True}
     facts = close.measure(arguments, session.names.value)
     calls = len(session.scope.named("seen"))
-    session.additional.compare_other_inputs(facts, arguments, session.names.value)
+    session.additional.of_measurement({"kind": "close", "arguments": arguments}, facts)
     assert len(session.scope.named("seen")) == calls
     assert "other inputs" not in facts["leaves"][0]["stand_ins"]
     session.additional.run()

@@ -5,7 +5,7 @@ its rows are. Of a large tensor a part is measured first; a stand-in that is wro
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runner.model.protocol import Json
@@ -29,54 +29,39 @@ class Impossible(Exception):
     """The stand-in is impossible for this reference."""
 
 
-def measure_stand_ins(reference: Any, *, rtol: float, atol: float, against: Measure) -> dict[str, Json]:
+def measure_stand_ins(reference: Any, *, rtol: float, atol: float, against: Measure) -> dict[str, Mapping[str, Json]]:
     """Return for each stand-in except "other inputs" ``excess``, ``nan_mismatches`` and ``inf_mismatches``, or ``why_not``.
 
-    ``reference`` is a tensor of any shape, dtype and device.
+    ``reference`` is a tensor of any shape, dtype and device. One wrong element makes the whole tensor wrong, so of those the first finite
+    one is measured alone.
     """
-    import torch
+    right = reference.detach()
+    finite = right.reshape(-1)[right.reshape(-1).isfinite()][:1].clone()
+    why_not = "the reference has no finite element" if right.numel() else "the reference has no elements"
+    facts: dict[str, Mapping[str, Json]] = {name: {"why_not": why_not} for name in (*_OF_ALL, *_OF_ONE)}
 
-    def one_off(part: Any) -> tuple[Any, Any]:
-        right = _first_finite(part)
-        if right.dtype is torch.bool:
-            return right.logical_not(), right
-        value = right.item()
-        if not (right.is_floating_point() or right.is_complex()):
-            return right + max(1, math.ceil(FAR * (atol + rtol * abs(value)))), right
-        off = torch.full_like(right, value + FAR * (atol + rtol * abs(value)))
-        if _same(off, right):
-            # the tolerance is 0, or ten times the tolerance is below the resolution of the dtype
-            off = torch.nextafter(right, torch.full_like(right, math.inf))
-        return off, right
+    def add(part: Any, names: Sequence[str]) -> None:
+        sizes = part.abs().double() if part.is_complex() else part.double().abs()
+        facts.update(judged_stand_ins(part, atol + rtol * sizes, lambda wrong: _measured(against(wrong, part)), names=names))
 
-    def one_nan(part: Any) -> tuple[Any, Any]:
-        if not (part.is_floating_point() or part.is_complex()):
-            raise Impossible("its dtype has no NaN")
-        right = _first_finite(part)
-        return torch.full_like(right, math.nan), right
-
-    makers: dict[str, Callable[[Any], tuple[Any, Any]]] = {
-        "zeros": lambda part: (part.new_zeros(part.shape), part),
-        "negated": lambda part: (_negated(part), part),
-        "rows swapped": lambda part: (_swapped(part), part),
-        "one element off": one_off,
-        "NaN": one_nan,
-    }
-
-    def compared(name: str) -> Mapping[str, Json]:
-        return _first_beyond(map(makers[name], _parts(reference.detach())), against, _alike if name == "rows swapped" else _same)
-
-    return {name: _tried(compared, name) for name in makers}
+    names: Sequence[str] = _OF_ALL
+    for part in _parts(right):
+        add(part, names)
+        names = [name for name in names if "why_not" in facts[name] or not _is_beyond(facts[name], atol)]
+    if len(finite):
+        add(finite, _OF_ONE)
+    return facts
 
 
-def _first_finite(part: Any) -> Any:
-    """Return the first finite element as a tensor of one. One wrong element makes the whole tensor wrong."""
-    flat = part.reshape(-1)
-    places = flat.isfinite().nonzero()
-    if not len(places):
-        raise Impossible("the reference has no finite element")
-    at = int(places[0])
-    return flat[at : at + 1].clone()
+_OF_ALL, _OF_ONE = ("zeros", "negated", "rows swapped"), ("one element off", "NaN")
+
+
+def _measured(facts: Mapping[str, Any]) -> Mapping[str, Json]:
+    return {name: facts[name] for name in ("excess", "nan_mismatches", "inf_mismatches")}
+
+
+def _is_beyond(facts: Mapping[str, Any], atol: float) -> bool:
+    return bool(facts["excess"] > atol or facts["nan_mismatches"] or facts["inf_mismatches"])
 
 
 def measure_other_inputs(reference: Any, other: Any, against: Measure, comparer: Comparer | None = None) -> Mapping[str, Json]:
@@ -113,7 +98,7 @@ def _first_beyond(pairs: Iterable[tuple[Any, Any]], against: Measure, same: Call
             best = {"why_not": EQUAL}
             continue
         measured = against(stand_in, right)
-        best = {name: measured[name] for name in ("excess", "nan_mismatches", "inf_mismatches")}
+        best = _measured(measured)
         if any(measured[name] for name in ("mismatches", "nan_mismatches", "inf_mismatches")):
             break
     return best
@@ -167,8 +152,10 @@ def _swapped(part: Any) -> Any:
     return part.flip(rows)
 
 
-def judged_stand_ins(right: Any, bounds: Any, comparer: Comparer, *, exact: bool = False) -> dict[str, Json]:
-    """Return for each stand-in except "other inputs" its facts by ``comparer``, or ``why_not``; raise nothing.
+def judged_stand_ins(
+    right: Any, bounds: Any, comparer: Comparer, *, exact: bool = False, names: Sequence[str] | None = None
+) -> dict[str, Mapping[str, Json]]:
+    """Return for each stand-in except "other inputs", or for those of some names, its facts by ``comparer``, or ``why_not``; raise nothing.
 
     ``bounds`` is the bound of each element. With ``exact``, the sign of a zero matters too.
     """
@@ -194,7 +181,7 @@ def judged_stand_ins(right: Any, bounds: Any, comparer: Comparer, *, exact: bool
         if right.dtype is torch.bool:
             return changed(right.isfinite(), lambda element: element.logical_not_())
         if not has_fractions:
-            return changed(right.isfinite(), lambda element: element.add_(1))
+            return changed(right.isfinite(), lambda element: element.add_(max(1, math.ceil(FAR * float(bounds.max())))))
         flat, limits = right.reshape(-1), bounds.reshape(-1)
         places = flat.isfinite().nonzero().reshape(-1)
         if not len(places):
@@ -245,4 +232,4 @@ def judged_stand_ins(right: Any, bounds: Any, comparer: Comparer, *, exact: bool
         same = _alike if name == "rows swapped" else _same
         return {"why_not": EQUAL} if name != "sign of zero" and same(wrong, right) else comparer(wrong)
 
-    return {name: _tried(compared, name) for name in makers}
+    return {name: _tried(compared, name) for name in makers if names is None or name in names}
