@@ -46,7 +46,7 @@ _RESETS = {
     "code": "pkgutil.resolve_name('torch._inductor.codecache.PyCodeCache').cache_clear(purge=True)",
 }
 _CLEARED = {"counters": "torch._dynamo.utils.counters.clear()", "metrics": "pkgutil.resolve_name('torch._inductor.metrics').reset()"}
-_RESERVED = frozenset("copy inf nan os pkgutil sys tempfile torch types pytree params check follow gradients tensor main".split())
+_RESERVED = frozenset("copy inf nan os pkgutil sys tempfile torch types pytree params check follow gradients tensor main values".split())
 """Names that the script itself uses."""
 
 
@@ -125,6 +125,8 @@ class _Composer:
         self._helpers: set[str] = set()
         self._blocks: list[str] = []
         self._bound: set[str] = set()
+        self._values: set[str] = set()
+        """The names of ``let``, and of results."""
         self._main: list[str] = []
         self._unchecked: list[str] = []
         self._checks = 0
@@ -134,7 +136,7 @@ class _Composer:
 
     def script(self, torch: str) -> Script:
         """Return the script."""
-        for word in ("let", "spies", "handlers", "services", "dead"):
+        for word in ("spies", "handlers", "services", "dead"):
             if self._body[word]:
                 raise NothingChecked(f"'{word}' of a case: only the runner has them")
         for block in self._body["preludes"]:
@@ -165,6 +167,7 @@ class _Composer:
             params=ascii(params) if "params" in body else "",
             blocks=self._blocks,
             helpers=self._helpers,
+            needs_values=bool(self._values),
             main=self._main,
             shows_code=self._shows_code,
             checks=self._checks,
@@ -210,6 +213,9 @@ class _Composer:
         for number, (name, function) in enumerate(self._body["functions"].items()):
             self._functions[name] = f"_{number}" if len(self._body["functions"]) > 1 else ""
             add(f"function{self._functions[name]} = {self._function(function)}")
+        for name, entry in self._body["let"].items():
+            add(f"values[{name!a}] = {self._value(entry)}")
+            self._values.add(name)
         add(seed)
         add(f"inputs = {self._value(self._body['inputs'])}")
         if self._plan["needs_eager"]:
@@ -243,6 +249,8 @@ class _Composer:
                 return ascii(entry["value"])
             case "module":
                 return self._module(entry)
+            case "call" if "close" not in entry:
+                return f"{self._callable(entry['call'])}({self._called(entry)})"
         return self._tensor(kind, entry)
 
     def _item(self, entry: Any) -> str:
@@ -291,7 +299,9 @@ class _Composer:
     def _named(self, name: str) -> str:
         """Return the expression of a name of the case or of its Python, or of a dotted path."""
         first, _, rest = name.replace(":", ".").partition(".")
-        if first in ("output", "eager", "inputs"):
+        if first in self._values:
+            expression = f"values[{first!a}]"
+        elif first in ("output", "eager", "inputs"):
             expression = {"eager": "expected"}.get(first, first)
         elif first in self._functions or (first == "compiled" and len(self._functions) == 1):
             expression = f"compiled{''.join(self._functions.values())}" if first == "compiled" else f"function{self._functions[first]}"
@@ -310,13 +320,15 @@ class _Composer:
 
     def _step(self, planned: Mapping[str, Any], step: Step) -> None:
         arguments = planned["arguments"]
-        if planned["expects_raise"] or (isinstance(arguments, Mapping) and "as" in arguments):
-            raise NothingChecked("it raises, or its result has a name")
+        if planned["expects_raise"]:
+            raise NothingChecked("it raises")
         match step.kind:
             case "call":
                 lines = self._call(planned, arguments)
             case "backward":
                 lines = self._backward(arguments)
+            case "api":
+                lines = [f"output = {self._callable(arguments['call'])}({self._called(arguments)})"]
             case "reset":
                 words = arguments["items"] if isinstance(arguments, Mapping) else arguments
                 lines = [{**_RESETS, "rng": f"torch.manual_seed({self._plan['seed']})"}[word] for word in words]
@@ -326,6 +338,11 @@ class _Composer:
                 raise NothingChecked("only the runner has such a step")
         if step.repeat != 1:
             lines = _within(f"for _ in range({step.repeat}):", lines)
+        if isinstance(arguments, Mapping) and (name := arguments.get("as")) is not None:
+            self._values.add(name)
+            # a later call may write into what this one returned
+            copied = "pytree.tree_map_only(torch.Tensor, lambda t: t.detach().clone(), output)"
+            lines.append(f"values[{name!a}] = {copied if name in self._plan['compared'] else 'output'}")
         checks = [text for expected in step.expectations for text in self._expectation(expected)]
         self._main += ["", f"# {line(str(step.position))}: {step.kind}", *lines, *checks]
 
@@ -480,6 +497,7 @@ def script_of_sample(case: Case, sample: int) -> str:
         seed=seed_of(case),
         blocks=_DATABASE,
         helpers={"check"},
+        needs_values=False,
         main=main,
         **parts,
     )
