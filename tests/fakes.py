@@ -25,7 +25,7 @@ from runner.model.case_facts import Ending, Facts, ServiceReport, StepFacts
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import Position
 from runner.model.events import Activity
-from runner.model.expectation import Judgement
+from runner.model.expectation import Verdict
 from runner.model.results import CaseResult
 from runner.plan.schedule import Capacity
 from runner.vocabulary.expectations import EXPECTATIONS
@@ -50,7 +50,7 @@ def expected(kind: str, body: Any, line: int = 10) -> Expected:
     return Expected(kind=kind, check=EXPECTATIONS[kind].parse(body), position=place(line), leaves=leaves, body=body)
 
 
-def judged(kind: str, body: Any, here: Surroundings = HERE, **facts: Any) -> list[Judgement]:
+def judged(kind: str, body: Any, here: Surroundings = HERE, **facts: Any) -> list[Verdict]:
     """Judge one expectation on facts alone."""
     return list(EXPECTATIONS[kind].parse(body).judge(StepFacts(**facts), here))
 

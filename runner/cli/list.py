@@ -8,7 +8,7 @@ from typing import Any
 
 from runner.language.load import load
 from runner.machine import capabilities, output
-from runner.machine.capabilities import Verdict
+from runner.machine.capabilities import CaseAvailability
 from runner.machine.installed_torch import installed_torch
 from runner.model import escaping
 from runner.model.case import Availability, Case
@@ -90,7 +90,7 @@ def _array(values: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     yield "[]\n" if before.startswith("[") else "\n]\n"
 
 
-def as_json(case: Case, verdict: Verdict) -> Mapping[str, Any]:
+def as_json(case: Case, verdict: CaseAvailability) -> Mapping[str, Any]:
     """Return a case as ``list --json`` prints it."""
     return {
         "id": case.id,
@@ -113,7 +113,7 @@ def as_json(case: Case, verdict: Verdict) -> Mapping[str, Any]:
 _WORDS = {Availability.YES: "", Availability.UNKNOWN: "perhaps", Availability.NO: "unavailable"}
 
 
-def _lines(cases: Sequence[Case], verdicts: Sequence[Verdict], *, whole: bool) -> Iterator[str]:
+def _lines(cases: Sequence[Case], verdicts: Sequence[CaseAvailability], *, whole: bool) -> Iterator[str]:
     """Yield a line for each case; unless ``whole``, one line for all cases of a source, which are thousands."""
     folded: Counter[str] = Counter()
     for case, verdict in zip(cases, verdicts, strict=True):
@@ -130,7 +130,7 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _totals(cases: Sequence[Case], verdicts: Sequence[Verdict]) -> Iterator[str]:
+def _totals(cases: Sequence[Case], verdicts: Sequence[CaseAvailability]) -> Iterator[str]:
     """Yield how many cases and specs there are, how many can run here, and why the others cannot."""
     counted = Counter((verdict.availability, verdict.reason) for verdict in verdicts)
     counts = {kind: sum(count for (other, _), count in counted.items() if other is kind) for kind in _WORDS}

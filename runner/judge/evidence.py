@@ -11,7 +11,7 @@ from runner.model import codec
 from runner.model.case import Case, Expected, Step
 from runner.model.case_facts import Facts, StepFacts
 from runner.model.conditions import Surroundings
-from runner.model.expectation import Judgement
+from runner.model.expectation import Verdict
 
 
 class CarriedOut(NamedTuple):
@@ -130,7 +130,7 @@ ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticEr
 """Exceptions while reading a measurement of an unexpected form."""
 
 
-def judge_expectation(expected: Expected, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+def judge_expectation(expected: Expected, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
     """Judge one expectation by the facts of its step and its own measurement, which is untrusted."""
     try:
         return list(expected.check.judge(facts, surroundings))
@@ -138,6 +138,6 @@ def judge_expectation(expected: Expected, facts: StepFacts, surroundings: Surrou
         return [nonsense(error)]
 
 
-def nonsense(error: Exception) -> Judgement:
+def nonsense(error: Exception) -> Verdict:
     """Return the judgement of a measurement that cannot be read."""
-    return Judgement.error(f"the measurement makes no sense: {type(error).__name__}: {error}")
+    return Verdict.error(f"the measurement makes no sense: {type(error).__name__}: {error}")

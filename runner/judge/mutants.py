@@ -13,9 +13,10 @@ from enum import Enum
 from runner.judge.evidence import ANOTHER_FORM, CarriedOut, judge_expectation
 from runner.judge.verdicts import facts_of, with_code
 from runner.model.case import Case, Expected
+from runner.model.case_facts import StepFacts
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import Position
-from runner.model.expectation import Judgement, Mutant, Status, StepFacts, Verdict
+from runner.model.expectation import Mutant, Status, Verdict
 from runner.model.matching.time_limit import PatternTooSlow
 from runner.model.results import COULD_NOT_HAVE_FAILED, WEAK
 from runner.plan.worker_plan import expects_raise
@@ -98,7 +99,7 @@ def try_case(case: Case, surroundings: Surroundings, steps: Iterable[CarriedOut]
 
 def _try_expectation(case: Case, expected: Expected, facts: StepFacts, surroundings: Surroundings) -> Iterator[Trial]:
     known_here = with_code(expected, facts, surroundings)
-    if isinstance(known_here, Judgement):
+    if isinstance(known_here, Verdict):
         return
     surroundings = known_here
     held_leaves = {judgement.leaf for judgement in judge_expectation(expected, facts, surroundings) if judgement.status is Status.HELD}

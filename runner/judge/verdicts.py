@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from runner.judge.evidence import ANOTHER_FORM, CarriedOut, folded, headline, judge_expectation, nonsense
 from runner.model.case import Case, Expected, Step
-from runner.model.case_facts import ServiceReport
+from runner.model.case_facts import ServiceReport, StepFacts
 from runner.model.conditions import Surroundings, asks_for_code
 from runner.model.diagnostics import Position
-from runner.model.expectation import Judgement, Status, StepFacts, Verdict
+from runner.model.expectation import Status, Verdict
 from runner.model.matching.generated_code import code_of, joined
 from runner.model.matching.time_limit import PatternTooSlow
 from runner.model.protocol import Json, decode
@@ -18,7 +18,7 @@ from runner.vocabulary.expectations.close import contradiction
 from runner.vocabulary.steps import parsed, traits_of
 
 
-def with_code(expected: Expected, facts: StepFacts, surroundings: Surroundings) -> Surroundings | Judgement:
+def with_code(expected: Expected, facts: StepFacts, surroundings: Surroundings) -> Surroundings | Verdict:
     """Return the surroundings with the code of the step, where a condition of the expectation asks for it.
 
     Without code the condition is neither true nor false: an error, as for ``filecheck``. Comments and boilerplate are left out.
@@ -26,11 +26,11 @@ def with_code(expected: Expected, facts: StepFacts, surroundings: Surroundings) 
     if not asks_for_code(expected.body):
         return surroundings
     if not facts.code:
-        return Judgement.error("the step generated no code", expected="generated code, for the condition of this expectation")
+        return Verdict.error("the step generated no code", expected="generated code, for the condition of this expectation")
     try:
         return replace(surroundings, code=joined([code_of(piece) for piece in facts.code]).text)
     except PatternTooSlow:
-        return Judgement.error("pattern too slow", expected="generated code, for the condition of this expectation")
+        return Verdict.error("pattern too slow", expected="generated code, for the condition of this expectation")
 
 
 NOTHING = (
@@ -39,7 +39,7 @@ NOTHING = (
 )
 
 
-def _with_hint(judgement: Judgement) -> Judgement:
+def _with_hint(judgement: Verdict) -> Verdict:
     """Return a comparison with eager that, where it failed, says what to write for random numbers."""
     if judgement.status is not Status.FAILED:
         return judgement
@@ -53,7 +53,7 @@ def is_active(facts: StepFacts) -> bool:
     return bool(facts.entered or facts.graphs or facts.executed or facts.executed_others or facts.code_pieces or counted)
 
 
-def problem_of_repetitions(expected: Expected, index: int, known: CarriedOut, surroundings: Surroundings) -> Judgement | None:
+def problem_of_repetitions(expected: Expected, index: int, known: CarriedOut, surroundings: Surroundings) -> Verdict | None:
     """Return the judgement of the first repetition that does not hold, or of missing ones; None where each holds, or none is judged."""
     check, step = expected.check, known.step
     if not check.compares_with_eager or not check.applies(surroundings) or step.repeat == 1:
@@ -62,7 +62,7 @@ def problem_of_repetitions(expected: Expected, index: int, known: CarriedOut, su
         return None
     entries = known.facts.repetitions.get(str(index), ())
     for entry in entries:
-        judgements = [Judgement.error(entry.why_not)]
+        judgements = [Verdict.error(entry.why_not)]
         if entry.measured is not None:
             judgements = _judged_by(entry.measured, expected, known.facts, surroundings)
         problem = next((judgement for judgement in judgements if judgement.status is not Status.HELD), None)
@@ -71,7 +71,7 @@ def problem_of_repetitions(expected: Expected, index: int, known: CarriedOut, su
             return replace(problem, expected=number)
     count = sum(entry.times for entry in entries)
     if count != step.repeat - 1:
-        return Judgement.error(f"{count + 1} of {step.repeat} repetitions were measured", expected=" close to ".join(check.names))
+        return Verdict.error(f"{count + 1} of {step.repeat} repetitions were measured", expected=" close to ".join(check.names))
     return None
 
 
@@ -122,7 +122,7 @@ def verdicts_of(case: Case, surroundings: Surroundings, steps: Sequence[CarriedO
         step, raised = known.step, known.facts.raised
         if raised is not None and not expects_raise(step, surroundings):
             observed = f"{raised.type} in phase '{raised.phase}': {headline(raised.message)}".rstrip(": ")
-            judgement = Judgement.failed(expected="no exception", observed=observed, detail=folded(raised.traceback))
+            judgement = Verdict.failed(expected="no exception", observed=observed, detail=folded(raised.traceback))
             return [*verdicts, *effects, replace(judgement, kind="raised", position=step.position)]
         runs, left = step.runs(surroundings), known.facts.effects
         # of numpy's generator torch never promises the state of eager
@@ -131,7 +131,7 @@ def verdicts_of(case: Case, surroundings: Surroundings, steps: Sequence[CarriedO
         judged = [
             (expected, judgement)
             for index, expected in enumerate(step.expectations)
-            for judgement in (_judged(expected, index, known, surroundings) if runs else [Judgement.not_applicable()])
+            for judgement in (_judged(expected, index, known, surroundings) if runs else [Verdict.not_applicable()])
         ]
         held_judgements = [judgement for _, judgement in judged if judgement.status is Status.HELD]
         # in a case without any activity a 0 that nothing else stands beside is an ERROR
@@ -147,7 +147,7 @@ def verdicts_of(case: Case, surroundings: Surroundings, steps: Sequence[CarriedO
             try:
                 judgement = rule.judge(known.facts.effects)
                 if known.facts.effects and (why := _contradiction({"leaves": decode(list(known.facts.effects.leaves))})):
-                    judgement = Judgement.error(why, expected=side_effects.KIND)
+                    judgement = Verdict.error(why, expected=side_effects.KIND)
             except ANOTHER_FORM as error:
                 judgement = nonsense(error)
             judgement = _with_hint(judgement) if has_other_draws else judgement
@@ -175,25 +175,25 @@ def _contradiction(measured: Json) -> str:
         return f"the measurement makes no sense: {type(error).__name__}: {error}"
 
 
-def place_of(expected: Expected, judgement: Judgement) -> Position:
+def place_of(expected: Expected, judgement: Verdict) -> Position:
     """Return where a judged leaf stands in the spec; FileCheck says which line of its text did not match."""
     return expected.place(judgement.leaf or (judgement.expected.partition(":")[0] if expected.kind == "filecheck" else ""))
 
 
-def _judged_by(sent: Json, expected: Expected, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+def _judged_by(sent: Json, expected: Expected, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
     """Judge an expectation by what was measured for it, as the worker sent it."""
     try:
         measured = decode(sent)
     except ANOTHER_FORM as error:
         return [nonsense(error)]
     if why := _contradiction(measured):
-        return [Judgement.error(why, expected=expected.kind)]
+        return [Verdict.error(why, expected=expected.kind)]
     return judge_expectation(expected, replace(facts, measured=measured), surroundings)
 
 
-def _judged(expected: Expected, index: int, known: CarriedOut, surroundings: Surroundings) -> list[Judgement]:
+def _judged(expected: Expected, index: int, known: CarriedOut, surroundings: Surroundings) -> list[Verdict]:
     known_here = with_code(expected, known.facts, surroundings)
-    if isinstance(known_here, Judgement):
+    if isinstance(known_here, Verdict):
         return [known_here]
     judgements = _judged_by(known.facts.measurements.get(str(index)), expected, known.facts, known_here)
     if (problem := problem_of_repetitions(expected, index, known, known_here)) is not None:

@@ -400,7 +400,7 @@ def inspect_files(installed: InstalledTorch | None) -> Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CaseAvailability:
     """The availability of a case, the reason, and the name of the missing capability (empty for a missing name of torch)."""
 
     availability: Availability
@@ -408,22 +408,22 @@ class Verdict:
     capability: str = ""
 
 
-def availability_of(case: Case, machine: Machine) -> Verdict:
+def availability_of(case: Case, machine: Machine) -> CaseAvailability:
     """Return the first missing requirement; else the first one that only a worker can decide; else YES."""
     if machine.torch is None and not case.target:  # what is only compiled for a target needs no torch
-        return Verdict(Availability.NO, machine.no_torch, "torch")
+        return CaseAvailability(Availability.NO, machine.no_torch, "torch")
     if case.missing_names:
-        return Verdict(Availability.NO, "; ".join(case.missing_names))
+        return CaseAvailability(Availability.NO, "; ".join(case.missing_names))
     if is_cpp_wrapped_and_counted(case):
-        return Verdict(Availability.NO, "the expectation kernels: the wrapper is in C++ (cpp_wrapper), whose kernel calls are not seen")
-    unknown: Verdict | None = None
+        return CaseAvailability(Availability.NO, "the expectation kernels: calls of a wrapper in C++ (cpp_wrapper) are not seen")
+    unknown: CaseAvailability | None = None
     for requirement in case.requires:
         answer, reason = CAPABILITIES[requirement.name].answer(machine, requirement.argument or "")
         if answer is Availability.NO:
-            return Verdict(answer, reason, requirement.name)
+            return CaseAvailability(answer, reason, requirement.name)
         if answer is Availability.UNKNOWN:
-            unknown = unknown or Verdict(answer, reason, requirement.name)
-    return unknown or Verdict(Availability.YES)
+            unknown = unknown or CaseAvailability(answer, reason, requirement.name)
+    return unknown or CaseAvailability(Availability.YES)
 
 
 def is_cpp_wrapped_and_counted(case: Case) -> bool:
@@ -435,10 +435,10 @@ def is_cpp_wrapped_and_counted(case: Case) -> bool:
     return is_chosen and any(expected.kind == "kernels" for step in case.steps for expected in step.expectations)
 
 
-def availabilities_of(cases: Iterable[Case], machine: Machine) -> list[Verdict]:
+def availabilities_of(cases: Iterable[Case], machine: Machine) -> list[CaseAvailability]:
     """Return ``availability_of`` of each case. What many cases have in common is asked once."""
-    known: dict[object, Verdict] = {}
-    verdicts: list[Verdict] = []
+    known: dict[object, CaseAvailability] = {}
+    verdicts: list[CaseAvailability] = []
     for case in cases:
         # positions do not count, and the hash of a tuple of texts is fast
         key = case.target, case.missing_names, is_cpp_wrapped_and_counted(case), tuple([(one.name, one.argument) for one in case.requires])

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Self
 
-from runner.model.case_facts import StepFacts as StepFacts
+from runner.model.case_facts import StepFacts
 from runner.model.codec import COMPUTED, REQUIRED
 from runner.model.conditions import Surroundings, holds
 from runner.model.diagnostics import Position
@@ -96,9 +96,6 @@ class Verdict:
         return cls(status=Status.NOT_APPLICABLE, expected="", observed="its condition does not hold here", leaf=leaf)
 
 
-Judgement = Verdict
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
     """Facts changed in one respect, under which an expectation that held must not hold.
@@ -110,7 +107,7 @@ class Mutant:
     """What was changed."""
     facts: StepFacts | None
     leaf: str = ""
-    """The leaf of the judgement that must change, as ``Judgement.leaf``."""
+    """The leaf of the judgement that must change, as ``Verdict.leaf``."""
     where: str = ""
     """Which part was changed, where there are several: a tensor's path, a directive."""
     why_not: str = ""
@@ -174,7 +171,7 @@ class Expectation:
         """What the worker is asked to measure, as plain data; None for facts that every step has."""
         raise NotImplementedError
 
-    def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge the facts. Pure."""
         raise NotImplementedError
 

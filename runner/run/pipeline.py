@@ -25,7 +25,7 @@ from runner.language.expand import surroundings_for
 from runner.language.load import Suite
 from runner.language.read.templates import TemplateError
 from runner.machine import cache_dirs, capabilities, scratch
-from runner.machine.capabilities import Machine, Verdict
+from runner.machine.capabilities import CaseAvailability, Machine
 from runner.machine.installed_torch import installed_torch
 from runner.machine.output import OUT_OF_SPACE
 from runner.machine.redaction import KNOWN, MASK, is_secret_name, redacted, redacted_result
@@ -201,7 +201,7 @@ class CaseRunner:
 
         self._executor.on_interrupt(interrupts.wake, check)
 
-    def verdict_of(self, case: Case, machine: Machine) -> Verdict:
+    def verdict_of(self, case: Case, machine: Machine) -> CaseAvailability:
         """Return whether a case can run, and why not."""
         return capabilities.availability_of(case, machine)
 
@@ -227,7 +227,7 @@ class CaseRunner:
             try:
                 job = self._jobs.for_case(case, known, number=number)
             except TemplateError as error:
-                verdict = Verdict(Availability.NO, f"this machine lacks a fact: {error}")
+                verdict = CaseAvailability(Availability.NO, f"this machine lacks a fact: {error}")
                 yield result_of_unavailable(case, verdict, (), repro(case))
             else:
                 jobs.append(exclusive(job) if alone else job)
@@ -362,7 +362,7 @@ def _with_case(case: Case, judged: CaseResult, **more: Any) -> CaseResult:
     return replace(judged, digest=digest_of(case), **{"summary": case.summary, "options": tuple(options), **more})
 
 
-def result_of_unavailable(case: Case, verdict: Verdict, required: Sequence[str], repro: str) -> CaseResult:
+def result_of_unavailable(case: Case, verdict: CaseAvailability, required: Sequence[str], repro: str) -> CaseResult:
     """Return the result of a case that cannot run here: an ERROR if ``--require`` names the missing capability or backend."""
     outcome, reason = Outcome.UNAVAILABLE, verdict.reason
     if case.backend in required or verdict.capability in required:

@@ -9,8 +9,8 @@ import pytest
 from runner.judge.evidence import carried_out, recorded_facts
 from runner.judge.mutants import Fate, Trial, try_case, with_control
 from runner.model.case import Case, Control
-from runner.model.case_facts import Raised
-from runner.model.expectation import Status, StepFacts, Verdict
+from runner.model.case_facts import Raised, StepFacts
+from runner.model.expectation import Status, Verdict
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
 from runner.run.auditing import Audit, judge_control

@@ -23,10 +23,10 @@ YES, NO, UNKNOWN = Availability.YES, Availability.NO, Availability.UNKNOWN
 @pytest.mark.parametrize(
     ("name", "argument", "machine", "expected"),
     [
-        ("cuda", None, NVIDIA, capabilities.Verdict(YES)),
-        ("cuda", None, BARE, capabilities.Verdict(NO, "torch 2.13.0+cpu is built without CUDA", "cuda")),
-        ("gpus", ">=3", NVIDIA, capabilities.Verdict(NO, "2 GPUs visible, >=3 required", "gpus")),
-        ("module", "json", NONE, capabilities.Verdict(NO, "torch is not installed", "torch")),
+        ("cuda", None, NVIDIA, capabilities.CaseAvailability(YES)),
+        ("cuda", None, BARE, capabilities.CaseAvailability(NO, "torch 2.13.0+cpu is built without CUDA", "cuda")),
+        ("gpus", ">=3", NVIDIA, capabilities.CaseAvailability(NO, "2 GPUs visible, >=3 required", "gpus")),
+        ("module", "json", NONE, capabilities.CaseAvailability(NO, "torch is not installed", "torch")),
     ],
 )
 def test_a_verdict_has_the_answer_of_the_capability_and_its_name(name, argument, machine, expected):

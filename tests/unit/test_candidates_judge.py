@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from runner.model.expectation import Judgement, Status, StepFacts
+from runner.model.case_facts import StepFacts
+from runner.model.expectation import Status, Verdict
 from runner.model.protocol import decode, dumps, encode, loads
 from runner.vocabulary.expectations import EXPECTATIONS
 from tests.fakes import HERE, import_torch
@@ -35,7 +36,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def judged(folder: Path, monkeypatch: pytest.MonkeyPatch, second: Any, body: str = "{}") -> Judgement:
+def judged(folder: Path, monkeypatch: pytest.MonkeyPatch, second: Any, body: str = "{}") -> Verdict:
     """Judge two candidates, of which the second has another answer than eager."""
     from runner.worker.case import additional
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from runner.model.case_facts import Cause, ChildExit, Raised, SpyCalls, Tally, Tuning, Tunings
-from runner.model.expectation import Status, StepFacts
+from runner.model.case_facts import Cause, ChildExit, Raised, SpyCalls, StepFacts, Tally, Tuning, Tunings
+from runner.model.expectation import Status
 from runner.model.matching import filecheck, patterns
 from runner.vocabulary.expectations import EXPECTATIONS, BadExpectation
 from runner.vocabulary.expectations.additional_calls import spread

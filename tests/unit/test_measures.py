@@ -9,7 +9,8 @@ import pytest
 
 from runner.judge.waiving import Failure
 from runner.language.waivers import Signature
-from runner.model.expectation import Status, StepFacts
+from runner.model.case_facts import StepFacts
+from runner.model.expectation import Status
 from runner.model.protocol import decode, dumps, encode, loads
 from runner.tools.author.commands.waive import signature_of
 from runner.vocabulary.expectations import EXPECTATIONS, comparing

@@ -15,8 +15,9 @@ from runner.language.expand import surroundings_for
 from runner.language.load import load
 from runner.language.waivers import load_waivers
 from runner.model.case import Case
+from runner.model.case_facts import StepFacts
 from runner.model.conditions import Surroundings
-from runner.model.expectation import Status, StepFacts
+from runner.model.expectation import Status
 from runner.model.outcomes import ExitCode, Outcome, exit_code
 from runner.model.results import CaseResult, executed
 from runner.model.targets import TARGETS

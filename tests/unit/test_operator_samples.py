@@ -13,7 +13,8 @@ import pytest
 from runner.language import operators as tables
 from runner.language.load import load
 from runner.machine.installed_torch import installed_torch
-from runner.model.expectation import Status, StepFacts
+from runner.model.case_facts import StepFacts
+from runner.model.expectation import Status
 from runner.model.protocol import decode, dumps, encode, loads
 from tests.fakes import HERE, import_torch, observation, observed, seen
 from tests.sessions import prepared

@@ -12,7 +12,8 @@ from runner.language import operators
 from runner.language.load import Suite, load
 from runner.language.operators import JUDGED, table_for
 from runner.machine.installed_torch import installed_torch
-from runner.model.expectation import Judgement, Status, StepFacts
+from runner.model.case_facts import StepFacts
+from runner.model.expectation import Status, Verdict
 from runner.model.outcomes import Outcome
 from runner.plan.selection import is_of_operator
 from runner.plan.worker_plan import digest_of, make_plan, seed_of
@@ -209,7 +210,7 @@ WRONG = close_facts(close_leaf(excess=1.0, max_abs=1.0, mismatches=1))
 RAISED = {"type": "torch._inductor.exc.InductorError", "message": "no such lowering\nmore", "phase": "lower"}
 
 
-def judged(*entries: Any, rule: str = "close") -> Judgement:
+def judged(*entries: Any, rule: str = "close") -> Verdict:
     (found,) = EachSample(check=Close(), rule=rule).judge(StepFacts(measured={"samples": list(entries)}), HERE)
     return found
 

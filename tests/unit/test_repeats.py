@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from runner.language.load import load
+from runner.model.case_facts import StepFacts
 from runner.model.diagnostics import InvalidSpecs
-from runner.model.expectation import Judgement, Status, StepFacts
+from runner.model.expectation import Status, Verdict
 from runner.model.protocol import decode, dumps, encode, loads
 from tests.fakes import HERE, import_torch
 from tests.sessions import prepared
@@ -21,7 +22,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 torch: Any = import_torch()
 
-Judged = list[list[Judgement]]
+Judged = list[list[Verdict]]
 
 
 @pytest.fixture

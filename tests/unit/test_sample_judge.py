@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from runner.model.expectation import Status, StepFacts
+from runner.model.case_facts import StepFacts
+from runner.model.expectation import Status
 from runner.model.protocol import decode, dumps, encode, loads
 from runner.vocabulary.expectations.close import Close
 from runner.vocabulary.steps.samples import FORM, EachSample

@@ -9,7 +9,7 @@ import pytest
 from runner.cli.parser import parse
 from runner.language.load import load
 from runner.model.diagnostics import UsageError
-from runner.model.expectation import Judgement
+from runner.model.expectation import Verdict
 from runner.model.outcomes import Outcome
 from runner.model.results import result_of
 from runner.tools.author.commands import repro
@@ -211,7 +211,7 @@ def test_the_best_so_far_is_kept_when_the_search_ends_early(error: BaseException
 
 
 def failing(kind: str = "close", expected: str = "output within 2 x eager's error", observed: str = "1", **changes: Any) -> Any:
-    verdict = dataclasses.replace(Judgement.failed(expected=expected, observed=observed), kind=kind, position=place(3))
+    verdict = dataclasses.replace(Verdict.failed(expected=expected, observed=observed), kind=kind, position=place(3))
     found = result_of(case(), Outcome.FAIL, "reason", kind, verdicts=(verdict,))
     return dataclasses.replace(found, **changes)
 
@@ -222,7 +222,7 @@ def raised(text: str, kind: str = "raised", expected: str = "no exception") -> A
 
 def wrapped(text: str) -> Any:
     detail = f"Traceback (most recent call last):\n  Explanation: Dynamo failed to run FX node: got {text}\n  Hint: ..."
-    judged = Judgement.failed(expected="ValueError", observed="torch._dynamo.exc.TorchRuntimeError: while tracing", detail=detail)
+    judged = Verdict.failed(expected="ValueError", observed="torch._dynamo.exc.TorchRuntimeError: while tracing", detail=detail)
     return failing(verdicts=(dataclasses.replace(judged, kind="raises", position=place(3)),))
 
 

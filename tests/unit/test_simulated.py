@@ -12,7 +12,8 @@ from runner.language.load import load
 from runner.machine import capabilities
 from runner.machine.capabilities import Machine
 from runner.model.case import Availability, Case
-from runner.model.expectation import Status, StepFacts
+from runner.model.case_facts import StepFacts
+from runner.model.expectation import Status
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
 from runner.model.targets import SIMULATED, TARGETS

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from runner.judge.mutants import Fate
-from runner.model.expectation import Status, StepFacts
+from runner.model.case_facts import StepFacts
+from runner.model.expectation import Status
 from runner.vocabulary.expectations import EXPECTATIONS, close, comparing
 from runner.vocabulary.expectations.close import NAMES
 from runner.vocabulary.expectations.stand_ins import EQUAL, measure_other_inputs, measure_stand_ins

@@ -22,7 +22,7 @@ from runner.language.read.document import DataPath
 from runner.language.read.templates import MAX_EXPRESSION
 from runner.model.case import Case, Expected
 from runner.model.conditions import Surroundings, holds, is_conditional
-from runner.model.expectation import Judgement, Status
+from runner.model.expectation import Status, Verdict
 from runner.model.outcomes import PASSED, Outcome
 from runner.model.protocol import Json
 from runner.model.results import CaseResult
@@ -179,9 +179,9 @@ class SpecFacts:
     """Why a red case is not blessed, by its run and its id."""
 
     @cached_property
-    def seen(self) -> Mapping[tuple[str, str], Mapping[Leaf, tuple[Expected, Judgement]]]:
+    def seen(self) -> Mapping[tuple[str, str], Mapping[Leaf, tuple[Expected, Verdict]]]:
         """What the expectations that can be blessed observed in each sample, by run and id."""
-        seen: dict[tuple[str, str], dict[Leaf, tuple[Expected, Judgement]]] = {}
+        seen: dict[tuple[str, str], dict[Leaf, tuple[Expected, Verdict]]] = {}
         for sample in self.samples:
             of_sample = seen[sample.key] = {}
             for number, known in enumerate(sample.steps):
@@ -193,7 +193,7 @@ class SpecFacts:
                     except ANOTHER_FORM:
                         continue
                     surroundings = with_code(expected, facts, sample.surroundings)
-                    if not isinstance(surroundings, Judgement):
+                    if not isinstance(surroundings, Verdict):
                         for judgement in judge_expectation(expected, facts, surroundings):
                             of_sample[Leaf(number, index, judgement.leaf)] = expected, judgement
         return seen
@@ -225,7 +225,7 @@ def propose(facts: SpecFacts) -> list[Change]:
         facts.refused.update(wrong)
 
 
-def _why_never(sample: Sample, seen: Mapping[Leaf, tuple[Expected, Judgement]]) -> str:
+def _why_never(sample: Sample, seen: Mapping[Leaf, tuple[Expected, Verdict]]) -> str:
     """Return why the facts of a red case are never blessed; empty if they may be."""
     result = sample.result
     if result.outcome not in BLESSABLE:
@@ -310,7 +310,7 @@ def _value_at(body: object, path: DataPath) -> Any:
     return body
 
 
-def _needed(seen: Sequence[tuple[object, Judgement]], now: object) -> Any:
+def _needed(seen: Sequence[tuple[object, Verdict]], now: object) -> Any:
     """Return the count that all runs in the same surroundings allow."""
     by_machine: dict[object, list[int]] = {}
     for machine, judgement in seen:

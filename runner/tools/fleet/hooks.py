@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 from runner.execute.executor_protocol import Execution
-from runner.machine.capabilities import Machine, Verdict
+from runner.machine.capabilities import CaseAvailability, Machine
 from runner.model.case import Availability, Case
 from runner.model.conditions import Surroundings
 from runner.model.results import CaseResult
@@ -64,7 +64,7 @@ class FleetRunner(CaseRunner):
         self.facts_of_files = nodes.facts_of_files(self._nodes.reference())
         return self._nodes.reference()
 
-    def verdict_of(self, case: Case, machine: Machine) -> Verdict:
+    def verdict_of(self, case: Case, machine: Machine) -> CaseAvailability:
         """Return whether any node can run a case."""
         return self._nodes.verdict(case)
 
@@ -90,4 +90,4 @@ class FleetRunner(CaseRunner):
         return problem_of_canary(case, result_of_execution(self._folder.path, backends, self._no_waivers, case, execution, known, ""))
 
     def _unavailable(self, case: Case, why: str) -> CaseResult:
-        return result_of_unavailable(case, Verdict(Availability.NO, why), (), self._repro(case))
+        return result_of_unavailable(case, CaseAvailability(Availability.NO, why), (), self._repro(case))

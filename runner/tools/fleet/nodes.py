@@ -10,7 +10,7 @@ from pathlib import Path
 from runner.execute.executor_protocol import Execution, Job
 from runner.language.load import Suite, load, surroundings_of
 from runner.machine import capabilities
-from runner.machine.capabilities import Machine, Verdict
+from runner.machine.capabilities import CaseAvailability, Machine
 from runner.machine.installed_torch import InstalledTorch, installed_torch, minor
 from runner.machine.redaction import redacted_texts
 from runner.model import codec, devices
@@ -89,7 +89,7 @@ class Nodes:
         """The case of each job, by the job's name, for all nodes."""
         self._numbers = itertools.count(folder.next_number())
         self._cases_of_torch: dict[tuple[str, str], Mapping[str, Case]] = {}
-        self._verdicts: dict[Hashable, tuple[Verdict, frozenset[str]]] = {}
+        self._verdicts: dict[Hashable, tuple[CaseAvailability, frozenset[str]]] = {}
         there = folder.header.environment if folder.header is not None else {}
         self._first_attempts: dict[str, Mapping[str, str]] = {
             case_id: attempts[0].node or there for case_id, attempts in folder.attempts.items() if attempts
@@ -188,7 +188,7 @@ class Nodes:
         counts = Counter(name for case in self._cases for name in self._answer(case)[1])
         return self.offers[max(sorted(self.offers), key=lambda name: counts[name])].machine
 
-    def verdict(self, case: Case) -> Verdict:
+    def verdict(self, case: Case) -> CaseAvailability:
         """Return whether any node can run a case, and why none can."""
         return self._answer(case)[0]
 
@@ -210,14 +210,14 @@ class Nodes:
     def _like(self, facts: Mapping[str, str]) -> frozenset[str]:
         return frozenset(name for name, offer in self.offers.items() if offer.is_like(facts))
 
-    def _answer(self, case: Case) -> tuple[Verdict, frozenset[str]]:
+    def _answer(self, case: Case) -> tuple[CaseAvailability, frozenset[str]]:
         """Return what the nodes say of a case, and which can run it; once for all cases that require the same."""
         key = case.id if any(offer.cases is not None for offer in self.offers.values()) else _requires(case)
         if key not in self._verdicts:
-            verdicts: dict[str, Verdict] = {}
+            verdicts: dict[str, CaseAvailability] = {}
             for name, offer in self.offers.items():
                 if (mine := offer.case(case)) is None:
-                    verdicts[name] = Verdict(Availability.NO, f"it is another case with torch {offer.machine.torch}", "torch")
+                    verdicts[name] = CaseAvailability(Availability.NO, f"it is another case with torch {offer.machine.torch}", "torch")
                 else:
                     verdicts[name] = capabilities.availability_of(mine, offer.machine)
             places = frozenset(name for name, verdict in verdicts.items() if verdict.availability is not Availability.NO)
@@ -264,7 +264,7 @@ def _texts(machine: Machine) -> dict[str, str]:
     return {str(fact): str(value) for fact, value in machine.facts.items() if value is not None}
 
 
-def _best(verdicts: Iterable[Verdict]) -> Verdict:
+def _best(verdicts: Iterable[CaseAvailability]) -> CaseAvailability:
     """Return whether any node can run a case; else why none can: each reason once."""
     known = list(verdicts)
     for possible in (Availability.YES, Availability.UNKNOWN):
@@ -272,7 +272,7 @@ def _best(verdicts: Iterable[Verdict]) -> Verdict:
             if verdict.availability is possible:
                 return verdict
     reasons = "; ".join(dict.fromkeys(verdict.reason for verdict in known))
-    return Verdict(Availability.NO, reasons or "no node of the lab is usable", known[0].capability if known else "")
+    return CaseAvailability(Availability.NO, reasons or "no node of the lab is usable", known[0].capability if known else "")
 
 
 def _requires(case: Case) -> Hashable:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
+from runner.model.case_facts import StepFacts
 from runner.model.conditions import Surroundings
-from runner.model.expectation import About, Judgement, Mutant, Status, StepFacts
+from runner.model.expectation import About, Mutant, Status, Verdict
 from runner.model.protocol import Json
 from runner.vocabulary.expectations.close import TOLERANCES, Close
 from runner.vocabulary.expectations.comparing import structure
@@ -95,23 +96,23 @@ class Repeated(Conditional):
         """What is expected, in words."""
         return self.words.format(self)
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge the calls, where they were made and say something of the claim."""
         measured, expected = facts.measured, self.expected
         if "why_not" in measured:
-            return [Judgement.error(str(measured["why_not"]), expected=expected)]
+            return [Verdict.error(str(measured["why_not"]), expected=expected)]
         if "raised" in measured:
-            return [Judgement.failed(expected=expected, observed=f"an additional call raised {measured['raised']}")]
+            return [Verdict.failed(expected=expected, observed=f"an additional call raised {measured['raised']}")]
         if not measured.get("done"):
-            return [Judgement.error("the case ended before the additional calls", expected=expected)]
+            return [Verdict.error("the case ended before the additional calls", expected=expected)]
         if not measured["tensors"]:
-            return [Judgement.error("nothing to compare: the result holds no tensor", expected=expected)]
+            return [Verdict.error("nothing to compare: the result holds no tensor", expected=expected)]
         if measured["eager_calls"]:
             observed = f"{measured['eager_calls']} of the additional calls ran no compiled graph, as the step's own call did"
-            return [Judgement.error(observed, expected=expected)]
+            return [Verdict.error(observed, expected=expected)]
         return [self.judged_calls(facts, surroundings)]
 
-    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Judgement:
+    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
         """Judge what the calls gave. A judgement shows the first difference."""
         raise NotImplementedError
 
@@ -143,16 +144,16 @@ class Deterministic(Repeated):
         """The worker calls the function this often."""
         return {"runs": self.runs}
 
-    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Judgement:
+    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
         """Judge every run."""
         runs = facts.measured["runs"]
         for number, differences in enumerate(runs, 1):
             for first in differences:
-                return Judgement.failed(expected=self.expected, observed=f"run {number}: {OUTPUT}{first['path']}: {first['why']}")
+                return Verdict.failed(expected=self.expected, observed=f"run {number}: {OUTPUT}{first['path']}: {first['why']}")
         if len(runs) != self.runs:
-            return Judgement.error(f"{len(runs)} runs were made", expected=self.expected)
+            return Verdict.error(f"{len(runs)} runs were made", expected=self.expected)
         observed = f"{facts.measured['tensors']} tensors with the same bits in {len(runs)} runs"
-        return Judgement.passed(expected=self.expected, observed=observed)
+        return Verdict.passed(expected=self.expected, observed=observed)
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """A difference in the last run, and a run that is missing."""
@@ -241,16 +242,16 @@ class BatchInvariant(Repeated):
         """The worker calls the function with the first and the last elements of the batch."""
         return {"dim": self.dim, "inputs": list(self.inputs), "sizes": list(self.sizes)}
 
-    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Judgement:
+    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
         """Judge every part of the batch."""
         parts, batch = facts.measured["parts"], facts.measured["batch"]
         for part in parts:
             for first in part["differences"]:
                 where = f"elements {part['start']} to {part['start'] + part['size'] - 1} of {batch}"
-                return Judgement.failed(expected=self.expected, observed=f"{where}: {OUTPUT}{first['path']}: {first['why']}")
+                return Verdict.failed(expected=self.expected, observed=f"{where}: {OUTPUT}{first['path']}: {first['why']}")
         if [part["size"] for part in parts] != [size for size in self.sizes for _ in range(2)]:
-            return Judgement.error(f"{len(parts)} parts of the batch were tried", expected=self.expected)
-        return Judgement.passed(expected=self.expected, observed=f"the same bits for {len(parts)} parts of a batch of {batch}")
+            return Verdict.error(f"{len(parts)} parts of the batch were tried", expected=self.expected)
+        return Verdict.passed(expected=self.expected, observed=f"the same bits for {len(parts)} parts of a batch of {batch}")
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """A difference in the last part, and a part that is missing."""
@@ -290,15 +291,15 @@ class Poisoned(Repeated):
             raise BadExpectation("poisoned is false", "leave it out: only poisoned: true claims something")
         return cls(when=body.get("when") if isinstance(body, Mapping) else None)
 
-    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Judgement:
+    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
         """Judge the result with poisoned memory. Without poisoned memory nothing is claimed."""
         for first in facts.measured["differences"]:
-            return Judgement.failed(expected=self.expected, observed=f"{OUTPUT}{first['path']}: {first['why']}")
+            return Verdict.failed(expected=self.expected, observed=f"{OUTPUT}{first['path']}: {first['why']}")
         count = facts.measured["allocations"]
         if not count:
-            return Judgement.error("the generated code allocated no memory that could be poisoned", expected=self.expected)
+            return Verdict.error("the generated code allocated no memory that could be poisoned", expected=self.expected)
         observed = f"the same bits; {count} allocations of {facts.measured['bytes']} bytes poisoned"
-        return Judgement.passed(expected=self.expected, observed=observed)
+        return Verdict.passed(expected=self.expected, observed=observed)
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """A difference; no allocation."""
@@ -380,7 +381,7 @@ class Candidates(Repeated):
         """The worker compiles the function for each candidate, and measures as ``close`` does."""
         return {"at_most": self.at_most, "close": self._close.measurement()}
 
-    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Judgement:
+    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
         """Judge the answer of each candidate by the rule of ``close``, then how many there were, and how many could not run."""
         tried, seen = facts.measured["tried"], facts.measured["seen"]
         ran = [candidate for candidate in tried if "raised" not in candidate]
@@ -395,8 +396,8 @@ class Candidates(Repeated):
         if seen and failed:
             observed += f"; {len(failed)} could not run: {_shown(failed)}"
         if len(ran) < self.min:
-            return Judgement.failed(expected=f"at least {self.min} candidates that run", observed=observed)
-        return Judgement.passed(expected=self.expected, observed=observed)
+            return Verdict.failed(expected=f"at least {self.min} candidates that run", observed=observed)
+        return Verdict.passed(expected=self.expected, observed=observed)
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """A wrong answer of the last candidate; candidates that could not run."""

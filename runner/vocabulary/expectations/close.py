@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Annotated, Any, ClassVar, Literal
 
+from runner.model.case_facts import StepFacts
 from runner.model.conditions import Surroundings
-from runner.model.expectation import About, Judgement, Mutant, StepFacts, WrongValue
+from runner.model.expectation import About, Mutant, Verdict, WrongValue
 from runner.model.protocol import Json
 from runner.vocabulary.expectations import calibrated
 from runner.vocabulary.expectations.comparing import bits, default_tolerance, describe_leaf, differences, leaves_of, structure, unnested
@@ -219,22 +220,22 @@ class Close(ConditionalOnCode):
             return arguments
         return {**arguments, "judge": self.judge_kind.value}
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge the structure first, then each leaf. The judgement shows the first failed leaf."""
         expected = f"{self.of} close to {self.to}"
         measured = facts.measured
         if measured["structure"] != measured["reference_structure"]:
-            return [Judgement.failed(expected=f"{self.of} is {measured['reference_structure']}", observed=measured["structure"])]
+            return [Verdict.failed(expected=f"{self.of} is {measured['reference_structure']}", observed=measured["structure"])]
         changes = facts.effects.changes if facts.effects else 0
         if not measured["leaves"] and changes and is_eager(self.to):
-            return [Judgement.passed(expected=expected, observed=f"no number; {changes} values that eager changed are compared")]
+            return [Verdict.passed(expected=expected, observed=f"no number; {changes} values that eager changed are compared")]
         if not measured["leaves"]:
-            return [Judgement.error("nothing to compare: the value holds no tensor and no number", expected=expected)]
+            return [Verdict.error("nothing to compare: the value holds no tensor and no number", expected=expected)]
         if problem := self.first_problem(measured["leaves"]):
             return [problem]
-        return [Judgement.passed(expected=expected, observed=told(measured["leaves"]))]
+        return [Verdict.passed(expected=expected, observed=told(measured["leaves"]))]
 
-    def first_problem(self, leaves: Sequence[Mapping[str, Any]]) -> Judgement | None:
+    def first_problem(self, leaves: Sequence[Mapping[str, Any]]) -> Verdict | None:
         """Return the judgement of the first wrong value, which names all of them for waivers; None where none is wrong."""
         problems = [(leaf, problem) for leaf in leaves if (problem := self.problem_of_leaf(leaf)) is not None]
         if not problems:
@@ -245,11 +246,11 @@ class Close(ConditionalOnCode):
         )
         return replace(problems[0][1], wrong=tuple(wrong))
 
-    def problem_of_leaf(self, leaf: Mapping[str, Any]) -> Judgement | None:
+    def problem_of_leaf(self, leaf: Mapping[str, Any]) -> Verdict | None:
         """Return the judgement of a value that is not close to its reference, or that was not measured as its judge needs it."""
         are_tensors = leaf["type"] == leaf["reference_type"] == "tensor" and leaf["shape"] == leaf["reference_shape"]
         if self.judge_kind is Judge.CALIBRATED and are_tensors and "calibrated" not in leaf:
-            return Judgement.error("the float64 reference was not measured", expected=f"{self.of}{leaf['path']}")
+            return Verdict.error("the float64 reference was not measured", expected=f"{self.of}{leaf['path']}")
         return self.problem(leaf)
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
@@ -273,27 +274,27 @@ class Close(ConditionalOnCode):
                     changed = [*leaves[:index], {**leaf, **measured}, *leaves[index + 1 :]]
                     yield Mutant(name=name, facts=facts.with_measured(leaves=changed), where=where)
 
-    def problem(self, leaf: Mapping[str, Any]) -> Judgement | None:
+    def problem(self, leaf: Mapping[str, Any]) -> Verdict | None:
         """Return the judgement of a value that is not close to its reference; None if it is."""
         where = f"{self.of}{leaf['path']}"
         for fact in ("type", "shape", "dtype", "device"):
             if leaf[fact] != leaf[f"reference_{fact}"]:
-                return Judgement.failed(expected=f"{where} of {fact} {leaf[f'reference_{fact}']}", observed=str(leaf[fact]))
+                return Verdict.failed(expected=f"{where} of {fact} {leaf[f'reference_{fact}']}", observed=str(leaf[fact]))
         if self.strides is None and leaf.get("strides") != leaf.get("reference_strides"):
             hint = "dimensions of size 1 are 0; where torch promises no layout: strides: any"
-            return Judgement.failed(expected=f"{where} of strides {leaf['reference_strides']}", observed=str(leaf["strides"]), detail=hint)
+            return Verdict.failed(expected=f"{where} of strides {leaf['reference_strides']}", observed=str(leaf["strides"]), detail=hint)
         if leaf["type"] != "tensor":
             is_moved = leaf.get("movement") is not None and leaf["distance"] <= calibrated.FORMATS["float32"].nudges * leaf["movement"]
             if leaf["equal"] is True or is_moved:  # a float that other roundings of eager move as far
                 return None
-            return Judgement.failed(expected=f"{where} is {leaf['reference_value']}", observed=str(leaf["value"]))
+            return Verdict.failed(expected=f"{where} is {leaf['reference_value']}", observed=str(leaf["value"]))
         if self.judge_kind is Judge.EXACT:
             facts, expected = leaf["bits"], f"{where} bit for bit"
             problem = _incomplete(leaf, leaf["numel"], expected)
             if problem is not None or facts["differing"] == 0:
                 return problem
             observed = f"at {facts['index']}: {facts['value']} against {facts['reference']}"
-            return Judgement.failed(expected=expected, observed=observed, detail=f"{facts['differing']} of {leaf['numel']} elements differ")
+            return Verdict.failed(expected=expected, observed=observed, detail=f"{facts['differing']} of {leaf['numel']} elements differ")
         why_not = leaf["calibrated"].get("why_not") if "calibrated" in leaf else None
         if self.judge_kind is Judge.TOLERANCE or "calibrated" not in leaf or why_not is not None:
             is_reason = self.judge_kind is Judge.CALIBRATED and why_not is not None
@@ -306,41 +307,41 @@ class Close(ConditionalOnCode):
             expected = f"{where} within {calibrated.FACTOR:g} x what other roundings change of eager ({why})"
         form = calibrated.form_of(leaf["dtype"], facts)
         if form is None:
-            return Judgement.error(f"values of dtype {leaf['dtype']} are exact", expected=expected)
+            return Verdict.error(f"values of dtype {leaf['dtype']} are exact", expected=expected)
         problem = _incomplete(leaf, leaf["numel"], expected) or _incomplete(leaf, facts["numel"], expected)
         if problem is not None:
             return problem
         if facts.get("is_wrong"):
             where = f"{self.to}{leaf['path']} on {leaf['reference_device']}"
             observed = f"eager is wrong on {leaf['reference_device']}, in {facts['unexplained']} of {leaf['numel']} elements"
-            return Judgement.failed(expected=f"{where} as on the CPU and in float64", observed=observed)
+            return Verdict.failed(expected=f"{where} as on the CPU and in float64", observed=observed)
         is_near = leaf["excess"] <= leaf["atol"] and not (leaf["nan_mismatches"] or leaf["inf_mismatches"])
         problems = calibrated.problems(facts, form, is_near=is_near)
         if not problems:
             return None
         if facts["nonfinite"] and "sides" in leaf:
             problems[0] = self._sides(leaf)
-        return Judgement.failed(expected=expected, observed=problems[0], detail="\n".join([*problems[1:], calibrated.summary(facts)]))
+        return Verdict.failed(expected=expected, observed=problems[0], detail="\n".join([*problems[1:], calibrated.summary(facts)]))
 
-    def _by_tolerance(self, where: str, leaf: Mapping[str, Any], why: str) -> Judgement | None:
+    def _by_tolerance(self, where: str, leaf: Mapping[str, Any], why: str) -> Verdict | None:
         """Judge by ``atol`` and ``rtol``; ``why`` is why the dtype's are used."""
         rtol, atol = default_tolerance(leaf["dtype"], leaf["reference_dtype"])
         if self.rtol is not None and self.atol is not None:
             rtol, atol = self.rtol, self.atol
         expected = f"{where} within atol={atol:g}, rtol={rtol:g}{why}"
         if (leaf["rtol"], leaf["atol"]) != (rtol, atol):
-            return Judgement.error(f"measured with atol={leaf['atol']:g}, rtol={leaf['rtol']:g}", expected=expected)
+            return Verdict.error(f"measured with atol={leaf['atol']:g}, rtol={leaf['rtol']:g}", expected=expected)
         if leaf["nan_mismatches"] or leaf["inf_mismatches"]:
             count = leaf["nan_mismatches"] + leaf["inf_mismatches"]
             alone = f"NaN or an infinity on one side only in {count} of {leaf['numel']} elements"
-            return Judgement.failed(expected=expected, observed=self._sides(leaf) if "sides" in leaf else alone)
+            return Verdict.failed(expected=expected, observed=self._sides(leaf) if "sides" in leaf else alone)
         problem = _incomplete(leaf, leaf["numel"], expected)
         if problem is not None or leaf["excess"] <= atol:
             return problem
         pair = f"{leaf['worst_value']} against {leaf['worst_reference']}"
         worst = f"greatest difference {leaf['max_abs']:.3g}; at {leaf['worst_index']}: {pair}"
         detail = f"{leaf['mismatches']} of {leaf['numel']} elements differ by more than the tolerance"
-        return Judgement.failed(expected=expected, observed=worst, detail=detail)
+        return Verdict.failed(expected=expected, observed=worst, detail=detail)
 
     def _sides(self, leaf: Mapping[str, Any]) -> str:
         """Return how many elements of each side are NaN, and which infinity."""
@@ -431,10 +432,10 @@ def contradiction(leaf: Mapping[str, Any]) -> str:
     return ""
 
 
-def _incomplete(leaf: Mapping[str, Any], numel: int, expected: str) -> Judgement | None:
+def _incomplete(leaf: Mapping[str, Any], numel: int, expected: str) -> Verdict | None:
     """Return an error where not all elements were measured."""
     if numel != math.prod(leaf["shape"]):
-        return Judgement.error(f"{numel} elements of shape {leaf['shape']} were measured", expected=expected)
+        return Verdict.error(f"{numel} elements of shape {leaf['shape']} were measured", expected=expected)
     return None
 
 

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+from runner.model.case_facts import StepFacts
 from runner.model.conditions import Surroundings
-from runner.model.expectation import About, Judgement, Mutant, Status, StepFacts
+from runner.model.expectation import About, Mutant, Status, Verdict
 from runner.model.protocol import Json
 from runner.vocabulary.expectations.expectation_base import (
     AT_LEAST_ONE,
@@ -26,7 +27,7 @@ COMPILATION = "<compilation>."
 """The beginning of the name of what was recorded of the compiles of a step; no value of a spec can have this name."""
 
 
-def judge_checks(checks: FileCheck, text: str, surroundings: Surroundings) -> Judgement:
+def judge_checks(checks: FileCheck, text: str, surroundings: Surroundings) -> Verdict:
     """Judge directives on a text; the leaf is ``checks``."""
     (judged,) = checks.judge(StepFacts(code=(text,)), surroundings)
     return replace(judged, leaf="checks")
@@ -84,10 +85,10 @@ class _Events(Conditional):
         """Return why the facts say nothing where they show no event; empty where they do."""
         raise NotImplementedError
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge how many there were, then the reason of each. That there were none may mean nothing."""
         if not facts.measured["recorded"]:
-            return [Judgement.error("the backend of the case compiles nothing", expected=f"the {self.what} of the step")]
+            return [Verdict.error("the backend of the case compiles nothing", expected=f"the {self.what} of the step")]
         events = facts.measured["events"]
         reasons = [event["reason"] for event in events[:_MOST]]
         reasons = [reason if len(reason) <= _LONGEST else f"{reason[: _LONGEST - 3]}..." for reason in reasons]
@@ -99,14 +100,14 @@ class _Events(Conditional):
         judged = [replace(counted, expected=expected, detail="\n".join([*shown, *more]))]
         if self.reason is not None:
             contains, pattern = parts_of(self.reason.get("contains")), self.reason.get("matches")
-            of_reason = Judgement.failed(expected=f"{self.what} with a reason", observed="there were none")
+            of_reason = Verdict.failed(expected=f"{self.what} with a reason", observed="there were none")
             for event in events:
                 of_reason = judge_text(event["reason"], contains, pattern, what=f"a reason in {event['frame']}")
                 if of_reason.status is not Status.HELD:
                     break
             judged.append(replace(of_reason, leaf="reason"))
         if all(judgement.status is Status.HELD for judgement in judged) and (why := self.why_hollow(facts.measured)):
-            return [Judgement.error(why, expected=expected)]
+            return [Verdict.error(why, expected=expected)]
         return judged
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
@@ -164,19 +165,19 @@ class Guards(Conditional):
         check_guards(body, checks.checks if checks else None)
         return cls(**{**body, "checks": checks})
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge the number of guards, then their text."""
         texts, count, what = facts.measured["texts"], facts.measured["count"], "guards of the step"
         if not facts.measured["frames"]:
             why = "dynamo compiled no frame of the case's function in the step: there are no new guards"
-            return [Judgement.error(why, expected=what)]
+            return [Verdict.error(why, expected=what)]
         if facts.measured["problem"]:
-            return [Judgement.error(facts.measured["problem"], expected=what)]
+            return [Verdict.error(facts.measured["problem"], expected=what)]
         judged = [] if self.count is None else [judge_count(self.count, count, surroundings, leaf="count")]
         if self.contains is None and self.matches is None and self.checks is None:
             return judged
         if len(texts) < count:
-            return [*judged, Judgement.error(f"only {len(texts)} of {count} guards were recorded", expected=what)]
+            return [*judged, Verdict.error(f"only {len(texts)} of {count} guards were recorded", expected=what)]
         text = "\n".join(texts)
         if self.contains is not None:
             judged.append(replace(judge_text(text, parts_of(self.contains), None, what="guards"), leaf="contains"))
@@ -316,38 +317,38 @@ class GraphOfStage(Conditional):
         """The worker sends the graphs of the stage, and which of the operators torch does not have."""
         return {"stage": self.stage, "ops": list(self.ops)}
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge the number of graphs, then each operator and the directives for the chosen graph."""
         what = f"the {self.stage} graph of the step"
         graphs = facts.measured["graphs"]
         if not facts.measured["available"]:
-            return [Judgement.error(f"this torch has no graphs of the stage {self.stage}", expected=what)]
+            return [Verdict.error(f"this torch has no graphs of the stage {self.stage}", expected=what)]
         if not graphs:
             why = "no graph of the case's function was made at this stage: it was compiled before, served from a cache, or not compiled"
-            return [Judgement.error(why, expected=what)]
+            return [Verdict.error(why, expected=what)]
         judged = [] if self.count is None else [judge_count(self.count, len(graphs), surroundings, leaf="count")]
         if not self.ops and not self.checks:
             return judged
         chosen = self._choose(graphs)
         if isinstance(chosen, str):
-            return [*judged, Judgement.error(f"{len(graphs)} graphs", expected=chosen)]
+            return [*judged, Verdict.error(f"{len(graphs)} graphs", expected=chosen)]
         if problem := next((graph["problem"] for graph in chosen if graph["problem"]), ""):
-            return [*judged, Judgement.error(problem, expected=what)]
+            return [*judged, Verdict.error(problem, expected=what)]
         operators = "\n".join(f"{name}: {count}" for graph in chosen for name, count in sorted(graph["ops"].items()))[:4000]
         for name, count in self.ops.items():
             leaf = f"ops {name}"
             if name in facts.measured["unknown"]:
                 similar = sorted({op for graph in chosen for op in graph["ops"] if name.rpartition(".")[2] in op.split(".")})
                 hint = f"the graph has {', '.join(similar)}" if similar else "the graph's operators are listed below"
-                judged.append(Judgement.error(f"torch has no operator {name}; {hint}", expected=leaf, leaf=leaf, detail=operators))
+                judged.append(Verdict.error(f"torch has no operator {name}; {hint}", expected=leaf, leaf=leaf, detail=operators))
             elif why := _of_another_level(self.stage, name, chosen):
-                judged.append(Judgement.error(why, expected=leaf, leaf=leaf))
+                judged.append(Verdict.error(why, expected=leaf, leaf=leaf))
             else:
                 judged.append(replace(judge_count(count, _count_of_nodes(chosen, name), surroundings, leaf=leaf), detail=operators))
         if self.checks is not None:
             if any(graph["cut"] for graph in chosen):
                 why = "the graph is too large: its text was cut off"
-                judged.append(Judgement.error(why, expected="the text of the graph", leaf="checks"))
+                judged.append(Verdict.error(why, expected="the text of the graph", leaf="checks"))
             else:
                 judged.append(judge_checks(self.checks, _graph_text(chosen), surroundings))
         return judged
@@ -471,7 +472,7 @@ class Kernels(Conditional, Counts):
         """The counts that are expected."""
         return {key: getattr(self, key) for key in _COUNTS if getattr(self, key) is not None}
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge each count on its own. What could not be counted is an ERROR."""
         measured, nothing_ran = facts.measured, "the step ran no compiled graph of the case's function"
         judgements = []
@@ -483,7 +484,7 @@ class Kernels(Conditional, Counts):
                 why = nothing_ran
             judged = judge_count(count, None if why else self.number(facts, key), surroundings, leaf=key, absent=why)
             if judged.status is Status.HELD and key == "compiled" and not measured["compiled"] and not measured["ran"]:
-                judged = Judgement.error(nothing_ran, expected=judged.expected, leaf=key)
+                judged = Verdict.error(nothing_ran, expected=judged.expected, leaf=key)
             judgements.append(judged if why or key == "compiled" else replace(judged, detail="\n".join(measured["names"][:50])))
         return judgements
 

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
+from runner.model.case_facts import StepFacts
 from runner.model.conditions import Surroundings, choose
-from runner.model.expectation import Judgement, Mutant, StepFacts
+from runner.model.expectation import Mutant, Verdict
 from runner.model.matching.generated_code import Code
 from runner.model.protocol import Json
 from runner.model.targets import ISA, STAGES, STAGES_OF_VENDOR, TARGETS, WRAPPER, Level, Target
@@ -249,7 +250,7 @@ class Resources(Conditional):
             elif count is not None:
                 yield name, count
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge each resource on its own. What the compiler did not report is an ERROR."""
         judgements = []
         for name, count in self._bounds(surroundings):
@@ -309,20 +310,20 @@ class Metadata(Kind):
         """Read the values by name."""
         return cls(values=dict(body))
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge each value on its own. A name that the compiler does not record is an ERROR."""
         judgements = []
         for name, conditional in self.values.items():
             applies, required = choose(conditional, surroundings)
             expected = f"{name} {text_of(required)}"
             if not applies:
-                judgements.append(Judgement.not_applicable(name))
+                judgements.append(Verdict.not_applicable(name))
             elif name not in facts.measured:
                 why, known = f"the compiler records no '{text_of(name)}'", f"it records {', '.join(sorted(facts.measured))}"
-                judgements.append(Judgement.error(why, expected=expected, leaf=name, detail=known))
+                judgements.append(Verdict.error(why, expected=expected, leaf=name, detail=known))
             else:
                 value = facts.measured[name]
-                judgements.append(Judgement.of(same(value, required), expected=expected, observed=text_of(value), leaf=name))
+                judgements.append(Verdict.of(same(value, required), expected=expected, observed=text_of(value), leaf=name))
         return judgements
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:

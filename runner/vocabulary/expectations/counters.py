@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from runner.model.case_facts import TALLIED, Raised, SpyCalls, Tuning, Tunings
+from runner.model.case_facts import TALLIED, Raised, SpyCalls, StepFacts, Tuning, Tunings
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import unknown
-from runner.model.expectation import About, Judgement, Mutant, Status, StepFacts
+from runner.model.expectation import About, Mutant, Status, Verdict
 from runner.model.protocol import Json, decode, encode
 from runner.vocabulary.expectations.expectation_base import (
     AT_LEAST_ONE,
@@ -165,10 +165,10 @@ class Runs(ConditionalOnCode):
     kind: ClassVar[str] = "runs"
     about: ClassVar[About] = About.ANYTHING
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge that there is no exception."""
         observed = "no exception" if facts.raised is None else f"{facts.raised.type} while {facts.raised.phase}"
-        return [Judgement.of(facts.raised is None, expected="no exception", observed=observed)]
+        return [Verdict.of(facts.raised is None, expected="no exception", observed=observed)]
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """An exception."""
@@ -264,16 +264,16 @@ class Calls(ConditionalOnCode):
         """Check the count."""
         check_counts(body, "count")
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge the number of entries that match ``where``."""
         required = AT_LEAST_ONE if self.count is None else self.count
         what = f"calls of {self.of}" + (f" where {text_of(dict(self.where))}" if self.where else "")
         calls = facts.calls.get(self.of)
         if calls is None:
-            return [Judgement.error("the case has no such spy", expected=what)]
+            return [Verdict.error("the case has no such spy", expected=what)]
         entries = [decode(entry) for entry in calls.entries]
         if self.where and len(entries) < calls.count:
-            return [Judgement.error(f"only {len(entries)} of {calls.count} entries were recorded", expected=what)]
+            return [Verdict.error(f"only {len(entries)} of {calls.count} entries were recorded", expected=what)]
         number = sum(_matches(entry, self.where) for entry in entries) if self.where else calls.count
         judged = judge_count(required, number, surroundings)
         shown = "\n".join(text_of(entry) for entry in entries[:_SHOWN])
@@ -373,16 +373,16 @@ class Choices(Conditional):
             return {"rendered": AT_LEAST_ONE, **counts}
         return counts
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge how many operations there were, then each count for each of them. The judgement of a count shows the first that fails."""
         tunings = list(facts.tunings.of(self.of))
         candidates = f"candidates of {self.backend}" if self.backend else "candidates"
         if facts.tunings.count > len(facts.tunings.found):
             observed = f"{facts.tunings.count} operations were selected for, and only {len(facts.tunings.found)} recorded"
-            return [Judgement.error(observed, expected=f"every operation's {candidates}")]
+            return [Verdict.error(observed, expected=f"every operation's {candidates}")]
         detail = "\n".join(map(str, tunings[:_SHOWN]))
 
-        def shown(judgement: Judgement, what: str, observed: str) -> Judgement:
+        def shown(judgement: Verdict, what: str, observed: str) -> Verdict:
             count = judgement.expected.removeprefix(f"{judgement.leaf} ")
             return replace(judgement, expected=f"{what}: {count}", observed=observed, detail=detail)
 

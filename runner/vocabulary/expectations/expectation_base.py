@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+from runner.model.case_facts import StepFacts
 from runner.model.conditions import Surroundings, choose
-from runner.model.expectation import Expectation, Judgement, Mutant, Status, StepFacts
+from runner.model.expectation import Expectation, Mutant, Status, Verdict
 from runner.model.protocol import Json
 from runner.vocabulary.forms import Keywords, When, WhenJudged
 
@@ -56,15 +57,15 @@ class Kind(Expectation):
         """What the worker is asked to measure; None for facts that every step has."""
         return None if self.measure is None else {}
 
-    def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge the facts where ``when`` holds, if there is one, and where what the worker was asked for was measured."""
         if not self.applies(surroundings):
-            return [Judgement.not_applicable()]
+            return [Verdict.not_applicable()]
         if facts.measured is None and self.measurement() is not None:
-            return [Judgement.error("nothing was measured", expected=self.kind)]
+            return [Verdict.error("nothing was measured", expected=self.kind)]
         return self.judged(facts, surroundings)
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge facts that are there."""
         raise NotImplementedError
 
@@ -198,16 +199,16 @@ def check_counts(body: Mapping[str, Any], *keys: str) -> None:
             check_count(body[key], key)
 
 
-def judge_count(body: Any, observed: float | None, surroundings: Surroundings, *, leaf: str = "", absent: str = "") -> Judgement:
+def judge_count(body: Any, observed: float | None, surroundings: Surroundings, *, leaf: str = "", absent: str = "") -> Verdict:
     """Judge one count. ``absent`` is the error text for a missing observation."""
     applies, value = choose(body, surroundings)
     if not applies:
-        return Judgement.not_applicable(leaf)
+        return Verdict.not_applicable(leaf)
     required = parse_count(value)
     expected = f"{leaf} {required}".strip()
     if observed is None:
-        return Judgement.error(absent, expected=expected, leaf=leaf)
-    judged = Judgement.of(required.holds(observed), expected=expected, observed=str(observed), leaf=leaf)
+        return Verdict.error(absent, expected=expected, leaf=leaf)
+    judged = Verdict.of(required.holds(observed), expected=expected, observed=str(observed), leaf=leaf)
     return replace(judged, is_absence=observed == 0)
 
 
@@ -280,7 +281,7 @@ class Counts(Kind):
         """Return the facts with another number: a mutant."""
         raise NotImplementedError
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge each number on its own. A wrong count of a cache shows what torch kept out of caches."""
         bypasses = [
             f"{namespace}.{name}: {count}"

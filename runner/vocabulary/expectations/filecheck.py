@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+from runner.model.case_facts import StepFacts
 from runner.model.conditions import Surroundings, holds
-from runner.model.expectation import Judgement, Mutant, StepFacts
+from runner.model.expectation import Mutant, Verdict
 from runner.model.matching.filecheck import Change, CheckFile, ChecksError, Directive, EmptyText, changes, parse, run
 from runner.model.matching.filecheck import Kind as Kinds
 from runner.model.matching.generated_code import Code, code_of, commented_out, joined, whole
@@ -105,21 +106,21 @@ class FileCheck(Kind):
         words = [word for directive in self.checks for word in _forbidden_words(directive)]
         return {"words": words} if words and self.stage in (None, WRAPPER) else None
 
-    def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Match the directives against the selected code."""
         if not self.applies(surroundings):
-            return [Judgement.not_applicable()]
+            return [Verdict.not_applicable()]
         try:
             chosen = self._choose(facts.code, self.text)
-            if isinstance(chosen, Judgement):
+            if isinstance(chosen, Verdict):
                 return [chosen]
             outcome = run(self.checks, chosen.text, numbers=chosen.numbers)
         except PatternTooSlow:
-            return [Judgement.error("pattern too slow", expected="an answer within the time limit")]
+            return [Verdict.error("pattern too slow", expected="an answer within the time limit")]
         except EmptyText:
             is_blank = self.text == WHOLE or not any(piece.strip() for piece in facts.code)
             why = "the generated code is blank" if is_blank else "the generated code has only comments and boilerplate"
-            return [Judgement.error(why, expected="generated code")]
+            return [Verdict.error(why, expected="generated code")]
         expected = "every directive matches" if outcome.passed else f"line {outcome.line}: {outcome.directive}"
         observed = outcome.reason or "matched"
         if not outcome.passed and self.text != WHOLE:
@@ -128,7 +129,7 @@ class FileCheck(Kind):
                 if isinstance(chosen, Code) and run(self.checks, chosen.text).passed:
                     observed = f"{observed}: {IN_THE_REST}"
         detail = [outcome.excerpt, f"possible match: {outcome.possible}" if outcome.possible else ""]
-        return [Judgement.of(outcome.passed, expected=expected, observed=observed, detail="\n".join(filter(None, detail)))]
+        return [Verdict.of(outcome.passed, expected=expected, observed=observed, detail="\n".join(filter(None, detail)))]
 
     def applies(self, surroundings: Surroundings) -> bool:
         """Where ``when`` holds, and where the compiler of the target makes such a text."""
@@ -139,7 +140,7 @@ class FileCheck(Kind):
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Each directive on its own: its match removed, or its forbidden line inserted; then all code commented out."""
         chosen = self._choose(facts.code, self.text)
-        if isinstance(chosen, Judgement):
+        if isinstance(chosen, Verdict):
             return
         for change in changes(self.checks, chosen.text):
             where = f"line {change.directive.line}: {change.directive}"
@@ -184,21 +185,21 @@ class FileCheck(Kind):
             return None
         return chosen.text if isinstance(chosen, Code) and chosen.text.strip() else None
 
-    def _choose(self, code: tuple[str, ...], text: str) -> Code | Judgement:
+    def _choose(self, code: tuple[str, ...], text: str) -> Code | Verdict:
         """Return the selected code; raise ``PatternTooSlow`` if parsing takes too long."""
         if not code:
-            return Judgement.error("the step generated no code", expected="generated code")
+            return Verdict.error("the step generated no code", expected="generated code")
         if self.stage is not None:
             if _INDEX[self.stage] >= len(code):
-                return Judgement.error(f"{len(code)} texts", expected=f"the stage {self.stage}")
+                return Verdict.error(f"{len(code)} texts", expected=f"the stage {self.stage}")
             return self._read(code[_INDEX[self.stage]], text)
         if self.code == ALL:
             return joined([self._read(piece, text) for piece in code])
         if self.code is None and len(code) > 1:
-            return Judgement.error(f"{len(code)} pieces of code", expected="one piece, or code: INDEX, or code: all")
+            return Verdict.error(f"{len(code)} pieces of code", expected="one piece, or code: INDEX, or code: all")
         index = self.code or 0
         if not isinstance(index, int) or index >= len(code):
-            return Judgement.error(f"{len(code)} pieces of code", expected=f"a piece with the index {index}")
+            return Verdict.error(f"{len(code)} pieces of code", expected=f"a piece with the index {index}")
         return self._read(code[index], text)
 
     def _read(self, piece: str, text: str) -> Code:

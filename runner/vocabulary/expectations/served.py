@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
+from runner.model.case_facts import StepFacts
 from runner.model.conditions import Surroundings
-from runner.model.expectation import About, Judgement, Mutant, StepFacts
+from runner.model.expectation import About, Mutant, Verdict
 from runner.model.protocol import Json
 from runner.vocabulary.expectations.additional_calls import Again, Repeated
 from runner.vocabulary.expectations.expectation_base import BadExpectation
@@ -77,16 +78,16 @@ class Served(OfOperators):
         share = "every operator" if self.min == 1 else f"at least {self.min:.0%} of the operators"
         return f"{share} computed by the compiler" + (f", {', '.join(self.allow)} allowed by ATen" if self.allow else "")
 
-    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Judgement:
+    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
         """Judge the share."""
         eager, residue = facts.measured["eager"], facts.measured["residue"]
         if not eager:
-            return Judgement.error("eager runs no operator that computes anything", expected=self.expected)
+            return Verdict.error("eager runs no operator that computes anything", expected=self.expected)
         left = [name for name in residue if name not in self.allow]
         share = max(0.0, 1 - len(left) / len(eager))
         by_aten = f"by ATen: {', '.join(dict.fromkeys(residue))}" if residue else "none by ATen"
         observed = f"{share:.0%} of {len(eager)} operators; {by_aten}"
-        return Judgement.of(share >= self.min, expected=self.expected, observed=observed)
+        return Verdict.of(share >= self.min, expected=self.expected, observed=observed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +116,8 @@ class Residue(OfOperators):
         """What is expected, in words."""
         return f"ATen runs {', '.join(self.operators)}"
 
-    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Judgement:
+    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
         """Judge that these operators, and no others, are left."""
         residue = sorted(set(facts.measured["residue"]))
         observed = ", ".join(residue) or "the compiler left no operator to ATen"
-        return Judgement.of(residue == sorted(self.operators), expected=self.expected, observed=observed)
+        return Verdict.of(residue == sorted(self.operators), expected=self.expected, observed=observed)

@@ -14,7 +14,7 @@ from typing import Any
 from runner.model.case import Step
 from runner.model.case_facts import Effects
 from runner.model.conditions import Surroundings, holds, without_code
-from runner.model.expectation import Judgement
+from runner.model.expectation import Verdict
 from runner.model.protocol import Json
 from runner.vocabulary.expectations.calibrated import LEAST_CHANGE, MOST_NOISE, MOST_OTHER
 from runner.vocabulary.expectations.close import Close, is_eager, told
@@ -41,10 +41,10 @@ class SideEffects:
         """The worker measures with the tolerance of the judgement."""
         return {"rtol": self.rtol, "atol": self.atol, "equal_nan": self.equal_nan, "gradients": self.gradients}
 
-    def judge(self, facts: Effects | None) -> Judgement:
+    def judge(self, facts: Effects | None) -> Verdict:
         """Judge what the worker sent: each value that differs at all, by the rule of ``close``; then each generator."""
         if facts is None:
-            return Judgement.error("nothing was measured", expected=_EXPECTED)
+            return Verdict.error("nothing was measured", expected=_EXPECTED)
         rule = Close(of="", rtol=self.rtol, atol=self.atol, equal_nan=self.equal_nan)
         first, change = rule.first_problem(facts.leaves), next(filter(None, map(_other_change, facts.leaves)), None)
         if first and change:
@@ -55,25 +55,25 @@ class SideEffects:
         for state in facts.generators:
             where = f"RNG state of {state.name}"
             if state.same and state.eager_advanced != state.compiled_advanced:
-                return Judgement.error(f"one {where} after both, and only one of them advanced it", expected=_EXPECTED)
+                return Verdict.error(f"one {where} after both, and only one of them advanced it", expected=_EXPECTED)
             if state.exact and not state.same:
                 theirs, ours = (("advanced" if advanced else "unchanged") for advanced in (state.eager_advanced, state.compiled_advanced))
                 observed = ours if ours != theirs else "advanced to another state"
-                problems.append(Judgement.failed(expected=f"{where} as eager leaves it ({theirs})", observed=observed))
+                problems.append(Verdict.failed(expected=f"{where} as eager leaves it ({theirs})", observed=observed))
             elif state.compiled_advanced and not state.eager_advanced:
-                problems.append(Judgement.failed(expected=f"{where} unchanged, as eager leaves it", observed="advanced"))
+                problems.append(Verdict.failed(expected=f"{where} unchanged, as eager leaves it", observed="advanced"))
         problems += [
-            Judgement.failed(expected=f"{mode.name} is {mode.eager}, as eager leaves it", observed=mode.compiled) for mode in facts.modes
+            Verdict.failed(expected=f"{mode.name} is {mode.eager}, as eager leaves it", observed=mode.compiled) for mode in facts.modes
         ]
         if problems:
             return problems[0]
         apart = f"; {len(facts.apart)} differed before the call" if facts.apart else ""
         inexact = [leaf for leaf in facts.leaves if leaf["type"] == "tensor"]
         differing = f"; not equal: {told(inexact)}" if inexact else ""
-        return Judgement.passed(expected=_EXPECTED, observed=f"{facts.compared} values compared{differing}{apart}")
+        return Verdict.passed(expected=_EXPECTED, observed=f"{facts.compared} values compared{differing}{apart}")
 
 
-def _other_change(leaf: Mapping[str, Any]) -> Judgement | None:
+def _other_change(leaf: Mapping[str, Any]) -> Verdict | None:
     """Return the judgement of a value that eager changed and that the compiled side left as it was, or changed otherwise."""
     change = leaf.get("change")
     if change is None:
@@ -84,7 +84,7 @@ def _other_change(leaf: Mapping[str, Any]) -> Judgement | None:
     elements = change["elements"]
     where = leaf["path"] if elements is None else f"{leaf['path']}, elements {elements[0]} to {elements[1]} in memory order,"
     ours = f"changed by {change['compiled']:.3g}, {change['apart']:.3g} from eager's values" if change["compiled"] else "unchanged"
-    return Judgement.failed(expected=f"{where} changed by {change['eager']:.3g}, as by eager", observed=ours)
+    return Verdict.failed(expected=f"{where} changed by {change['eager']:.3g}, as by eager", observed=ours)
 
 
 def of_step(step: Step, steps: Sequence[Step], surroundings: Surroundings) -> SideEffects | None:

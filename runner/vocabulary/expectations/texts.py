@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from runner.model.case_facts import Cause
+from runner.model.case_facts import Cause, StepFacts
 from runner.model.conditions import Surroundings, choose
-from runner.model.expectation import About, Judgement, Mutant, Status, StepFacts
+from runner.model.expectation import About, Mutant, Status, Verdict
 from runner.model.matching.filecheck import CheckFile
 from runner.model.matching.filecheck import Kind as Directives
 from runner.model.matching.patterns import ANYTHING, are_general, check_pattern, finds, is_general_pattern, search
@@ -51,24 +51,24 @@ def check_searched(pattern: str | None, *path: str, hint: str = "match at least 
         raise BadExpectation("the pattern matches an empty text, so it matches every text", hint, path=path)
 
 
-def judge_text(text: str, contains: tuple[str, ...], pattern: str | None, *, what: str, lacks: tuple[str, ...] = ()) -> Judgement:
+def judge_text(text: str, contains: tuple[str, ...], pattern: str | None, *, what: str, lacks: tuple[str, ...] = ()) -> Verdict:
     """Judge a text. The judgement shows the first part that is missing, or that is there although it must not be."""
     for part in lacks:
         if part in text:
             at = text.index(part)
-            return Judgement.failed(expected=f"{what} without {part!r}", observed=_excerpt(text[max(at - 60, 0) :]), detail=text[-4000:])
+            return Verdict.failed(expected=f"{what} without {part!r}", observed=_excerpt(text[max(at - 60, 0) :]), detail=text[-4000:])
     for part in contains:
         if part not in text:
-            return Judgement.failed(expected=f"{what} with {part!r}", observed=_excerpt(text), detail=text[-4000:])
+            return Verdict.failed(expected=f"{what} with {part!r}", observed=_excerpt(text), detail=text[-4000:])
     expected = f"{what} with " + " and ".join([*map(repr, contains), *([f"a match of /{pattern}/"] if pattern else [])])
     expected += "".join(f", without {part!r}" for part in lacks)
     if lacks and _may_be_cut(text):
-        return Judgement.error(_CUT, expected=expected)
+        return Verdict.error(_CUT, expected=expected)
     try:
         matches = pattern is None or search(pattern, text) is not None
     except PatternTooSlow:
-        return Judgement.error("pattern too slow", expected=expected)
-    return Judgement.of(matches, expected=expected, observed=_excerpt(text), detail="" if matches else text[-4000:])
+        return Verdict.error("pattern too slow", expected=expected)
+    return Verdict.of(matches, expected=expected, observed=_excerpt(text), detail="" if matches else text[-4000:])
 
 
 def text_mutants(text: str, contains: tuple[str, ...], pattern: str | None, changed: Callable[[str], StepFacts]) -> Iterator[Mutant]:
@@ -214,11 +214,11 @@ class _OfText(ConditionalOnCode):
         """The text, in words."""
         raise NotImplementedError
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge the text; where all else holds, how often each part is in it. Occurrences do not overlap."""
         text, parts = facts.measured["text"], parts_of(self.contains)
         if text is None:
-            return [Judgement.failed(expected=f"{self.what} is a text", observed=facts.measured["type"])]
+            return [Verdict.failed(expected=f"{self.what} is a text", observed=facts.measured["type"])]
         judged = judge_text(text, parts, self.matches, what=self.what, lacks=parts_of(self.lacks))
         applies, value = choose(self.count, surroundings)
         if self.count is None or not applies or judged.status is not Status.HELD:
@@ -229,9 +229,9 @@ class _OfText(ConditionalOnCode):
             number = text.count(part)
             too_many = required.most is not None and number > required.most
             if _may_be_cut(text) and not too_many:
-                return [Judgement.error(_CUT, expected=expected)]
+                return [Verdict.error(_CUT, expected=expected)]
             if not required.holds(number):
-                return [Judgement.failed(expected=expected, observed=f"{part!r} {number} times", detail=text[-4000:])]
+                return [Verdict.failed(expected=expected, observed=f"{part!r} {number} times", detail=text[-4000:])]
         return [replace(judged, expected=expected)]
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
@@ -379,23 +379,23 @@ class Exit(ConditionalOnCode):
             hint = "name words that only this failure prints: a child that cannot import something prints a traceback too"
             raise BadExpectation(f"{' and '.join(map(repr, printed))} is what any failure prints: this cannot fail", hint, path=("stderr",))
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge the code, then the texts."""
         expected = "a non-zero exit code" if self.nonzero else f"exit code {self.code}"
         if facts.exit is None:
-            return [Judgement.error("no child was spawned", expected=expected)]
+            return [Verdict.error("no child was spawned", expected=expected)]
         code = facts.exit.code
         if (code == 0) if self.nonzero else (code != self.code):
-            return [Judgement.failed(expected=expected, observed=f"exit code {code}", detail=facts.exit.stderr)]
+            return [Verdict.failed(expected=expected, observed=f"exit code {code}", detail=facts.exit.stderr)]
         judged = []
         if self.stderr is not None:
             judged.append(judge_text(facts.exit.stderr, parts_of(self.stderr), None, what=f"{expected} and standard error"))
         if self.stdout is not None:
-            printed = Judgement.error("the child shares the standard output of the case", expected="the standard output of a program")
+            printed = Verdict.error("the child shares the standard output of the case", expected="the standard output of a program")
             if facts.exit.stdout is not None:
                 printed = judge_text(facts.exit.stdout, parts_of(self.stdout), None, what=f"{expected} and standard output")
             judged.append(replace(printed, leaf="stdout"))
-        return judged or [Judgement.passed(expected=expected, observed=f"exit code {code}")]
+        return judged or [Verdict.passed(expected=expected, observed=f"exit code {code}")]
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Another code, and each stream without its text."""
@@ -504,39 +504,39 @@ class Raises(Conditional):
         cause = WantedCause(**body["cause"]) if "cause" in body else None
         return cls(**{**{key: value for key, value in body.items() if key != "as"}, "cause": cause, "as_eager": "as" in body})
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge the type (a subclass passes), then the text, then the chain of causes."""
         eager = facts.measured["eager"] if self.as_eager else None
         if self.as_eager and eager is None:
-            return [Judgement.failed(expected="what eager raises", observed="eager raised no exception")]
+            return [Verdict.failed(expected="what eager raises", observed="eager raised no exception")]
         type_ = self.type if eager is None else eager["type"]
         expected = _in_words(str(type_), self.match) + (", as eager" if eager else "") + (f", caused by {self.cause}" if self.cause else "")
         expected += f", before the {self.before} gets a graph" if self.before else ""
         if facts.raised is None:
-            return [Judgement.failed(expected=expected, observed="no exception")]
+            return [Verdict.failed(expected=expected, observed="no exception")]
         observed = f"{facts.raised.type}: {facts.raised.message.strip().splitlines()[0] if facts.raised.message.strip() else ''}"
         if facts.raised.type != type_ if eager else not _is_type(str(type_), facts.raised.ancestors):
-            return [Judgement.failed(expected=expected, observed=observed, detail=facts.raised.traceback)]
+            return [Verdict.failed(expected=expected, observed=observed, detail=facts.raised.traceback)]
         try:
             if eager and self.match is None and facts.raised.message != eager["message"]:
                 return [
-                    Judgement.failed(
+                    Verdict.failed(
                         expected=f"{expected}: {text_of(eager['message'])}", observed=f"{type_}: {text_of(facts.raised.message)}"
                     )
                 ]
             if eager and self.match is not None and search(self.match, eager["message"]) is None:
-                return [Judgement.failed(expected=expected, observed=f"eager raised {type_}: {text_of(eager['message'])}")]
+                return [Verdict.failed(expected=expected, observed=f"eager raised {type_}: {text_of(eager['message'])}")]
             if self.match is not None and search(self.match, facts.raised.message) is None:
-                return [Judgement.failed(expected=expected, observed=observed, detail=facts.raised.message)]
+                return [Verdict.failed(expected=expected, observed=observed, detail=facts.raised.message)]
             if self.before and (why := _why_not_before(facts)):
-                return [Judgement.failed(expected=expected, observed=f"{observed}: {why}", detail=facts.raised.traceback)]
+                return [Verdict.failed(expected=expected, observed=f"{observed}: {why}", detail=facts.raised.traceback)]
             if self.cause is None or self.cause.is_in(facts.raised.causes):
-                return [Judgement.passed(expected=expected, observed=observed)]
+                return [Verdict.passed(expected=expected, observed=observed)]
         except PatternTooSlow:
-            return [Judgement.error("pattern too slow", expected=expected)]
+            return [Verdict.error("pattern too slow", expected=expected)]
         chain = "; caused by ".join(f"{cause.type}: {cause.message}" for cause in facts.raised.causes)
         return [
-            Judgement.failed(
+            Verdict.failed(
                 expected=expected, observed=f"{observed}; caused by {text_of(chain or 'nothing')}", detail=facts.raised.traceback
             )
         ]

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Self
 
+from runner.model.case_facts import StepFacts
 from runner.model.conditions import Surroundings
-from runner.model.expectation import About, Judgement, Mutant, Status, StepFacts
+from runner.model.expectation import About, Mutant, Status, Verdict
 from runner.model.protocol import Json, decode, encode
 from runner.vocabulary.expectations.comparing import bits, has_equality
 from runner.vocabulary.expectations.expectation_base import OUTPUT, BadExpectation, ConditionalOnCode, Kind, is_reference, text_of
@@ -173,7 +174,7 @@ class _Pairs(Kind):
         """The worker sends plain values; it compares two named values itself."""
         return {"pairs": encode(dict(self.pairs))}
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge each pair."""
         judgements = []
         for name, other in self.pairs.items():
@@ -181,17 +182,17 @@ class _Pairs(Kind):
             expected = f"{name} {'equal to' if self.expects_equal else 'different from'} {literal}"
             fact = facts.measured.get(name)
             if fact is None:
-                judgements.append(Judgement.error("nothing was measured", expected=expected, leaf=name))
+                judgements.append(Verdict.error("nothing was measured", expected=expected, leaf=name))
             elif is_reference(other) and not fact["comparable"]:
                 why = f"the two cannot be compared: {fact['why']}"
-                judgements.append(Judgement.error(why, expected=expected, leaf=name))
+                judgements.append(Verdict.error(why, expected=expected, leaf=name))
             else:
                 if is_reference(other):
                     equal, observed = fact["equal"], "equal" if fact["equal"] else f"different: {fact['why']}"
                 else:
                     value = decode(fact["value"])
                     equal, observed = same(value, other), text_of(value)
-                judgements.append(Judgement.of(equal is self.expects_equal, expected=expected, observed=observed, leaf=name))
+                judgements.append(Verdict.of(equal is self.expects_equal, expected=expected, observed=observed, leaf=name))
         return judgements
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
@@ -300,30 +301,30 @@ class Strides(ConditionalOnCode):
         """The worker sends what is known of the values."""
         return {"of": self.of, **({} if self.to is None else {"to": self.to})}
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge each selected tensor. The judgement shows the first that fails."""
         tensors = facts.measured["tensors"]
         chosen = self._chosen(len(tensors))
         if not chosen or max(chosen) >= len(tensors):
-            return [Judgement.error(f"{len(tensors)} tensors", expected=f"tensors {chosen or 'at all'} of {self.of}")]
+            return [Verdict.error(f"{len(tensors)} tensors", expected=f"tensors {chosen or 'at all'} of {self.of}")]
         others = facts.measured.get("others", tensors)
         if len(others) != len(tensors):
-            return [Judgement.failed(expected=f"{len(others)} tensors in {self.of}, as in {self.to}", observed=str(len(tensors)))]
+            return [Verdict.failed(expected=f"{len(others)} tensors in {self.of}, as in {self.to}", observed=str(len(tensors)))]
         judgements = []
         for index in chosen:
             tensor, other, where = tensors[index], others[index], f"{self.of}[{index}]"
             observed = f"shape {tensor['shape']}, strides {tensor['strides']}"
-            judged = Judgement.passed(expected=f"{where} with strides {self.equals}", observed=observed)
+            judged = Verdict.passed(expected=f"{where} with strides {self.equals}", observed=observed)
             if self.to is not None:
                 expected = f"{where} with strides {other['strides']}, as {self.to}"
-                judged = Judgement.of(_steps(tensor) == _steps(other), expected=expected, observed=observed)
+                judged = Verdict.of(_steps(tensor) == _steps(other), expected=expected, observed=observed)
             elif self.equals is not None and tensor["strides"] != self.equals:
-                judged = Judgement.failed(expected=judged.expected, observed=observed)
+                judged = Verdict.failed(expected=judged.expected, observed=observed)
             elif self.contiguous is not None:
                 format_ = self.contiguous if isinstance(self.contiguous, str) else "contiguous_format"
                 required = self.contiguous is not False
                 expected = f"{where} {'' if required else 'not '}contiguous as {format_}"
-                judged = Judgement.of((format_ in tensor["formats"]) is required, expected=expected, observed=observed)
+                judged = Verdict.of((format_ in tensor["formats"]) is required, expected=expected, observed=observed)
             judgements.append(judged)
         return [next((judged for judged in judgements if judged.status is not Status.HELD), judgements[0])]
 
@@ -398,17 +399,17 @@ class Dead(Kind):
         """The worker collects garbage and checks its weak references."""
         return {"objects": list(self.objects)}
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge each object on its own. An object that never existed is an error."""
         judgements = []
         for name in self.objects:
             fact, expected = facts.measured[name], f"{name} is freed"
             if not fact["was"]:
                 why = f"it did not exist at the beginning of the case: {fact['type']}"
-                judgements.append(Judgement.error(why, expected=expected, leaf=name))
+                judgements.append(Verdict.error(why, expected=expected, leaf=name))
             else:
                 observed = f"a {fact['type']}, {'still alive' if fact['alive'] else 'freed'}"
-                judgements.append(Judgement.of(fact["alive"] is False, expected=expected, observed=observed, leaf=name))
+                judgements.append(Verdict.of(fact["alive"] is False, expected=expected, observed=observed, leaf=name))
         return judgements
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:

@@ -6,9 +6,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from runner.model.case_facts import StepFacts
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import Diagnostic
-from runner.model.expectation import About, Expectation, Judgement, Mutant, Status, StepFacts, WrongValue
+from runner.model.expectation import About, Expectation, Mutant, Status, Verdict, WrongValue
 from runner.model.protocol import Json
 from runner.vocabulary.expectations import OF_SAMPLES, close
 from runner.vocabulary.expectations.close import Close, told
@@ -356,15 +357,15 @@ class EachSample(Expectation):
             return arguments
         return {word: value for word, value in arguments.items() if word != "judge"}
 
-    def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Judgement]:
+    def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge every sample; the judgement shows the first that failed, and names the others."""
         if facts.measured is None:
-            return [Judgement.error("nothing was measured", expected="every sample close to eager")]
+            return [Verdict.error("nothing was measured", expected="every sample close to eager")]
         entries = facts.measured["samples"]
         judged = [(entry, judgement) for entry in entries if (judgement := self._judged(entry, facts, surroundings)) is not None]
         if not judged:
             first = entries[0]["refused"] or "its result holds no tensor and no number" if entries else "there is none"
-            return [Judgement.error(f"no sample can be compared: {first}", expected="every sample close to eager")]
+            return [Verdict.error(f"no sample can be compared: {first}", expected="every sample close to eager")]
         wrong = [(entry, judgement) for entry, judgement in judged if judgement.status in (Status.FAILED, Status.ERROR)]
         if wrong:
             entry, first = wrong[0]
@@ -377,7 +378,7 @@ class EachSample(Expectation):
             values = tuple(itertools.chain.from_iterable(judgement.wrong or (_unlike(bad, judgement),) for bad, judgement in wrong))
             return [replace(first, expected=f"sample {entry['index']}: {first.expected}", detail="\n".join(lines), wrong=values)]
         if all(judgement.status is Status.NOT_APPLICABLE for _, judgement in judged):
-            return [Judgement.not_applicable()]
+            return [Verdict.not_applicable()]
         others = {
             "refused by eager": sum(bool(entry["refused"]) for entry in entries),
             "without a value": sum(_is_empty(entry["value"]) for entry in entries),
@@ -392,9 +393,9 @@ class EachSample(Expectation):
             left = len(leaves) - len(by_value)
             by_form = f", {left} value{'' if left == 1 else 's'} by the form ({self.reason})" if left else ""
             observed += f"; {told(by_value)}{by_form}"
-        return [Judgement.passed(expected="every sample close to eager", observed=observed)]
+        return [Verdict.passed(expected="every sample close to eager", observed=observed)]
 
-    def _judged(self, entry: Mapping[str, Any], facts: StepFacts, surroundings: Surroundings) -> Judgement | None:
+    def _judged(self, entry: Mapping[str, Any], facts: StepFacts, surroundings: Surroundings) -> Verdict | None:
         """Return the judgement of a sample; None where eager refuses it, or where both results are equally empty."""
         if entry["refused"] or _is_empty(entry["value"]):
             return None
@@ -402,9 +403,9 @@ class EachSample(Expectation):
         if raised is not None:
             first = next(iter(raised["message"].strip().splitlines()), "")
             observed = f"{raised['type']} in phase '{raised['phase']}': {first}"
-            return Judgement.failed(expected="no exception", observed=observed, detail=raised["message"])
+            return Verdict.failed(expected="no exception", observed=observed, detail=raised["message"])
         if entry["why_not"]:
-            return Judgement.error(entry["why_not"], expected="a value that can be compared")
+            return Verdict.error(entry["why_not"], expected="a value that can be compared")
         if self.rule == FORM:
             return _judge_form(entry["value"])
         if self.parts and (form := _judge_form(_with_leaves(entry["value"], lambda path: path in self.parts))).status is not Status.HELD:
@@ -431,7 +432,7 @@ class EachSample(Expectation):
                 yield replace(mutant, facts=facts.with_measured(samples=changed))
 
 
-def _unlike(entry: Mapping[str, Any], judged: Judgement) -> WrongValue:
+def _unlike(entry: Mapping[str, Any], judged: Verdict) -> WrongValue:
     """Return what a waiver sees of a sample that raised, or whose result has another form."""
     return WrongValue(message=f"expected sample {entry['index']}: {judged.expected}, observed {judged.observed}")
 
@@ -451,17 +452,17 @@ def _with_leaves(measured: Mapping[str, Any], is_chosen: Callable[[str], bool]) 
     return {**measured, "leaves": [leaf for leaf in measured["leaves"] if is_chosen(leaf["path"])]}
 
 
-def _judge_form(measured: Mapping[str, Any]) -> Judgement:
+def _judge_form(measured: Mapping[str, Any]) -> Verdict:
     """Judge structure, type, shape, dtype and device."""
     expected = "type, shape, dtype and device of eager"
     if measured["structure"] != measured["reference_structure"]:
-        return Judgement.failed(expected=f"{measured['reference_structure']}", observed=measured["structure"])
+        return Verdict.failed(expected=f"{measured['reference_structure']}", observed=measured["structure"])
     for leaf in measured["leaves"]:
         for fact in ("type", "shape", "dtype", "device"):
             if leaf[fact] != leaf[f"reference_{fact}"]:
                 where = f"{OUTPUT}{leaf['path']}"
-                return Judgement.failed(expected=f"{where} of {fact} {leaf[f'reference_{fact}']}", observed=str(leaf[fact]))
-    return Judgement.passed(expected=expected, observed=f"{len(measured['leaves'])} values")
+                return Verdict.failed(expected=f"{where} of {fact} {leaf[f'reference_{fact}']}", observed=str(leaf[fact]))
+    return Verdict.passed(expected=expected, observed=f"{len(measured['leaves'])} values")
 
 
 def _compared(arguments: Mapping[str, Any], done: Any, *, with_stand_ins: bool) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from runner.language.read.spec_files import DEFAULTS
 from runner.language.read.templates import as_text
 from runner.language.waivers import load_waivers
 from runner.machine import capabilities, output
-from runner.machine.capabilities import Verdict
+from runner.machine.capabilities import CaseAvailability
 from runner.machine.installed_torch import installed_torch
 from runner.model.case import Availability, Case, Expected, Step, WrittenFunction
 from runner.model.conditions import CODE, CONDITIONS, Surroundings, holds, is_conditional
@@ -356,7 +356,7 @@ def _details(case: Case) -> dict[str, Any]:
     }
 
 
-def _text(case: Case, verdict: Verdict, suite: Suite, waivers: Waivers, surroundings: Surroundings) -> Iterator[str]:
+def _text(case: Case, verdict: CaseAvailability, suite: Suite, waivers: Waivers, surroundings: Surroundings) -> Iterator[str]:
     """Yield what a spec does not say as comments, then the case as a spec."""
     backend, timeout = suite.backends.by_name[case.backend], case.body.timeout
     runs = {Availability.YES: "yes", Availability.NO: "no", Availability.UNKNOWN: "perhaps"}[verdict.availability]
