@@ -7,7 +7,7 @@ from pathlib import Path
 from runner.machine import output
 from runner.model.diagnostics import UsageError, shown_path, unknown
 from runner.model.escaping import one_line
-from runner.model.options import MergeOptions, RunOptions, argument, flag, flavour_option, report_file, report_files, several
+from runner.model.options import MergeOptions, RunOptions, argument, flag, flavour_option, report_file, report_files, several, support_file
 from runner.model.outcomes import ExitCode
 
 
@@ -71,6 +71,7 @@ class ReportOptions:
     run: str = argument("RUN", "a run: its folder, its id, or latest")
     junit: Path | None = report_file("write the JUnit report of the run to this file")
     junit_flavour: str = flavour_option()
+    support: Path | None = support_file()
     open: bool = flag("also open the page in a browser")
 
 
@@ -98,9 +99,15 @@ def report(options: ReportOptions) -> ExitCode:
     if options.junit is not None:
         settings = {"truncated": footer is None, "folder": folder, "flavour": options.junit_flavour, "page": page.name}
         write_junit(options.junit, header, results, **settings)
+    if options.support is not None:
+        from runner.report import support_table
+
+        support_table.write(options.support, header, results)
     output.raw(f"{one_line(shown_path(page))}\n")
     if options.junit is not None:
         output.line(f"junit: {shown_path(options.junit)}")
+    if options.support is not None:
+        output.line(f"support: {shown_path(options.support)}")
     for problem in RunReport(header=header, results=tuple(results), footer=footer, folder=folder).problems:
         output.note(problem)
     if options.open and not webbrowser.open(page.as_uri()):

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from runner.judge.evidence import CALL, carried_out, first_line, folded
 from runner.judge.mutants import verdicts_of_audit
-from runner.judge.proof import own_names, proof
+from runner.judge.proof import operators_of, own_names, proof
 from runner.judge.verdicts import verdicts_of, verdicts_of_services
 from runner.language.backends import Backend
 from runner.model.case import Case
@@ -81,6 +81,9 @@ def judge(case: Case, backend: Backend, surroundings: Surroundings, facts: Facts
     reason = first_line(first.message) if first else ""
     place = first.position if first and outcome is not Outcome.FELL_BACK else None
     result = result_of(case, outcome, reason, failure_type, verdicts=tuple(verdicts), position=place)
+    if backend.proof.served is not None:
+        eager, by_aten = operators_of(steps)
+        result = replace(result, eager_operators=eager, by_aten=by_aten)
     return hooks("offline").with_level(case, result) if case.target and first is None else result
 
 

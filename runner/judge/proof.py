@@ -3,7 +3,8 @@
 import ast
 import functools
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from runner.judge.evidence import CarriedOut, first_line
@@ -16,7 +17,7 @@ from runner.model.matching.filecheck import EmptyText, passes, run
 from runner.model.matching.generated_code import code_of, joined
 from runner.model.matching.patterns import search
 from runner.model.matching.time_limit import PatternTooSlow, time_limit
-from runner.model.protocol import decode
+from runner.model.protocol import Json, decode
 from runner.plan.worker_plan import PROOF, expects_raise
 from runner.vocabulary.steps import parsed, traits_of
 from runner.vocabulary.steps.call import Call
@@ -235,6 +236,19 @@ def proof(backend: Backend, surroundings: Surroundings, steps: Sequence[CarriedO
             census = "\n".join(str(tuning) for known in steps for tuning in known.facts.tunings.found)
             return failed(expected=str(serves), observed=problem, detail=census[:_MOST_CENSUS])
     return held(expected=f"backend {backend.name} ran", observed="shown")
+
+
+def _names(measured: Json, side: str) -> Iterator[str]:
+    names = measured.get(side) if isinstance(measured, Mapping) else None
+    yield from (name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
+
+
+def operators_of(steps: Sequence[CarriedOut]) -> tuple[int, Mapping[str, int]]:
+    """Return how many operators eager runs in the calls that a proof measured, and those that ATen runs in the compiled ones."""
+    eager, by_aten = (
+        [name for known in steps for name in _names(known.facts.measurements.get(PROOF), side)] for side in ("eager", "residue")
+    )
+    return len(eager), Counter(by_aten)
 
 
 def _is_refused_as_claimed(known: CarriedOut, steps: Sequence[CarriedOut], surroundings: Surroundings) -> bool:

@@ -8,7 +8,7 @@ from runner.model.case import Case, Expected, Step
 from runner.model.case_facts import ServiceReport, StepFacts
 from runner.model.conditions import Surroundings, asks_for_code
 from runner.model.diagnostics import Position
-from runner.model.expectation import Status, Verdict
+from runner.model.expectation import NO_EXCEPTION, Status, Verdict
 from runner.model.matching.generated_code import code_of, joined
 from runner.model.matching.time_limit import PatternTooSlow
 from runner.model.protocol import Json, decode
@@ -122,7 +122,7 @@ def verdicts_of(case: Case, surroundings: Surroundings, steps: Sequence[CarriedO
         step, raised = known.step, known.facts.raised
         if raised is not None and not expects_raise(step, surroundings):
             observed = f"{raised.type} in phase '{raised.phase}': {headline(raised.message)}".rstrip(": ")
-            judgement = Verdict.failed(expected="no exception", observed=observed, detail=folded(raised.traceback))
+            judgement = Verdict.failed(expected=NO_EXCEPTION, observed=observed, detail=folded(raised.traceback))
             return [*verdicts, *effects, replace(judgement, kind="raised", position=step.position)]
         runs, left = step.runs(surroundings), known.facts.effects
         # of numpy's generator torch never promises the state of eager

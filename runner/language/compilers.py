@@ -10,6 +10,7 @@ from typing import Any
 from runner.language.backends import Backend
 from runner.model.case import Case
 from runner.model.expectation import About
+from runner.model.results import NOT_CLAIMED
 from runner.vocabulary.steps import SAMPLES, STEPS, traits_of
 
 _SECTIONS = ("config", "functorch_config")
@@ -29,7 +30,7 @@ def settled(case: Case, backend: Backend, *, is_joined: bool) -> Case:
     why = [*case.missing_names]
     if is_joined:
         why += [f"{word} is about Inductor, and {backend.name} compiles with {backend.compiler}" for word in words_of_inductor(case)]
-    why += [f"not claimed by {backend.name}: {what}" for what in _unclaimed(case, backend)]
+    why += [f"{NOT_CLAIMED} {backend.name}: {what}" for what in _unclaimed(case, backend)]
     case = replace(case, missing_names=tuple(dict.fromkeys(why)))
     if backend.claims.trains:
         return case

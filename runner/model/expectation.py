@@ -41,6 +41,9 @@ class WrongValue:
     """What is known of a tensor of the right form: what a waiver says of its ``error`` and ``answer``."""
 
 
+NO_EXCEPTION = "no exception"
+"""What was expected of a call that raised."""
+
 NOWHERE = Position(file="")
 
 

@@ -42,9 +42,20 @@ def several(metavar: str, help: str, reads: Reads = str) -> Any:
     return field(default=(), metadata={"metavar": metavar, "help": f"{help} (repeatable)", "type": reads, "action": "append"})
 
 
-def report_file(help: str) -> Any:
+def report_file(help: str, reads: Reads = Path) -> Any:
     """Return the field of the file of a report, which is checked before anything runs, and locked (``record/run_folder``)."""
-    return option("FILE", help, reads=Path, is_report=True)
+    return option("FILE", help, reads=reads, is_report=True)
+
+
+def support_file() -> Any:
+    """Return the field of the file of the support table, whose ending says its form."""
+    return report_file("also write who computed each operator and type: to a file .json, or .md for Markdown", _table)
+
+
+def _table(text: str) -> Path:
+    if not text.endswith((".json", ".md")):
+        raise ValueError(f"'{text}' does not end with .json or .md, which says the form of the table")
+    return Path(text)
 
 
 def report_files(options: Any) -> dict[str, Path]:
@@ -179,6 +190,7 @@ class RunOptions(ExecutionOptions):
     )
     junit: Path | None = may_differ("the path of a report", report_file("also write the JUnit report to this file"))
     junit_flavour: str = may_differ("the form of a report", flavour_option())
+    support: Path | None = may_differ("the path of a report", support_file())
     github: str = may_differ("annotations and summaries for GitHub change no outcome", github_option())
     out: Path | None = may_differ(
         "the path of the run's folder", option("DIR", "folder of the run (default: reports/<utc>-<id>)", reads=Path)
@@ -236,6 +248,7 @@ class MergeOptions:
     out: Path | None = option("DIR", "folder of the merged run (default: reports/<utc>-<id>)", reads=Path)
     junit: Path | None = report_file("also write the JUnit report to this file")
     junit_flavour: str = flavour_option()
+    support: Path | None = support_file()
     github: str = github_option()
     json: bool = flag("print one object")
 

@@ -131,6 +131,10 @@ class CaseResult(Attempt):
     """What a person should know of timings and attachments: why one is missing."""
     benches_left_out: int = 0
     """How many bench steps of the case were not run, because the run was started without ``--bench``."""
+    eager_operators: int = 0
+    """How many operators eager runs in its calls, where the proof of its backend measures who computes them; 0 where it does not."""
+    by_aten: Mapping[str, int] = field(default_factory=dict)
+    """Which of them ATen ran in the compiled calls too, and how often."""
     attempts: tuple[Attempt, ...] = ()
     """Every attempt, in the order in which they ended, of a case that was run several times; ``seconds`` is what they took together."""
 
@@ -155,6 +159,9 @@ class CaseResult(Attempt):
         """Whether the case was executed: what is only compiled for a target never is, nor what lacks what ``--require`` names."""
         return self.outcome.is_executed and not self.target and self.failure_type != UNAVAILABLE
 
+
+NOT_CLAIMED = "not claimed by"
+"""How the reason begins why a case is UNAVAILABLE whose compiler does not say that it can do it."""
 
 UNAVAILABLE = "unavailable"
 """The type of an ERROR of a case that cannot run here although ``--require`` names what it lacks."""

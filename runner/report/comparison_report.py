@@ -12,6 +12,7 @@ from runner.model.results import CaseResult
 from runner.record.comparison import SPEC_CHANGED, CaseChange, Change, Comparison
 from runner.record.journal import NamedRun
 from runner.report.page import rendered
+from runner.report.support_table import Cell, entry_of, measured_cells
 from runner.report.terminal import shown_id
 
 FORMAT = 2
@@ -48,8 +49,30 @@ def lines_of(comparison: Comparison, *, with_code: bool = False) -> Iterator[str
                 yield from (f"      {plain(line)}" for line in lines[:_CODE_LINES])
         if len(cases) > LISTED:
             yield f"  and {len(cases) - LISTED} more (--json lists all)"
+    if cells := changed_cells(comparison):
+        yield from ("", f"cells of the support table that differ ({len(cells)}):")
+        yield from (f"  {one_line(f'{_name(then, now)}: {_state(then)}, then {_state(now)}')}" for then, now in cells[:LISTED])
+        yield from [f"  and {len(cells) - LISTED} more (--json lists all)"] if len(cells) > LISTED else []
     counts = ", ".join(f"{count} {word}" for word, count in comparison.counts.items() if count)
     yield from ("", f"{counts or 'no case'}; {comparison.both} cases have a result in both runs")
+
+
+def changed_cells(comparison: Comparison) -> list[tuple[Cell | None, Cell | None]]:
+    """Return the cells of the support tables of both runs that differ in their state, or in what ATen ran; None where a run has no case."""
+    sides = [
+        {str(cell.result.case_id): cell for cell in measured_cells(side.run.results)} for side in (comparison.before, comparison.after)
+    ]
+    pairs = [(sides[0].get(case_id), sides[1].get(case_id)) for case_id in {**sides[1], **sides[0]}]
+    return [(then, now) for then, now in pairs if _state(then) != _state(now)]
+
+
+def _state(cell: Cell | None) -> str:
+    return "no case" if cell is None else f"{cell.state.word} ({cell.operators})" if cell.operators else cell.state.word
+
+
+def _name(*cells: Cell | None) -> str:
+    cell = next(cell for cell in cells if cell is not None)
+    return f"{cell.backend} {cell.operator} {cell.type}, {cell.suite}"
 
 
 def _side_line(word: str, side: NamedRun) -> str:
@@ -97,6 +120,10 @@ def document_of(comparison: Comparison, *, fail_on: Sequence[str], exit_code: in
             }
             for case in comparison.changes
             if case.words
+        ],
+        "support": [
+            {"before": None if then is None else entry_of(then), "after": None if now is None else entry_of(now)}
+            for then, now in changed_cells(comparison)
         ],
         "fail_on": list(fail_on),
         "reached": comparison.reached(fail_on),

@@ -12,6 +12,7 @@ from runner.record.run_folder import JOURNAL, RunFolder
 from runner.report import ReportSetup
 from runner.report.junit import JUnitReporter
 from runner.report.page import PAGE, HtmlReporter
+from runner.report.support_table import SupportReporter
 from runner.report.terminal import TerminalReporter
 
 
@@ -65,6 +66,7 @@ REPORTERS: Mapping[str, Reporter] = {
     "html": Reporter(HtmlReporter, ("run", "merge")),
     "terminal": Reporter(TerminalReporter, ("run", "watch")),
     "junit": Reporter(JUnitReporter),
+    "support": Reporter(SupportReporter, ("run", "merge"), lambda options: options.support is not None),
     "github": Reporter(_github, ("run", "merge"), _tells_github),
 }
 """In the order in which they receive each event. The journal is the first: a result that cannot be recorded is not reported."""

@@ -510,6 +510,8 @@ def _differences(case: Case, old: CaseResult, then: Then, files: RecordedFiles, 
     if (old.outcome, old.failure_type, old.level) != (new.outcome, new.failure_type, new.level):
         yield f"{old.outcome.label} is recorded, and judging it again gives {new.outcome.label}{f': {new.reason}' if new.reason else ''}"
         return
+    if (old.eager_operators, old.by_aten) != (new.eager_operators, new.by_aten):
+        yield "the operators that ATen ran are not those of the observation"
     if len(old.verdicts) != len(new.verdicts):
         yield f"{len(old.verdicts)} verdicts are recorded, and judging it again gives {len(new.verdicts)}"
         return

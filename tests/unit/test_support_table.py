@@ -1,0 +1,168 @@
+"""Who computed each operator and type, from results alone: states, one entry a cause, the three forms, and what changed between runs."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.cli.parser import main
+from runner.model.expectation import WrongValue
+from runner.model.outcomes import ExitCode, Outcome
+from runner.model.results import CaseResult
+from runner.report.terminal import report_of
+from runner.vocabulary.expectations.served import Served
+from tests.conftest import GOOD
+from tests.fakes import backend, case, expected, observation, seen, step, verdict_of
+from tests.json_schemas import validator
+from tests.recorded import recorded, run_of, write_run
+from tests.unit.test_events import Go, execution, go
+
+__all__ = ["go"]  # a fixture of test_events
+
+SUITE = "operators/all"
+RAISED = {"expected": "sample 0: no exception", "observed": "E in phase 'trace': no node 17 at 0x7f"}
+
+
+def of_operator(name: str, outcome: Outcome = Outcome.PASS, by_aten: int = 0, *, dtype: str = "float32", **changes: Any) -> CaseResult:
+    """Return the result of a case of an operator of whose four operators ATen ran some."""
+    names = {f"aten.{name}": by_aten} if by_aten else {}
+    case_id = f"{SUITE}[backend=other,op={name},dtype={dtype},dynamic=false]"
+    return recorded("all", outcome, case_id=case_id, **{"eager_operators": 4, "by_aten": names, **changes})
+
+
+WRONG = of_operator("wrong", Outcome.FAIL)
+MIXED = of_operator("mixed", Outcome.FAIL, **RAISED)
+MIXED = replace(
+    MIXED, verdicts=(replace(MIXED.verdicts[0], wrong=(WrongValue(message=f"expected {RAISED['expected']}"), WrongValue(message="0"))),)
+)
+FELL_BACK = of_operator("tan", Outcome.FELL_BACK)
+CELLS: Mapping[str, tuple[CaseResult, str]] = {
+    "all by the compiler": (of_operator("add"), "served"),
+    "some by ATen": (of_operator("cos", Outcome.FELL_BACK, 3), "partly"),
+    "allowed to ATen": (of_operator("mm", Outcome.PASS, 4), "by-aten"),
+    "all by ATen": (of_operator("log", Outcome.FELL_BACK, 4), "by-aten"),
+    "Dynamo gave up": (of_operator("gave-up", Outcome.FELL_BACK), "fell-back"),
+    "not measured": (of_operator("unmeasured", eager_operators=0), "right"),
+    "a waived wrong number": (of_operator("exp", Outcome.XFAIL, 4), "wrong"),
+    "waived, by ATen": (of_operator("tan", Outcome.XFAIL, 4, verdicts=FELL_BACK.verdicts, failure_type=FELL_BACK.failure_type), "by-aten"),
+    "a wrong number": (WRONG, "wrong"),
+    "a wrong number, by ATen": (of_operator("sin", Outcome.FAIL, 4), "wrong"),
+    "one sample raised, one is wrong": (MIXED, "wrong"),
+    "an exception": (of_operator("fft", Outcome.FAIL, eager_operators=0, **RAISED), "raised"),
+    "a crash": (of_operator("crashes", Outcome.CRASH, eager_operators=0), "raised"),
+    "no end": (of_operator("hangs", Outcome.TIMEOUT, eager_operators=0), "raised"),
+    "not claimed": (of_operator("qr", Outcome.UNAVAILABLE, reason="not claimed by other: gradients", eager_operators=0), "not-claimed"),
+    "lacks a module": (of_operator("lu", Outcome.UNAVAILABLE, reason="no module", eager_operators=0), "not-tried"),
+    "not judged": (of_operator("item", Outcome.ERROR, eager_operators=0), "not-tried"),
+    "not run": (of_operator("late", Outcome.NOT_RUN, eager_operators=0), "not-tried"),
+}
+
+
+def table(folder: Path, *results: CaseResult) -> Any:
+    """Return the table that ``report`` writes of a recorded run, as JSON."""
+    write_run(folder, run_of(*results))
+    assert main(["report", str(folder), "--support", str(folder / "s.json")]) == ExitCode.OK
+    document = json.loads((folder / "s.json").read_text())
+    validator("support").validate(document)
+    return document
+
+
+def test_the_state_of_each_cell(tmp_path: Path) -> None:
+    document = table(tmp_path / "run", *(result for result, _ in CELLS.values()), recorded("no-operator"))
+    states = [cell["state"] for cell in document["cells"]]
+    assert dict(zip(CELLS, states, strict=True)) == {name: state for name, (_, state) in CELLS.items()}
+    (counts,) = document["counts"]
+    assert (counts["backend"], counts["suite"]) == ("other", f"{SUITE}[dynamic=false]")
+    assert counts["states"] == {state: states.count(state) for state in dict.fromkeys(states)}
+    assert document["cells"][1]["by_aten"] == {"aten.cos": 3}
+
+
+def test_exceptions_are_folded_by_their_cause(tmp_path: Path) -> None:
+    others = [{**RAISED, "observed": text} for text in ("E in phase 'trace': no node 3 at 0xa", "E in phase 'trace': no rule")]
+    raised = [of_operator(f"op{number}", Outcome.FAIL, **words) for number, words in enumerate([RAISED, *others])]
+    sizes = [len(cause["cases"]) for cause in table(tmp_path / "run", *raised, WRONG)["raised"]]
+    assert sizes == [2, 1]
+
+
+def test_markdown_has_a_row_for_each_operator_and_no_text_that_drives_it(tmp_path: Path) -> None:
+    both = [of_operator("log", Outcome.FELL_BACK, 4), of_operator("log", dtype="int64"), of_operator("add", Outcome.FAIL, reason="<b>`|x")]
+    write_run(tmp_path / "run", run_of(*both))
+    assert main(["report", str(tmp_path / "run"), "--support", str(tmp_path / "s.md")]) == ExitCode.OK
+    lines = (tmp_path / "s.md").read_text().splitlines()
+    assert "| operator | `float32` | `int64` |" in lines
+    assert "| `log` | by-aten: `aten.log` | served |" in lines
+    assert "| `add` | wrong |  |" in lines
+    assert not any("<b>" in line and "`<b>'/x`" not in line for line in lines)
+
+
+# -- the terminal ------------------------------------------------------------------------------------------------------
+
+
+def shown(*results: CaseResult) -> list[str]:
+    return report_of(run_of(*results).header, results, junit="junit.xml").splitlines()
+
+
+def test_a_cause_is_one_entry_of_the_terminal() -> None:
+    lines = shown(*(of_operator(f"op{number}", Outcome.FELL_BACK, 4) for number in range(10)), WRONG)
+    assert [line.split()[0] for line in lines if line.startswith(("FELL_BACK", "FAIL"))] == ["FELL_BACK", "FAIL"]
+    (others,) = (line for line in lines if "op=*" in line)
+    assert all(f"op{number} (aten.op{number})" in others for number in range(1, 10))
+    assert f"support by other of {SUITE}[dynamic=false]: 10 by-aten, 1 wrong" in lines
+
+
+@pytest.mark.parametrize(
+    ("changes", "entries"),
+    [
+        ({}, 1),
+        ({"observed": "another number"}, 2),
+        ({"position": replace(WRONG.position, line=9)}, 2),
+        ({"outcome": Outcome.XPASS}, 2),
+    ],
+)
+def test_other_failures_are_one_entry_where_all_that_they_say_is_equal(changes: dict[str, Any], entries: int) -> None:
+    outcome = changes.pop("outcome", Outcome.FAIL)
+    failed = [recorded("one", Outcome.FAIL), recorded("one", outcome, backend="cuda", **changes)]
+    if "position" in changes:
+        failed[1] = replace(failed[1], verdicts=(replace(failed[1].verdicts[0], position=changes["position"]),))
+    lines = shown(*failed)
+    assert sum(line.startswith(("FAIL", "XPASS")) for line in lines[:-4]) == entries
+    assert sum("'area/one[backend=cuda]'" in line for line in lines) == 1
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+
+def test_diff_shows_the_cells_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (of_operator("add"), of_operator("log", Outcome.FELL_BACK, 4), of_operator("mm", Outcome.PASS, 4), recorded("one"))
+    after = (of_operator("add"), of_operator("log"), of_operator("mm", Outcome.FAIL), of_operator("cos"))
+    names = [str(write_run(tmp_path / name, run_of(*results))) for name, results in (("a", before), ("b", after))]
+    assert main(["diff", *names, "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    validator("diff").validate(document)
+    sides = [
+        [entry[side] and (entry[side]["operator"], entry[side]["state"]) for side in ("before", "after")] for entry in document["support"]
+    ]
+    assert sides == [[("log", "by-aten"), ("log", "served")], [("mm", "by-aten"), ("mm", "wrong")], [None, ("cos", "served")]]
+    assert main(["diff", *names]) == ExitCode.OK
+    assert "log float32" in capsys.readouterr().out
+
+
+def test_run_writes_the_table_and_refuses_another_ending(go: Go) -> None:
+    (Path("specs") / "one.yaml").write_text(GOOD.replace("close: {to: eager}", "counter: {inductor.fxgraph_cache_miss: 1}"))
+    assert go(execution, "--support", "s.json") == ExitCode.OK
+    assert json.loads(Path("s.json").read_text())["cells"] == []
+    assert go(execution, "--support", "s.txt") == ExitCode.USAGE
+
+
+def test_a_result_has_what_its_calls_measured() -> None:
+    measured = {"eager": ["aten.mm", "aten.cos"], "residue": ["aten.mm"], "tensors": 1, "done": True, "eager_calls": 0}
+    dynamo = {"graphs": 1, "calls": 1, "calls_others": 0, "frames": 1, "broken": []}
+    by, claim = backend(served=Served(allow=("aten.mm",))), expected("counter", {"inductor.fxgraph_cache_miss": 1})
+    for residue, by_aten in ((["aten.mm"], {"aten.mm": 1}), (["aten.cos", "aten.cos"], {"aten.cos": 2}), ([], {})):
+        facts = seen(measured={"proof": {**measured, "residue": residue}}, dynamo=dynamo)
+        result = verdict_of(case(step(claim)), observation(facts), by=by)
+        assert (result.outcome is Outcome.PASS) == ("aten.cos" not in by_aten)
+        assert (result.eager_operators, dict(result.by_aten)) == (2, by_aten)
