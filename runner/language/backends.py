@@ -63,6 +63,9 @@ class Proof:
 INDUCTOR = "inductor"
 """The compiler of a backend that names none."""
 
+_OF_TORCH = (INDUCTOR, "eager", "aot_eager")
+"""The compilers that every torch knows: no worker is asked for them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
@@ -89,7 +92,9 @@ class Backend:
     requires: tuple[Requirement, ...]
     compiles: bool
     module: str = ""
-    """The module that registers its device with torch; empty for a device that torch brings."""
+    """The module that registers its device or its compiler with torch; empty where torch brings both."""
+    forks: bool = True
+    """Whether its module works in a fork of a process with torch; else each case gets a new process."""
     proof: Proof
     claims: Claims = Claims()
     document: Document
@@ -99,8 +104,7 @@ class Backend:
     @property
     def compiler(self) -> str:
         """The name that torch.compile knows its compiler by."""
-        written = self.settings.get("compile", {})
-        return str(written.get("backend", INDUCTOR)) if isinstance(written, Mapping) else INDUCTOR
+        return _compiler_of(self.settings)
 
     @property
     def position(self) -> Position:
@@ -184,19 +188,22 @@ def read_backends(extra: Sequence[Path], problems: list[Diagnostic]) -> Backends
         if "only_tags" in body and not joins[name]:
             problems.append(document.diagnostic((name, "only_tags"), "only-tags-without-joins", key=True))
             broken.add(name)
-        device, module = body["device"], body.get("module")
+        device, module, compiler = body["device"], body.get("module"), _compiler_of(body)
         kind = devices.kind_of(device)
         requires: list[Requirement] = []
+        if module is not None and (missing := missing_module(module)) is not None:
+            problems.append(document.diagnostic((name, "module"), missing))
         if module is None and kind not in devices.WITHOUT_MODULE:
             brought = one_of(devices.WITHOUT_MODULE)
             problems.append(document.diagnostic((name, "device"), "device-without-module", device=kind, brought=brought))
-        elif module is not None and kind in devices.WITHOUT_MODULE:
+        elif module is not None and kind in devices.WITHOUT_MODULE and compiler == INDUCTOR:
             problems.append(document.diagnostic((name, "module"), "module-of-a-known-device", device=kind))
-        elif module is not None:
-            if (missing := missing_module(module)) is not None:
-                problems.append(document.diagnostic((name, "module"), missing))
+        elif module is not None and kind not in devices.WITHOUT_MODULE:
             vendor = str(devices.VendorDevice(kind, module))
             requires.append(Requirement(name="device", argument=vendor, position=document.position((name, "device"))))
+        elif compiler not in _OF_TORCH:
+            asked = str(devices.VendorCompiler(compiler, module or ""))
+            requires.append(Requirement(name="compiler", argument=asked, position=document.position((name, "compile", "backend"))))
         backend = Backend(
             name=name,
             summary=body["summary"],
@@ -206,6 +213,7 @@ def read_backends(extra: Sequence[Path], problems: list[Diagnostic]) -> Backends
             only_tags=frozenset(body.get("only_tags", [])),
             requires=(*requires, *read_requirements(document, (name, "requires"), body.get("requires", []), problems)),
             module=module or "",
+            forks=body.get("fork", True),
             compiles=body.get("compiles", True),
             proof=_proof(document, name, problems),
             claims=Claims(trains=body.get("trains", True), dynamic=body.get("dynamic", True), dtypes=frozenset(body.get("dtypes", ()))),
@@ -217,6 +225,19 @@ def read_backends(extra: Sequence[Path], problems: list[Diagnostic]) -> Backends
     return Backends(sound, tuple(backend for backend in backends if backend.name not in sound), is_whole)
 
 
+def unknown_compilers(backends: Iterable[Backend], answers: Mapping[str, str]) -> list[Diagnostic]:
+    """Return the problems of backends whose compiler torch does not know, by what a worker answered when it had imported their modules."""
+    problems = []
+    for backend in backends:
+        for need in backend.requires:
+            answer = answers.get(need.argument or "", "") if need.name == "compiler" else ""
+            if answer.startswith(devices.UNKNOWN_COMPILER):
+                known = answer.removeprefix(devices.UNKNOWN_COMPILER).split()
+                problem = unknown_word("compiler", backend.compiler, known)
+                problems.append(backend.document.diagnostic((backend.name, "compile", "backend"), problem))
+    return problems
+
+
 def read_named(path: Path, kind: Kind, problems: list[Diagnostic]) -> Document | None:
     """Read a file of the command line and add its problems; return it if its form is right. Links out of its folder's tree are rejected."""
     problem = link_problem(path, path.parent.absolute())
@@ -224,6 +245,11 @@ def read_named(path: Path, kind: Kind, problems: list[Diagnostic]) -> Document |
         problems.append(problem)
         return None
     return read_formed(path, kind, problems)
+
+
+def _compiler_of(settings: Mapping[str, Any]) -> str:
+    written = settings.get("compile", {})
+    return str(written.get("backend", INDUCTOR)) if isinstance(written, Mapping) else INDUCTOR
 
 
 def _reach(name: str, joins: Mapping[str, list[str]]) -> set[str]:

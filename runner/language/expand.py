@@ -132,7 +132,7 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
                     context=tuple(context),
                     services=tuple(data.get("services", ())),
                     timeout=data.get("timeout"),
-                    isolation=isolation,
+                    isolation=isolation if backend.forks else "process",
                     compiles=backend.compiles,
                 ),
                 steps=steps,

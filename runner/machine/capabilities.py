@@ -228,6 +228,17 @@ def _device(machine: Machine, argument: str) -> str:
     return "" if answer == HOLDS else f"the device {device.kind} of {device.module}: {answer}"
 
 
+def _registered(machine: Machine, argument: str) -> str:
+    compiler = devices.VendorCompiler.parse(argument)
+    package = compiler.module.partition(".")[0]
+    if machine.torch is None:
+        return machine.no_torch
+    if package and not machine.has_package(package):
+        return f"the package {package} is not installed, whose module registers the compiler {compiler.name}"
+    answer = _known(machine.answers, f"whether torch knows the compiler {compiler.name}").get(argument, "was not asked")
+    return "" if answer == HOLDS else f"the compiler {compiler.name}{f' of {compiler.module}' if compiler.module else ''}: {answer}"
+
+
 def _module(machine: Machine, argument: str) -> str:
     return "" if machine.has_package(argument.split(".")[0]) else f"the module {argument} is not installed"
 
@@ -371,6 +382,12 @@ CAPABILITIES: Mapping[str, Capability] = {
         "npu=torch_npu",
         _must(devices.VendorDevice.fits, "is not KIND=MODULE: write for example npu=torch_npu"),
     ),
+    "compiler": Capability(
+        "torch.compile knows a compiler by this name once the module is imported; a backend with compile: {backend: NAME} requires it",
+        _registered,
+        "openvino@openvino.torch",
+        _must(_of_form(r"\w+@([A-Za-z_]\w*(\.[A-Za-z_]\w*)*)?"), "is not NAME@MODULE: write for example openvino@openvino.torch"),
+    ),
     "module": Capability(
         "a Python module is installed",
         _module,
@@ -475,6 +492,7 @@ def with_target(machine: Machine, target: str, facts: Mapping[str, Any] | None, 
 
 
 def questions_of(cases: Iterable[Case]) -> tuple[str, ...]:
-    """Return the predicates and the devices of vendors that cases require, each once."""
-    arguments = (need.argument for case in cases for need in case.requires if need.name in ("call", "device") and need.argument)
+    """Return the predicates, and the devices and compilers of vendors, that cases require, each once."""
+    asked = ("call", "device", "compiler")
+    arguments = (need.argument for case in cases for need in case.requires if need.name in asked and need.argument)
     return tuple(dict.fromkeys(arguments))

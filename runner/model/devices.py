@@ -87,6 +87,26 @@ class VendorDevice:
         return cls(match[1], match[2])
 
 
+@dataclass(frozen=True, slots=True)
+class VendorCompiler:
+    """A name that torch.compile knows a compiler by, and the module that registers it; empty where an entry point does."""
+
+    name: str
+    module: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.module}"
+
+    @classmethod
+    def parse(cls, text: str) -> "VendorCompiler":
+        """Return what ``str`` wrote."""
+        name, _, module = text.partition("@")
+        return cls(name, module)
+
+
+UNKNOWN_COMPILER = "torch knows no compiler of this name, but "
+"""Begins the answer of a worker that looked for a compiler; the names that torch knows follow."""
+
 _VENDOR_DEVICE = re.compile(r"([a-z][a-z0-9_]*)=([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)", re.ASCII)
 
 

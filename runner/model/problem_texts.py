@@ -321,7 +321,7 @@ TEXTS: Mapping[str, Sequence[str]] = {
     ),
     "module-of-a-known-device": (
         "torch itself brings the device '$device', so no module registers it",
-        "remove module, or name the device that the module registers",
+        "remove module, or name the device that the module registers, or in compile: {backend: NAME} the compiler",
     ),
     "no-proof": (
         "the backend '$name' has no proof that it ran",

@@ -20,7 +20,7 @@ from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
 from runner.judge.evidence import read_facts
 from runner.judge.judge import judge
 from runner.judge.waiving import Waivers, apply
-from runner.language.backends import Backend
+from runner.language.backends import Backend, unknown_compilers
 from runner.language.expand import surroundings_for
 from runner.language.load import Suite
 from runner.language.read.templates import TemplateError
@@ -34,7 +34,7 @@ from runner.machine.signals import STOP_NOW, Interrupts
 from runner.model.case import Availability, Case
 from runner.model.case_facts import Facts, Timing
 from runner.model.conditions import Surroundings
-from runner.model.diagnostics import UsageError
+from runner.model.diagnostics import InvalidSpecs, UsageError
 from runner.model.events import Activity
 from runner.model.flow import flow
 from runner.model.options import ExecutionOptions, RunOptions
@@ -206,13 +206,15 @@ class CaseRunner:
         return capabilities.availability_of(case, machine)
 
     def look_at_machine(self) -> Machine:
-        """Let a worker report the facts of the machine, if any case can run."""
+        """Let a worker report the facts of the machine, if any case can run; raise ``InvalidSpecs`` for unknown compilers."""
         jobs = self._jobs.for_facts()
         self._is_looking = True
         for execution in self._executor.run(jobs, schedule.capacity(self._workers, self._machine)) if jobs else ():
             self._machine = informed(self._machine, execution)
         self._is_looking = False
         self._jobs.machine = self._machine
+        if problems := unknown_compilers(self._backends.values(), self._machine.answers or {}):
+            raise InvalidSpecs(problems)
         return self._machine
 
     def run(self, cases: Sequence[Case], known: Surroundings, repro: Callable[[Case], str], *, alone: bool = False) -> Iterator[CaseResult]:

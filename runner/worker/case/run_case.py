@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from runner.model import protocol
-from runner.model.devices import VendorDevice, kind_of
 from runner.vocabulary.steps.step_base import NotCarriedOut, referenced
 from runner.worker.case.case_session import Session, prepare
 from runner.worker.case.scope import STEPS, resolved
@@ -31,7 +30,7 @@ def run(plan_file: str, descriptor: int, word: str) -> None:
 def _run_steps(plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: dict[str, Any]) -> None:
     imports.refuse_other_torch(plan.get("torch_root"))
     if plan.get("module"):
-        device_modules.register(VendorDevice(kind_of(plan["device"]), plan["module"]))
+        device_modules.register_module(plan["device"], plan["module"])
     witness = compiler_hooks.Witness()
     naming = _set_up(plan, phases, witness)
     session = Session(plan, phases, witness)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from runner.model import devices
-from runner.model.devices import VendorDevice
+from runner.model.devices import UNKNOWN_COMPILER, VendorCompiler, VendorDevice
 from runner.vocabulary.steps.bench import timed_on_host
 from runner.worker.torch_compat import imports
 from runner.worker.torch_compat.imports import OF_VENDORS, modules
@@ -27,7 +27,7 @@ GeneratorState = tuple[torch.Tensor, dict[str, list[torch.Tensor]]]
 def register(vendor: VendorDevice) -> None:
     """Import the module of a vendor, which registers its device; raise what it raises, or ``ImportError`` if torch lacks the device then.
 
-    A worker does that before the first case for the device, after the fork. The device's functions are those of ``torch.KIND``.
+    The device's functions are those of ``torch.KIND``.
     """
     importlib.import_module(vendor.module)
     try:
@@ -38,6 +38,15 @@ def register(vendor: VendorDevice) -> None:
     if missing:
         raise ImportError(f"{vendor.module} was imported, and torch.{vendor.kind} has no {', '.join(missing)}")
     OF_VENDORS[vendor.kind] = devices.Accelerator(module=vendor.kind, builds=(), nodes=(), activity="PrivateUse1")
+
+
+def register_module(device: str, module: str) -> None:
+    """Import the module that registers a vendor's device, or the compiler of a device that torch brings; raise what it raises."""
+    kind = devices.kind_of(device)
+    if kind in devices.WITHOUT_MODULE:
+        importlib.import_module(module)
+    else:
+        register(VendorDevice(kind, module))
 
 
 REQUIRED = ("is_available", "device_count", "synchronize")
@@ -137,12 +146,12 @@ HOLDS = "returned True"
 def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
     """Return versions and devices: the ``facts`` that options of backends may use. Memory is in bytes.
 
-    A worker collects them once per run, so that only workers use a device. ``questions`` are paths of predicates, and devices of vendors
-    (``KIND=MODULE``); ``answers`` has what each returned.
+    A worker collects them once per run, so that only workers use a device. ``questions`` are paths of predicates, and devices and
+    compilers of vendors (``KIND=MODULE``, ``NAME@MODULE``); ``answers`` has what each returned.
     """
     # first, in forks of this process, in which no driver is initialized yet
     asked = tuple(questions)
-    of_vendors = {question: answer(question) for question in asked if "=" in question}
+    of_vendors = {question: answer(question) for question in asked if not {"=", "@"}.isdisjoint(question)}
     counted = [(module, module.device_count()) for _, module in modules() if module.is_available()]
     properties = next(([module.get_device_properties(n) for n in range(count)] for module, count in counted if count), [])
     ck = importlib.util.find_spec("ck4inductor")
@@ -196,7 +205,7 @@ def _answer(path: str) -> str:
 
 
 def answer(question: str, seconds: float = _SECONDS) -> str:
-    """Return ``HOLDS`` where torch sees a vendor's device, else the reason, from a fork of this process."""
+    """Return ``HOLDS`` where torch sees a vendor's device or knows a compiler, else the reason, from a fork of this process."""
     forks = multiprocessing.get_context("fork")
     mine, theirs = forks.Pipe(duplex=False)
     child = forks.Process(target=_look, args=(question, theirs))
@@ -219,16 +228,27 @@ def answer(question: str, seconds: float = _SECONDS) -> str:
 
 def _look(question: str, pipe: Connection) -> None:
     os.setsid()
-    vendor = VendorDevice.parse(question)
     try:
-        register(vendor)
-        module = getattr(torch, vendor.kind)
-        text = HOLDS
-        if not module.is_available():
-            text = f"torch.{vendor.kind}.is_available() returned False"
-        elif module.device_count() <= 0:
-            text = f"torch.{vendor.kind}.device_count() returned 0"
+        text = _compiler_problem(VendorCompiler.parse(question)) if "@" in question else _device_problem(VendorDevice.parse(question))
     except BaseException as error:  # a vendor's module may raise anything, also SystemExit; the answer says what
         text = f"its import raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:300]
-    pipe.send_bytes(text.encode("utf-8", "replace")[:_BYTES])
+    pipe.send_bytes((text or HOLDS).encode("utf-8", "replace")[:_BYTES])
     os._exit(0)  # what the module registered for the end of the process does not run
+
+
+def _device_problem(vendor: VendorDevice) -> str:
+    register(vendor)
+    module = getattr(torch, vendor.kind)
+    if not module.is_available():
+        return f"torch.{vendor.kind}.is_available() returned False"
+    return f"torch.{vendor.kind}.device_count() returned 0" if module.device_count() <= 0 else ""
+
+
+def _compiler_problem(compiler: VendorCompiler) -> str:
+    if compiler.module:
+        importlib.import_module(compiler.module)
+    names = torch._dynamo.list_backends(exclude_tags=None)
+    if compiler.name not in names:
+        return f"{UNKNOWN_COMPILER}{' '.join(names)}"
+    torch._dynamo.lookup_backend(compiler.name)  # imports what an entry point names
+    return ""

@@ -1,0 +1,5 @@
+"""Computes all that it takes itself, forward and backward."""
+
+from tests.compilers.runtime import compiled, register
+
+register("honest", compiled)
