@@ -18,7 +18,7 @@ from runner.model.matching.generated_code import code_of, joined
 from runner.model.matching.patterns import search
 from runner.model.matching.time_limit import PatternTooSlow, time_limit
 from runner.model.protocol import Json, decode
-from runner.plan.worker_plan import PROOF, expects_raise
+from runner.plan.worker_plan import PROOF, calls_compiler, expects_raise
 from runner.vocabulary.steps import parsed, traits_of
 from runner.vocabulary.steps.call import Call
 
@@ -133,7 +133,8 @@ def proof(backend: Backend, surroundings: Surroundings, steps: Sequence[CarriedO
     steps = [known for known in steps if traits_of(known.step).is_proof and known.step.runs(surroundings)]
     graphs_wanted = backend.proof.graphs
     # inductor's graphs show nothing of another compiler: its steps must call what dynamo captured
-    wants_none = backend.proof.served is not None or (graphs_wanted is not None and graphs_wanted.most == 0)
+    is_of_another = backend.proof.served is not None or backend.proof.calls is not None
+    wants_none = is_of_another or (graphs_wanted is not None and graphs_wanted.most == 0)
     kind = kind_of(backend.device)
 
     is_refused = not wants_none and any(
@@ -188,14 +189,24 @@ def proof(backend: Backend, surroundings: Surroundings, steps: Sequence[CarriedO
         hint = " (where dynamo refuses what eager refuses, write raises: {..., before: backend})"
         return (held if entered else failed)(expected=expected, observed=f"inductor was entered {entered} times{'' if entered else hint}")
 
-    if (served := backend.proof.served) is not None:
-        for number, known in enumerate(steps, start=1):
-            measured = decode(known.facts.measurements.get(PROOF))
-            if measured is not None:
-                (judged,) = served.judge(replace(known.facts, measured=measured), surroundings)
-                if judged.status is not Status.HELD:
-                    where = f"step {number} ({known.step.kind}, line {known.step.position.line}): {judged.expected}"
-                    return (failed if judged.status is Status.FAILED else error)(expected=where, observed=judged.observed)
+    for number, known in enumerate(steps if is_of_another else (), start=1):
+        if known.facts.raised is not None or not calls_compiler(known.step) or expects_raise(known.step, surroundings):
+            continue
+        where = f"step {number} ({known.step.kind}, line {known.step.position.line})"
+        if (runtime := backend.proof.calls) is not None and (known.facts.runtime_calls or 0) < runtime.least:
+            return failed(expected=f"{where}: {runtime}", observed=f"a compiled call with {known.facts.runtime_calls or 0}")
+        if (served := backend.proof.served) is None:
+            continue
+        measured = decode(known.facts.measurements.get(PROOF))
+        if measured is None:
+            why = known.facts.unmeasured.get(PROOF, "its operators were not measured")
+            return error(expected=f"{where}: {served.expected}", observed=why)
+        if measured.get("done") and not measured["eager"] and not measured["residue"]:
+            continue  # the call only moves data: there is nothing to compute
+        (judged,) = served.judge(replace(known.facts, measured=measured), surroundings)
+        if judged.status is not Status.HELD:
+            verdict = failed if judged.status is Status.FAILED else error
+            return verdict(expected=f"{where}: {judged.expected}", observed=judged.observed)
 
     if (directives := backend.proof.code) is not None:
         expected = "generated code that shows the backend"

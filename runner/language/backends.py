@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from runner.language.read.document import BACKENDS, DataPath, Document, Kind
-from runner.language.read.python_source import missing_module
+from runner.language.read.python_source import find_name, is_installed, missing_module
 from runner.language.read.spec_files import link_problem
 from runner.language.read.spec_schema import read_formed
+from runner.language.torch_names import operator_problems
 from runner.machine.cache_dirs import folder
 from runner.machine.capabilities import CAPABILITIES
+from runner.machine.installed_torch import installed_torch
 from runner.model import devices
 from runner.model.case import Requirement
 from runner.model.conditions import as_list, is_template
@@ -49,12 +51,26 @@ class Serves:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Calls:
+    """How often a function of the vendor's runtime must be called around each compiled call."""
+
+    of: str
+    least: int = 1
+
+    def __str__(self) -> str:
+        return f"at least {self.least} call{'' if self.least == 1 else 's'} of {self.of} in each compiled call"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
     """The evidence that a backend ran."""
 
     graphs: Range | None = None
+    """Graphs of inductor; none for a compiler other than inductor whose entry does not speak of them."""
     served: Served | None = None
     """For a compiler other than inductor: what it must compute itself of each call."""
+    calls: Calls | None = None
+    """For a compiler other than inductor: what of its runtime must be called."""
     code: CheckFile | None = None
     choices: Choices | None = None
     serves: tuple[Serves, ...] = ()
@@ -279,8 +295,14 @@ def _proof(document: Document, name: str, problems: list[Diagnostic]) -> Proof:
             problems.append(document.diagnostic((*path, "choices", key), "bad-pattern", reason=reason))
             return Proof()
     place: DataPath = path
+    calls = proof.get("calls", {})
+    if calls and is_installed(calls["of"].partition(".")[0]) and (missing := find_name(calls["of"], set())) is not None:
+        problems.append(document.diagnostic((*path, "calls", "of"), missing))
+    if (torch := installed_torch()) is not None and isinstance(served := proof.get("served"), dict):
+        problems.extend(operator_problems(document, (*path, "served", "allow"), served.get("allow", ()), torch.root))
+    is_of_another = bool(calls) or "served" in proof
     try:
-        graphs = parse_count(proof["graphs"]) if "graphs" in proof else None
+        graphs = parse_count(proof["graphs"]) if "graphs" in proof else parse_count(0) if is_of_another else None
         place = (*path, "code")
         if "code" in proof:
             check_specific_checks(code := parse_checks(proof["code"]))
@@ -292,6 +314,7 @@ def _proof(document: Document, name: str, problems: list[Diagnostic]) -> Proof:
     return Proof(
         graphs=graphs,
         served=Served.parse(proof["served"]) if "served" in proof else None,
+        calls=Calls(of=calls["of"], least=calls.get("min", 1)) if calls else None,
         code=code,
         choices=Choices(match=choices["match"], least=choices.get("min", 1), of_class=choices.get("class", "")) if choices else None,
         serves=tuple(Serves(group=group, by=tuple(as_list(by))) for group, by in proof.get("serves", {}).items()),

@@ -13,6 +13,7 @@ from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
 
+from runner.language.read.document import DataPath, Document
 from runner.machine.installed_torch import InstalledTorch, release, version_facts
 from runner.model.diagnostics import Diagnostic, UsageError, nearest, one_of, unknown_word
 from runner.model.problem_texts import shown_types
@@ -612,3 +613,31 @@ class NameTables:
 
 _LOADED: dict[Path | None, NameTables] = {}
 """By the folder of the torch: ``watch`` looks names up after each change of a spec, and a scan of torch takes seconds."""
+
+
+# -- operators of ATen ------------------------------------------------------------------------------------------------
+
+_OPERATORS = "torchgen/packaged/ATen/native/native_functions.yaml"
+"""ATen's own list, which torch is installed with."""
+
+_LINE_OF_OPERATORS = re.compile(r"^- func: (\w+)|^  autogen: (.+)$", re.MULTILINE)
+
+
+@cache
+def operators_of(root: Path) -> frozenset[str]:
+    """Return the operators of ATen of the torch in ``root``, ``aten.mm``, without their overloads; empty where its list is missing."""
+    try:
+        text = (root.parent / _OPERATORS).read_text("utf-8")
+    except OSError:
+        return frozenset()
+    lines = _LINE_OF_OPERATORS.findall(text)
+    return frozenset(f"aten.{name.partition('.')[0]}" for own, others in lines for name in (own, *others.split(", ")) if name)
+
+
+def operator_problems(document: Document, path: DataPath, names: Sequence[str], root: Path) -> Iterator[Diagnostic]:
+    """Yield the operators of a list at a path that ATen of the torch in ``root`` does not have."""
+    known = operators_of(root) if names else frozenset()
+    for index, name in enumerate(names):
+        if known and name not in known:
+            near = nearest(name, known)
+            yield document.diagnostic((*path, index), "unknown-operator", name=name, near=near)

@@ -258,6 +258,8 @@ class StepFacts:
     """A reason for each frame that dynamo gave up."""
     uncompiled: tuple[str, ...] = ()
     """Samples of an operator whose compiled call ran eagerly though it had operations, the first ones, each with the reason."""
+    runtime_calls: int | None = None
+    """The fewest calls of the vendor's function that the proof names, in one compiled call; None where none were counted."""
     choices: tuple[tuple[Choice, ...], ...] = ()
     """What autotuning timed, by tuning."""
     tunings: Tunings = field(default_factory=Tunings)

@@ -323,6 +323,7 @@ TEXTS: Mapping[str, Sequence[str]] = {
         "torch itself brings the device '$device', so no module registers it",
         "remove module, or name the device that the module registers, or in compile: {backend: NAME} the compiler",
     ),
+    "unknown-operator": ("ATen of the installed torch has no operator '$name'", _NEAR, "write it as aten.NAME, without an overload"),
     "no-proof": (
         "the backend '$name' has no proof that it ran",
         "add proof: {graphs: {min: 1}}, or compiles: false if it compiles nothing",

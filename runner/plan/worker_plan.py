@@ -96,15 +96,23 @@ def needs_eager(case: Case) -> bool:
     return any(name.partition(".")[0] == EAGER for name in names)
 
 
+def calls_compiler(step: Step) -> bool:
+    """Whether what a step calls must have been compiled: then the proof of a compiler other than inductor looks at the call."""
+    return traits_of(step).is_proof and (parsed(step).runs_graphs or step.kind == SAMPLES)
+
+
 PROOF = "proof"
 """The index of the measurement that the proof of a backend asks for."""
 
 
-def make_plan(case: Case, surroundings: Surroundings, facts: Mapping[str, object], served: Expectation | None = None) -> dict[str, Any]:
+def make_plan(
+    case: Case, surroundings: Surroundings, facts: Mapping[str, object], served: Expectation | None = None, runtime: str = ""
+) -> dict[str, Any]:
     """Return the plan as JSON data; raise ``templates.TemplateError`` for a fact that this machine does not have.
 
     The plan has no path that a worker opens: the executor adds those of the worker's machine (``executor_protocol.with_paths``). The
-    ``file`` of a Python block is only its name in tracebacks. ``served`` is what the proof of its backend measures of each call.
+    ``file`` of a Python block is only its name in tracebacks. ``served`` is what the proof of its backend measures of each call, and
+    ``runtime`` the function whose calls it counts.
     """
     plan = {
         "format": 1,
@@ -112,6 +120,7 @@ def make_plan(case: Case, surroundings: Surroundings, facts: Mapping[str, object
         "backend": case.backend,
         "device": case.device,
         **({"module": case.module} if case.module else {}),
+        **({"runtime": runtime} if runtime else {}),
         "params": case.params,
         "body": resolve_facts(body_as_json(case), facts),
         "seed": seed_of(case),
@@ -133,12 +142,7 @@ def _plan_step(
     if not step.runs(surroundings):
         return {"kind": step.kind, "skipped": True, "effects": None, "arguments": {}, "expects_raise": False, "measure": []}
     checks: list[tuple[int | str, Expectation]] = [(index, expected.check) for index, expected in enumerate(step.expectations)]
-    if (
-        served is not None
-        and traits_of(step).is_proof
-        and (parsed(step).runs_graphs or step.kind == SAMPLES)
-        and not expects_raise(step, surroundings)
-    ):
+    if served is not None and calls_compiler(step) and not expects_raise(step, surroundings):
         checks.append((PROOF, served))
     measures = [(index, check.kind, check.measurement()) for index, check in checks]
     effects = side_effects.of_step(step, case.steps, surroundings) if needs_eager(case) else None

@@ -101,9 +101,11 @@ class Jobs:
         name = f"{case.id} ({number:05d})"  # unique for each attempt: two attempts of a case may run in parallel
         self.cases[name] = case
         backend = self.backends[case.backend]
+        served, calls = backend.proof.served, backend.proof.calls
+        around = surroundings_for(backend, known, case.target)
         return Job(
             name=name,
-            plan=make_plan(case, surroundings_for(backend, known, case.target), self.machine.facts, backend.proof.served),
+            plan=make_plan(case, around, self.machine.facts, served, "" if calls is None else calls.of),
             folder=folder,
             environment=self._environments[schedule.environment_of(case).key],
             timeout=(case.body.timeout or self.options.timeout) * self.options.timeout_factor,

@@ -51,7 +51,9 @@ def program(graph: torch.fx.GraphModule, kernels: dict[Any, Callable[..., Any]])
     return run
 
 
-def compiled(graph: torch.fx.GraphModule, inputs: Sequence[Any], kernels: dict[Any, Callable[..., Any]] | None = None) -> Callable[..., Any]:
+def compiled(
+    graph: torch.fx.GraphModule, inputs: Sequence[Any], kernels: dict[Any, Callable[..., Any]] | None = None
+) -> Callable[..., Any]:
     """Return what computes a graph in this runtime, by its own kernels or by others."""
     run = program(graph, kernels or KERNELS)
 

@@ -7,10 +7,11 @@ from typing import Any
 from runner.language.read import templates
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath, Document
-from runner.language.torch_names import CONFIG_FILES, COUNTER, METRIC, NameTables
+from runner.language.torch_names import CONFIG_FILES, COUNTER, METRIC, NameTables, operator_problems
 from runner.model import conditions
 from runner.model.diagnostics import Diagnostic, nearest
 from runner.vocabulary.expectations.expectation_base import allows_zero, is_unlisted
+from runner.vocabulary.expectations.served import OF_OPERATORS
 
 GUARD_FILTER = "guard_filter_fn"
 """An entry of ``compile: {options: ...}`` that is no option of Inductor: torch.compile takes it out, in each torch since 2.11."""
@@ -44,6 +45,12 @@ def name_problems(anatomy: Anatomy, tables: NameTables) -> Iterator[Diagnostic]:
         mode = compile_.get("mode")
         if not conditions.is_template(mode) and (problem := tables.mode_problem(mode)) is not None:
             yield document.diagnostic((*above, "compile", "mode"), problem)
+    for expectation in (expectation for step in anatomy.steps for expectation in step.expectations if expectation.kind in OF_OPERATORS):
+        body, path = expectation.body, expectation.path
+        lists = {(*path, key): body.get(key, ()) for key in ("allow", "operators")} if isinstance(body, dict) else {path: body}
+        for place, operators in lists.items():
+            if tables.installed is not None and isinstance(operators, list) and not any(map(conditions.is_template, operators)):
+                yield from operator_problems(anatomy.document, place, operators, tables.installed.root)
     for kind, name, path in judged_names(anatomy):
         if (problem := name_problem(tables, kind, name)) is not None:
             yield anatomy.document.diagnostic(path, problem, key=True)

@@ -173,7 +173,8 @@ def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
     try:
         with session.phases("trace"):
             compiled = session.compiled_functions.of(plain(operator.function))
-            done.compiled = done.called(compiled, ours)
+            with session.runtime.counted() if session.runtime.spy is not None else nullcontext():
+                done.compiled = done.called(compiled, ours)
             session.device_api.synchronize()
     except NotCarriedOut:
         raise

@@ -290,8 +290,11 @@ class RepeatableCall:
         lists: list[list[str]] = []
         for call in (replace(self, target=self.called[0], executed=0), self):
             stance = nullcontext() if call is self else compiling.reference_stance()
-            with stance, residue.recorded(backward=self.differentiate is not None) as names:
-                call.run()
+            try:
+                with stance, residue.recorded(backward=self.differentiate is not None) as names:
+                    call.run()
+            except residue.NoProfiler as error:
+                raise CannotRepeat(str(error)) from error
             lists.append(names)
         return lists[0], lists[1]
 
@@ -375,6 +378,7 @@ class AdditionalCalls:
         self._repeats = any(KINDS[request["kind"]].calls_again for request in measures)
         self.records_operators = any(request["kind"] in OF_OPERATORS for request in measures)
         """Whether a step asks which operators ATen ran; of samples they are recorded as each ends."""
+        self._why_no_operators = ""
         arguments = [request["arguments"] for request in measures if request["kind"] in ("close", "candidates")]
         calibrates = any(step["effects"]["rtol"] is None for step in self._plan["steps"] if step.get("effects") is not None)
         if any(close.needs_reference(body.get("close", body)) for body in arguments) or calibrates:
@@ -525,12 +529,19 @@ class AdditionalCalls:
         return [target, *pytree.tree_map(lambda leaf: _redrawn(leaf, generator) if _may_be_drawn(leaf) else leaf, arguments)]
 
     def operators_of_sample(self, done: Done, compiled: Callable[..., Any], own: Callable[[], Given]) -> tuple[list[str], list[str]]:
-        """Return the operators that ATen runs in a sample, in eager and in one more call of what was compiled."""
+        """Return the operators that ATen runs in a sample, in eager and in one more call of what was compiled.
+
+        Without a profiler there are none, and no claim of operators holds for the step.
+        """
         lists: list[list[str]] = []
         for function, stance in ((done.operator, compiling.reference_stance()), (compiled, nullcontext())):
             arguments = own()
-            with self._session.unseen(), stance, residue.recorded(backward=False) as names:
-                done.called(function, arguments)
+            try:
+                with self._session.unseen(), stance, residue.recorded(backward=False) as names:
+                    done.called(function, arguments)
+            except residue.NoProfiler as error:
+                self._why_no_operators = str(error)
+                return [], []
             lists.append([name for name in names if name != "aten.randn_like"])  # draws the gradients of the results
         return lists[0], lists[1]
 
@@ -563,6 +574,8 @@ class AdditionalCalls:
         """Add the calls of an expectation that repeats the step's call; return its facts, which these calls complete."""
         backward = step["arguments"] if step["kind"] == "backward" else None
         if step["kind"] == SAMPLES and request["kind"] in OF_OPERATORS:
+            if self._why_no_operators:
+                return {"why_not": self._why_no_operators}
             eager, left = ([name for done in value(OUTPUT) for name in done.operators[side]] for side in (0, 1))
             return {"eager": eager, "residue": left, "tensors": 1, "done": True, "eager_calls": 0}
         if not isinstance(self._latest, RepeatableCall):

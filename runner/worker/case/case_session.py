@@ -220,6 +220,7 @@ class Session:
         """Whether code of the spec ran since the eager side was copied: it may have changed the compiled side alone."""
         self.compiled = Side({}, [])
         self.spies: dict[str, spies.Spy] = {}
+        self.runtime = spies.RuntimeCalls()
         self.params = {**plan["params"], "backend": plan["backend"], "device": plan["device"]}
         self.module = SpecModule(plan["module_key"], {"torch": torch, "params": types.SimpleNamespace(**self.params)})
         self.scope = Scope(self.module.namespace, plan["device"], contextlib.ExitStack())
@@ -258,7 +259,7 @@ class Session:
 
     def begin_step(self, step: Mapping[str, Any]) -> None:
         """Begin a step of the plan: reset its results, and store the position in standard error."""
-        self.exit, self.bench = None, None
+        self.exit, self.bench, self.runtime.least = None, None, None
         self._were_compared = self.effects.facts is not None
         self.reference.begin_step(may_raise=bool(step.get("expects_raise")))
         self.effects.begin_step(step)
@@ -301,7 +302,8 @@ class Session:
         kind = STEPS[step["kind"]]
         with needed("the plan of the step"):
             arguments = kind.parse(step["arguments"])
-        arguments.run(self)
+        with self.runtime.counted():
+            arguments.run(self)
         is_on_both_sides = kind.traits.has_reference or kind.traits.gives_gradients
         self._may_have_changed |= not is_on_both_sides or bool(getattr(arguments, "eager", False))
         if (name := arguments.bound) is not None:
@@ -409,6 +411,9 @@ def prepare(session: Session, undo: contextlib.ExitStack) -> None:
     for block in body["preludes"]:
         session.module.execute(block)
     _set_spies(session, undo, of_values=False)
+    if runtime := session.plan.get("runtime"):
+        with needed(f"the witness of the proof, {runtime},"):
+            session.runtime.spy = session.spies[spies.OF_PROOF] = spies.set_spy({"method": runtime}, session.scope, undo)
     targets: dict[str, Any] = {}
     for name, value in body["functions"].items():
         if "block" in value:

@@ -11,6 +11,7 @@ from runner.model import protocol
 from runner.vocabulary.steps.step_base import NotCarriedOut, referenced
 from runner.worker.case.case_session import Session, prepare
 from runner.worker.case.scope import STEPS, resolved
+from runner.worker.case.spies import OF_PROOF
 from runner.worker.process.channel import Channel, Phases, carry_out, exception, keep_code
 from runner.worker.process.seal import Seal
 from runner.worker.torch_compat import compiler_hooks, device_modules, imports, torch_state
@@ -107,7 +108,9 @@ def _run_step(session: Session, index: int, step: Mapping[str, Any], witness: co
     for stage, graphs in seen.stages.items():  # for people: expectations are judged by the observation
         for number, graph in enumerate(graphs):
             Path(session.folder, f"graph-{index}-{stage}-{number}.txt").write_text(graph["text"], "utf-8", "surrogatepass")
-    facts["calls"] = {name: spy.facts() for name, spy in session.spies.items()}
+    facts["calls"] = {name: spy.facts() for name, spy in session.spies.items() if name != OF_PROOF}
+    if session.runtime.least is not None:
+        facts["runtime_calls"] = session.runtime.least
     own = {"exit": session.exit, "bench": session.bench, "effects": session.effects.facts, "repetitions": session.repetitions.facts or None}
     facts.update({name: fact for name, fact in own.items() if fact is not None})
     with session.phases("compare"), session.unseen():

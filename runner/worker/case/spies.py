@@ -15,6 +15,9 @@ from runner.worker.torch_compat import imports
 KEPT = 2000
 """The maximum number of entries of a spy that are sent. All are counted."""
 
+OF_PROOF = ""
+"""The name of the spy that the proof of a backend asks for; those of a spec have names."""
+
 Function = Callable[..., Any]
 
 
@@ -68,6 +71,24 @@ class Spy:
     def clear(self) -> None:
         """Delete the entries."""
         self.count, self.entries = 0, []
+
+
+class RuntimeCalls:
+    """Counts the calls of a function of a vendor's runtime around each compiled call of a step."""
+
+    def __init__(self) -> None:
+        self.spy: Spy | None = None
+        self.least: int | None = None
+        """The fewest calls around one compiled call of the step; None where none was counted."""
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count the calls in this context, unless it raises."""
+        before = 0 if self.spy is None else self.spy.count
+        yield
+        if self.spy is not None:
+            count = max(0, self.spy.count - before)
+            self.least = count if self.least is None else min(self.least, count)
 
 
 @contextmanager

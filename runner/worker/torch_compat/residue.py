@@ -24,6 +24,8 @@ NO_COMPUTATION: Mapping[str, str] = {
 }
 """Operators that compute nothing, each with the reason; a compiler may leave them to ATen."""
 
+_MARK = "conformance: the call begins or ends"
+
 _ATEN, _NODE = "aten::", "autograd::engine::evaluate_function: "
 
 _OF_LOSS = ("SumBackward0", "MeanBackward0", "AddBackward0", "torch::autograd::AccumulateGrad")
@@ -46,22 +48,45 @@ def recorded(*, backward: bool) -> Iterator[list[str]]:
         config: Any = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
     except (AttributeError, TypeError):  # until torch 2.7
         config = None
-    try:
-        profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], experimental_config=config)
-        profiler.__enter__()
-    except RuntimeError as error:  # another profiler runs: there is one in a process
-        raise NoProfiler(f"torch's profiler cannot be used: {str(error).splitlines()[0]}") from error
-    try:
+    with contextlib.ExitStack() as stack:
+        with _usable():  # there is one profiler in a process, and another one may run
+            profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], experimental_config=config)
+            profiler.__enter__()
+        stack.callback(_end, profiler)
+        _mark()
         yield names
-    finally:
-        profiler.__exit__(None, None, None)
-    for event in profiler.events() or ():
+        _mark()
+    with _usable():
+        events = list(profiler.events() or ())
+    if sum(event.name == _MARK for event in events) != 2:
+        raise NoProfiler("torch's profiler did not record the whole call")
+    for event in events:
         above = _above(event)
         if event.name.startswith(_ATEN) and not any(other.startswith(_ATEN) for other in above):
             nodes = [other.removeprefix(_NODE) for other in above if other.startswith(_NODE)]
             name = event.name.removeprefix(_ATEN)
             if name not in NO_COMPUTATION and not (backward and (not nodes or nodes[0] in _OF_LOSS)):
                 names.append(f"aten.{name}")
+
+
+def _mark() -> None:
+    """Record an event of the runner's own, without which the profiler recorded nothing or was ended in between."""
+    with torch.profiler.record_function(_MARK):
+        pass
+
+
+def _end(profiler: Any) -> None:
+    with _usable():
+        profiler.__exit__(None, None, None)
+
+
+@contextlib.contextmanager
+def _usable() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # torch without Kineto, or whose profiler was ended, raises errors of several classes
+        first = next(iter(str(error).splitlines()), type(error).__name__)
+        raise NoProfiler(f"torch's profiler cannot be used: {first}") from error
 
 
 def _above(event: Any) -> list[str]:
