@@ -386,7 +386,7 @@ CAPABILITIES: Mapping[str, Capability] = {
         "torch.compile knows a compiler by this name once the module is imported; a backend with compile: {backend: NAME} requires it",
         _registered,
         "openvino@openvino.torch",
-        _must(_of_form(r"\w+@([A-Za-z_]\w*(\.[A-Za-z_]\w*)*)?"), "is not NAME@MODULE: write for example openvino@openvino.torch"),
+        _must(_of_form(r"[\w.-]+@([A-Za-z_]\w*(\.[A-Za-z_]\w*)*)?"), "is not NAME@MODULE: write for example openvino@openvino.torch"),
     ),
     "module": Capability(
         "a Python module is installed",

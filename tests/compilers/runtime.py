@@ -55,7 +55,7 @@ def compiled(
     graph: torch.fx.GraphModule, inputs: Sequence[Any], kernels: dict[Any, Callable[..., Any]] | None = None
 ) -> Callable[..., Any]:
     """Return what computes a graph in this runtime, by its own kernels or by others."""
-    run = program(graph, kernels or KERNELS)
+    run = program(graph, KERNELS if kernels is None else kernels)
 
     def call(*tensors: torch.Tensor) -> list[torch.Tensor | None]:
         return execute(run, tensors)

@@ -89,6 +89,10 @@ PROBES: list[tuple[str, str, dict[str, Any], Availability, str]] = [
     ("device", "npu=json.tool", {"answers": {"npu=json.tool": "odd"}}, NO, "the device npu of json.tool: odd"),
     ("device", "npu=json.tool", {"answers": {}}, NO, "the device npu of json.tool: was not asked"),
     ("device", "npu=nowhere.x", {}, NO, "the package nowhere is not installed, whose module registers the device npu"),
+    ("compiler", "fast@json.tool", {}, UNKNOWN, "whether torch knows the compiler fast is known only when torch runs"),
+    ("compiler", "fast@", {"answers": {"fast@": "returned True"}}, YES, ""),
+    ("compiler", "fast@json.tool", {"answers": {"fast@json.tool": "odd"}}, NO, "the compiler fast of json.tool: odd"),
+    ("compiler", "fast@nowhere.x", {}, NO, "the package nowhere is not installed, whose module registers the compiler fast"),
 ]
 
 
@@ -103,6 +107,7 @@ ARGUMENTS: dict[str, tuple[list[str], list[str]]] = {
     "gpus": ([">=2"], ["2", ">=" + "9" * 5_000]),
     "gpu_memory": ([">=64GiB", " > 1.5 GB ", ">=64GiB\n"], ["64GiB", ">=64", "<64GiB", ">=64TiB"]),
     "device": (["npu=torch_npu"], ["npu", "npu=a b", "NPU=a", "npu:0=a"]),
+    "compiler": (["fast@", "my-fast.one@a.b"], ["fast", "@a", "fast@a b", "fast@1a"]),
     "library": (["libtorchbind_test.so"], ["../lib/libtorch.so", ""]),
     "module": (["transformers", "a.b_c"], ["a..b", ".a", "a.", "a b", "1a", "a-b", "", "ä"]),
     "arch": (["sm_90", ">= sm_80", "gfx90a", "sm_90a"], ["80", ">=gfx942", ">=sm_90a", ""]),

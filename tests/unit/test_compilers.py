@@ -1,7 +1,11 @@
 """A compiler other than Inductor: which cases of the specs that it joins it runs, and what it does not claim."""
 
+from pathlib import Path
+
 import pytest
 
+from runner.language.backends import load_backends
+from runner.model.diagnostics import InvalidSpecs
 from tests.conftest import LoadSuite
 
 OTHER = """\
@@ -70,3 +74,51 @@ def test_what_a_compiler_does_not_claim_is_unavailable(load_suite: LoadSuite, sp
 def test_a_compiler_that_does_not_train_is_compared_forward_alone(load_suite: LoadSuite) -> None:
     cases = load_suite(PLAIN + CLOSE, backends=OTHER.format("  trains: false\n")).cases
     assert {case.backend: case.body.context for case in cases} == {"cpu": (), "other": ("no_grad",)}
+
+
+ENTRY = """\
+other:
+  summary: Another compiler
+  device: cpu
+  module: json.tool
+  compile: {backend: other}
+  proof: {served: all}
+"""
+
+
+def test_an_entry_asks_for_its_compiler_and_says_whether_its_module_forks(load_suite: LoadSuite) -> None:
+    spec = PLAIN.replace("[cpu]", "[other]") + CLOSE
+    (case,) = load_suite(spec, backends=ENTRY + "  fork: false\n").cases
+    assert [(need.name, need.argument) for need in case.requires] == [("compiler", "other@json.tool")]
+    assert (case.module, case.body.isolation) == ("json.tool", "process")
+    (case,) = load_suite(spec, backends=ENTRY).cases
+    assert case.body.isolation == "case"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "near"),
+    [
+        ("json.tool", "json.toool", (4, 11), "tool"),
+        ("compile: {backend: other}", "compile: {dynamic: false}", (4, 11), "compiler"),
+        ("served: all", "calls: {of: json.decoder.JSONDecodr}", (6, 23), "JSONDecoder"),
+        pytest.param("served: all", "served: {allow: [aten.mm, aten.addmn]}", (6, 37), "aten.addm", marks=pytest.mark.torch),
+    ],
+)
+def test_what_is_wrong_with_an_entry_has_its_place(tmp_path: Path, old: str, new: str, place: tuple[int, int], near: str) -> None:
+    (tmp_path / "b.yaml").write_text(ENTRY.replace(old, new))
+    with pytest.raises(InvalidSpecs) as raised:
+        load_backends([tmp_path / "b.yaml"])
+    (problem,) = raised.value.diagnostics
+    assert (problem.position.line, problem.position.column) == place
+    assert near in problem.hint
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("body", ["residue: [aten.sorrt]", "served: {allow: [aten.sorrt]}", "residue: {operators: [aten.sorrt]}"])
+def test_an_unknown_operator_of_a_spec_has_its_place(load_suite: LoadSuite, body: str) -> None:
+    line = f"expect: [{{close: {{to: eager}}}}, {{{body}}}]"
+    with pytest.raises(InvalidSpecs) as raised:
+        load_suite(f"{PLAIN}{line}\n")
+    (problem,) = raised.value.diagnostics
+    assert (problem.position.line, problem.position.column) == (5, line.index("aten") + 1)
+    assert "aten.sort" in problem.hint

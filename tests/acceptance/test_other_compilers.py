@@ -1,0 +1,92 @@
+"""Compilers other than Inductor, each named for what it is. They are in ``tests/compilers``."""
+
+from pathlib import Path
+
+import pytest
+
+from runner.model.outcomes import ExitCode, Outcome
+from tests.fakes import environment, program
+from tests.ran import Ran
+
+PASS, FAIL, FELL_BACK, ERROR, UNAVAILABLE = Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK, Outcome.ERROR, Outcome.UNAVAILABLE
+
+SERVED, CALLS = "served: all", "calls: {of: tests.compilers.runtime.execute}"
+BOTH = f"{SERVED}, {CALLS}"
+
+TABLE = [
+    # the compiler, its proof, the outcome, and a part of the reason
+    ("honest", BOTH, PASS, ""),
+    ("returns_eager", SERVED, FELL_BACK, "aten.mm, aten.tanh, aten.exp, aten.mul, aten.sub"),
+    ("returns_eager", CALLS, FELL_BACK, "a compiled call with 0"),
+    ("three_in_eager", SERVED, FELL_BACK, "by ATen: aten.tanh, aten.exp, aten.sub"),
+    ("three_in_eager", "served: {allow: [aten.tanh, aten.exp, aten.sub]}", PASS, ""),
+    ("three_in_eager", "served: {min: 0.5}", FELL_BACK, "40% of 5 operators"),
+    ("wrong_for_one", BOTH, FAIL, "close"),
+    ("wrong_backward", BOTH, FAIL, "close"),
+    ("calls_inductor", SERVED, FELL_BACK, "expected 0 inductor graphs"),
+    ("serves_once", SERVED, FELL_BACK, "by ATen: aten.mm"),
+    ("serves_once", CALLS, FELL_BACK, "a compiled call with 0"),
+    ("own_thread", SERVED, FELL_BACK, "by ATen: aten.mm"),
+    # who names a witness is believed that it computes
+    ("calls_runtime_in_vain", CALLS, PASS, ""),
+    ("calls_runtime_in_vain", BOTH, FELL_BACK, "by ATen: aten.mm"),
+    ("ends_profiler", SERVED, ERROR, "torch's profiler"),
+    ("dies", SERVED, UNAVAILABLE, "ended without an answer"),
+]
+
+BACKEND = """\
+{name}:
+  summary: The compiler {compiler} of the tests
+  device: cpu
+  module: tests.compilers.{module}
+  fork: {fork}
+  compile: {{backend: {compiler}}}
+  proof: {{{proof}}}
+"""
+SPEC = """\
+summary: A function and its gradient are right
+backends: [{}]
+function: "def fn(x, y): return (x @ y).tanh() * x.exp() - y"
+inputs: [{{rand: [8, 8], requires_grad: true}}, {{rand: [8, 8]}}]
+steps:
+  - call: {{}}
+    repeat: 2
+    expect: [{{close: {{to: eager}}}}]
+  - backward: {{}}
+    expect: [{{close: {{to: eager}}}}]
+"""
+
+
+def backend(number: int, compiler: str, proof: str) -> str:
+    module, fork = "dies" if compiler == "dies" else "registered", "false" if number == 0 else "true"
+    return BACKEND.format(name=f"b{number}", compiler=compiler, module=module, fork=fork, proof=proof)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    folder = tmp_path_factory.mktemp("compilers")
+    (folder / "s.yaml").write_text(SPEC.format(", ".join(f"b{number}" for number in range(len(TABLE)))))
+    (folder / "b.yaml").write_text("".join(backend(number, *row[:2]) for number, row in enumerate(TABLE)))
+    done = program("run", folder / "s.yaml", "--backends", folder / "b.yaml", "--out", folder / "out", env=environment(), timeout=600)
+    return Ran(folder / "out", done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("number", range(len(TABLE)), ids=[f"{compiler}-{proof}" for compiler, proof, *_ in TABLE])
+def test_each_compiler_is_named_for_what_it_is(ran: Ran, number: int) -> None:
+    outcome, part = TABLE[number][2:]
+    result = ran.results[f"s[backend=b{number}]"]
+    verdicts = [verdict for verdict in result.verdicts if verdict.status.value != "held"]
+    assert result.outcome is outcome, verdicts
+    assert part in " ".join([result.reason, *(f"{verdict.kind} {verdict.observed}" for verdict in verdicts)])
+    assert (result.isolation == "process") is (number == 0)
+
+
+@pytest.mark.torch
+def test_a_compiler_that_torch_does_not_know_is_an_error_at_its_line(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(SPEC.format("b1"))
+    (tmp_path / "b.yaml").write_text(backend(1, "honnest", SERVED))
+    done = program("run", tmp_path / "s.yaml", "--backends", tmp_path / "b.yaml", "--out", tmp_path / "out", env=environment(), timeout=300)
+    assert done.returncode == ExitCode.USAGE, done.stdout + done.stderr
+    assert f"{tmp_path / 'b.yaml'}:6:22" in done.stdout + done.stderr
+    assert "honest" in done.stdout + done.stderr

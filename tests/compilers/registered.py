@@ -1,0 +1,80 @@
+"""The compilers that ``tests/acceptance/test_compilers.py`` knows: each is right, wrong, or lets somebody else do its work."""
+
+import concurrent.futures
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+import torch
+from torch._inductor.compile_fx import compile_fx
+
+from tests.compilers import runtime
+from tests.compilers.runtime import KERNELS, aten, compiled, register
+
+Compiled = Callable[..., Any]
+
+
+def of_aten(operator: Any) -> Compiled:
+    """Return a kernel that lets ATen compute an operator."""
+    return lambda *arrays: operator(*[torch.from_numpy(numpy.ascontiguousarray(array)) for array in arrays]).numpy()
+
+
+IN_EAGER = {**KERNELS, **{operator: of_aten(operator) for operator in (aten.exp.default, aten.tanh.default, aten.sub.Tensor)}}
+WRONG = {**KERNELS, aten.exp.default: lambda array: numpy.exp(array) * 1.01}
+WRONG_BACKWARD = {**KERNELS, aten.tanh_backward.default: lambda grad, out: grad * (1 - out)}
+
+
+def calls_inductor(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
+    """Fail to compile, and let Inductor do it."""
+    try:
+        return compiled(graph, inputs, {})
+    except KeyError:
+        return compile_fx(graph, list(inputs))  # type: ignore[no-any-return, no-untyped-call]
+
+
+def serves_once(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
+    """Compute the first call, and let eager compute the others."""
+    programs = [compiled(graph, inputs)]
+    return lambda *tensors: (programs.pop() if programs else graph)(*tensors)
+
+
+THREAD = concurrent.futures.ThreadPoolExecutor(1)
+
+
+def own_thread(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
+    """Let eager compute in a thread that lives longer than a call."""
+    return lambda *tensors: THREAD.submit(graph, *tensors).result()
+
+
+def calls_runtime_in_vain(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
+    """Call the runtime, and let eager compute."""
+
+    def call(*tensors: torch.Tensor) -> Any:
+        runtime.execute(lambda *arrays: [], ())
+        return graph(*tensors)
+
+    return call
+
+
+def ends_profiler(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
+    """Let eager compute, and nobody see it."""
+
+    def call(*tensors: torch.Tensor) -> Any:
+        with contextlib.suppress(RuntimeError):
+            torch.autograd._disable_profiler()  # type: ignore[attr-defined]
+        return graph(*tensors)
+
+    return call
+
+
+register("honest", compiled)
+register("returns_eager", lambda graph, inputs: graph, lambda graph, inputs: graph)
+register("three_in_eager", lambda graph, inputs: compiled(graph, inputs, IN_EAGER))
+register("wrong_for_one", lambda graph, inputs: compiled(graph, inputs, WRONG))
+register("wrong_backward", compiled, lambda graph, inputs: compiled(graph, inputs, WRONG_BACKWARD))
+torch._dynamo.register_backend(calls_inductor, name="calls_inductor")
+register("serves_once", serves_once, serves_once)
+register("own_thread", own_thread, own_thread)
+register("calls_runtime_in_vain", calls_runtime_in_vain, calls_runtime_in_vain)
+register("ends_profiler", ends_profiler, ends_profiler)
