@@ -33,7 +33,8 @@ class OfOperators(Repeated):
     """What is expected of the residue: the operators that ATen ran in one more call of the compiled function."""
 
     __slots__ = ()
-    about: ClassVar[About] = About.ANYTHING
+    about: ClassVar[About] = About.INDUCTOR
+    """A spec that another compiler joins says what inductor serves; what that compiler serves, its own entry says, in its proof."""
     measure = staticmethod(measure_operators)
     remark: ClassVar[str] = (
         "The call is made after the last step of the case. Operators that only move or describe data do not count, nor does code that calls"
