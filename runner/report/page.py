@@ -40,6 +40,7 @@ from runner.model.results import Attempt, CaseResult
 from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
 from runner.record.run_folder import LATEST, REPORTS
 from runner.report import SCRIPT, ReportSetup, node_lines, note_lines, replace
+from runner.report.support_table import State, measured_cells
 
 PAGE, PARTS = "index.html", "report"
 """The page, and the folder of what it loads, in the folder of a run."""
@@ -175,6 +176,7 @@ def _parts(folder: Path, header: RunHeader, results: Sequence[CaseResult], foote
         sources = sources_of(list(files)[at : at + _SOURCES_OF_CHUNK], header.specs)
         places |= dict.fromkeys(sources, number)
         yield f"sources-{number}.js", script(f"sources-{number}", sources)
+    yield "support.js", script("support", support_facts(results))
     yield "run.js", script("run", {**run_facts(header, results, footer), "timeline": timeline_of(results)})
     yield "index.js", script("index", {**index_of(results, firsts), "head": head_of(header, results, footer), "sources": places})
     for name, pattern in (("app.css", "report/*.css"), ("app.js", "report/app/*.js")):
@@ -471,6 +473,7 @@ def head_of(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter 
         "conformance": statement.conformance.value if statement else "",
         "remark": shown(statement.remark) if statement else "",
         "totals": {outcome.label: count for outcome, count in totals_of(results).items()},
+        "has_support": bool(measured_cells(results)),
         "environment": _shown(dict(header.environment)),
         "truncated": footer is None,
         "interrupted": bool(footer and footer.interrupted),
@@ -519,6 +522,24 @@ def run_facts(header: RunHeader, results: Sequence[CaseResult], footer: RunFoote
         "operators": [[shown(name), dict(counts)] for name, counts in sorted(operators.items())],
         "statement": _shown(statements),
     }
+
+
+def support_facts(results: Sequence[CaseResult]) -> dict[str, Json]:
+    """Return the support table, where who computed the operators was measured."""
+    cells = [
+        (
+            cell.backend,
+            cell.suite,
+            cell.operator,
+            cell.type,
+            cell.state.word,
+            cell.operators,
+            cell.result.case_id,
+            one_line(cell.result.reason),
+        )
+        for cell in measured_cells(results)
+    ]
+    return {"states": [[state.word, state.meaning] for state in State], "cells": _shown(cells)}
 
 
 def timeline_of(results: Sequence[CaseResult]) -> dict[str, list[Json]]:

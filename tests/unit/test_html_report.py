@@ -124,17 +124,18 @@ def test_the_page_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     assert addresses == ["report/app.css", "report/app.js", "report/index.js"]
 
 
-def test_the_view_of_the_run_reads_what_is_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "program"), [("run", "70-run.js"), ("support", "80-support.js")])
+def test_a_view_reads_what_is_written(tmp_path: Path, name: str, program: str) -> None:
     write(tmp_path / "run", hostile_run())
-    reads = set(re.findall(r"\brun\.([a-z_]+)", (ROOT / "templates/report/app/70-run.js").read_text("utf-8")))
-    assert reads <= handed_over(tmp_path / "run/report/run.js").keys()
+    reads = set(re.findall(rf"\b{name}\.([a-z_]+)", (ROOT / "templates/report/app" / program).read_text("utf-8")))
+    assert reads <= handed_over(tmp_path / f"run/report/{name}.js").keys()
 
 
 def test_scripts_of_data_end_nothing_and_begin_nothing(tmp_path: Path) -> None:
     write(tmp_path / "run", hostile_run())
     files = sorted((tmp_path / "run" / "report").glob("*.js"))
     data = [path for path in files if path.name != "app.js"]
-    assert [path.name for path in data] == ["cases-0.js", "index.js", "run.js", "sources-0.js"]
+    assert [path.name for path in data] == ["cases-0.js", "index.js", "run.js", "sources-0.js", "support.js"]
     for path in data:
         text = path.read_bytes()
         assert text.isascii()

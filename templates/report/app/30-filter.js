@@ -1,6 +1,6 @@
 // The state of the page is its address: #/VIEW?KEY=VALUE&... ; the filters are part of it.
-const KEYS = ["outcome", "backend", "area", "dtype", "tag"];
-const VIEWS = ["summary", "cases", "matrix", "run", "case"];
+const KEYS = ["outcome", "backend", "area", "dtype", "tag", "state"];
+const VIEWS = ["summary", "cases", "matrix", "support", "run", "case"];
 
 T.read = (hash) => {
   const [path, query] = hash.replace(/^#\/?/, "").split("?");

@@ -1,6 +1,6 @@
 // The frame: head, views, keys, theme.
 const THEMES = ["", "light", "dark"], THEME_WORDS = { "": "auto", light: "light", dark: "dark" };
-const TITLES = { summary: "Summary", cases: "Cases", matrix: "Matrix", run: "Run" };
+const TITLES = { summary: "Summary", cases: "Cases", matrix: "Matrix", support: "Support", run: "Run" };
 
 T.start = (index) => {
   T.load(index);
@@ -38,7 +38,7 @@ T.frame = () => {
 };
 
 T.searched = () => {
-  const state = T.read(location.hash), view = state.view === "matrix" ? "matrix" : "cases";
+  const state = T.read(location.hash), view = ["matrix", "support"].includes(state.view) ? state.view : "cases";
   if (state.q === T.search.value && state.view === view) return;
   T.go({ ...state, view, id: "", q: T.search.value }, { quietly: state.view === view });
 };
@@ -47,9 +47,9 @@ T.render = () => {
   const state = T.read(location.hash);
   const focused = document.activeElement;
   if (document.activeElement !== T.search) T.search.value = state.q;
-  T.clear(T.nav).append(...Object.entries(TITLES).map(([view, title]) => T.to(view === "summary" || view === "run" ? { view } : { ...state, view, id: "" }, { "aria-current": state.view === view || (state.view === "case" && view === "cases") ? "page" : null }, title)));
+  T.clear(T.nav).append(...Object.entries(TITLES).filter(([view]) => view !== "support" || D.head.has_support).map(([view, title]) => T.to(["summary", "support", "run"].includes(view) ? { view } : { ...state, view, id: "", state: [] }, { "aria-current": state.view === view || (state.view === "case" && view === "cases") ? "page" : null }, title)));
   T.keys = {};
-  const made = state.view === "cases" ? T.casesView(state, T.filtered(state)) : state.view === "matrix" ? T.matrixView(state, T.filtered(state)) : state.view === "case" ? T.caseView(state) : state.view === "run" ? T.runView() : T.summaryView();
+  const made = state.view === "cases" ? T.casesView(state, T.filtered(state)) : state.view === "matrix" ? T.matrixView(state, T.filtered(state)) : state.view === "case" ? T.caseView(state) : state.view === "support" ? T.supportView(state) : state.view === "run" ? T.runView() : T.summaryView();
   arrangeMain(made.nodes);
   document.title = `${state.view === "case" ? state.id : TITLES[state.view]} · ${D.head.run}`;
   made.ready();
