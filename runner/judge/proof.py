@@ -208,7 +208,8 @@ def proof(backend: Backend, surroundings: Surroundings, steps: Sequence[CarriedO
             verdict = failed if judged.status is Status.FAILED else error
             return verdict(expected=f"{where}: {judged.expected}", observed=judged.observed)
 
-    if (directives := backend.proof.code) is not None:
+    if backend.proof.code:
+        directives = backend.proof.checks
         expected = "generated code that shows the backend"
         try:
             code = joined([code_of(piece, strings=False) for known in steps for piece in known.facts.code])

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runner.language.read.document import BACKENDS, DataPath, Document, Kind
 from runner.language.read.python_source import find_name, is_installed, missing_module
@@ -17,11 +17,12 @@ from runner.model import devices
 from runner.model.case import Requirement
 from runner.model.conditions import as_list, is_template
 from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, one_of, unknown_word
-from runner.model.matching.filecheck import CheckFile, ChecksError
-from runner.model.matching.filecheck import parse as parse_checks
 from runner.model.matching.patterns import check_pattern
 from runner.vocabulary.expectations.expectation_base import BadExpectation, Range, parse_count
-from runner.vocabulary.expectations.served import Served
+
+if TYPE_CHECKING:
+    from runner.model.matching.filecheck import CheckFile
+    from runner.vocabulary.expectations.served import Served
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +68,30 @@ class Proof:
 
     graphs: Range | None = None
     """Graphs of inductor; none for a compiler other than inductor whose entry does not speak of them."""
-    served: Served | None = None
-    """For a compiler other than inductor: what it must compute itself of each call."""
+    service: Any = None
+    """For a compiler other than inductor: what it must compute itself of each call, as ``served`` is written."""
     calls: Calls | None = None
     """For a compiler other than inductor: what of its runtime must be called."""
-    code: CheckFile | None = None
+    code: str = ""
+    """FileCheck directives on the generated code; empty for none."""
     choices: Choices | None = None
     serves: tuple[Serves, ...] = ()
+
+    @property
+    def checks(self) -> "CheckFile":
+        """The directives, read where a case is judged by them: most runs have no such backend."""
+        from runner.model.matching.filecheck import parse
+
+        return parse(self.code)
+
+    @property
+    def served(self) -> "Served | None":
+        """The expectation of each call."""
+        if self.service is None:
+            return None
+        from runner.vocabulary.expectations.served import Served
+
+        return Served.parse(self.service)
 
 
 INDUCTOR = "inductor"
@@ -231,7 +249,7 @@ def read_backends(extra: Sequence[Path], problems: list[Diagnostic]) -> Backends
             module=module or "",
             forks=body.get("fork", True),
             compiles=body.get("compiles", True),
-            proof=_proof(document, name, problems),
+            proof=_proof(document, name, problems, is_shipped=document is files[0]),
             claims=Claims(trains=body.get("trains", True), dynamic=body.get("dynamic", True), dtypes=frozenset(body.get("dtypes", ()))),
             document=document,
             settings={key: body[key] for key in ("config", "dynamo_config", "env", "torch", "compile") if key in body},
@@ -280,21 +298,18 @@ def _reach(name: str, joins: Mapping[str, list[str]]) -> set[str]:
     return names
 
 
-def _proof(document: Document, name: str, problems: list[Diagnostic]) -> Proof:
-    from runner.vocabulary.expectations.texts import check_specific_checks
-
+def _proof(document: Document, name: str, problems: list[Diagnostic], *, is_shipped: bool) -> Proof:
     body, path = document.data[name], (name, "proof")
     if "proof" not in body:
         if body.get("compiles", True):
             problems.append(document.diagnostic((name,), "no-proof", key=True, name=name))
         return Proof()
     proof = body["proof"]
-    choices, code, graphs = proof.get("choices", {}), None, None
+    choices, graphs = proof.get("choices", {}), None
     for key in ("match", "class"):
         if key in choices and (reason := check_pattern(choices[key])):
             problems.append(document.diagnostic((*path, "choices", key), "bad-pattern", reason=reason))
             return Proof()
-    place: DataPath = path
     calls = proof.get("calls", {})
     if calls and is_installed(calls["of"].partition(".")[0]) and (missing := find_name(calls["of"], set())) is not None:
         problems.append(document.diagnostic((*path, "calls", "of"), missing))
@@ -303,22 +318,34 @@ def _proof(document: Document, name: str, problems: list[Diagnostic]) -> Proof:
     is_of_another = bool(calls) or "served" in proof
     try:
         graphs = parse_count(proof["graphs"]) if "graphs" in proof else parse_count(0) if is_of_another else None
-        place = (*path, "code")
-        if "code" in proof:
-            check_specific_checks(code := parse_checks(proof["code"]))
-    except (BadExpectation, ChecksError) as error:
-        place = (*place, *error.path) if isinstance(error, BadExpectation) and place == path else place
-        message = error.message if isinstance(error, ChecksError) else str(error)
-        problems.append(document.problem(place, message, error.hint, code="expectation"))
+    except BadExpectation as error:
+        problems.append(document.problem((*path, *error.path), str(error), error.hint, code="expectation"))
+        return Proof()
+    if "code" in proof and not is_shipped and (problem := _problem_of_checks(proof["code"])):
+        problems.append(document.problem((*path, "code"), *problem, code="expectation"))
         return Proof()
     return Proof(
         graphs=graphs,
-        served=Served.parse(proof["served"]) if "served" in proof else None,
+        service=proof.get("served"),
         calls=Calls(of=calls["of"], least=calls.get("min", 1)) if calls else None,
-        code=code,
+        code=proof.get("code", ""),
         choices=Choices(match=choices["match"], least=choices.get("min", 1), of_class=choices.get("class", "")) if choices else None,
         serves=tuple(Serves(group=group, by=tuple(as_list(by))) for group, by in proof.get("serves", {}).items()),
     )
+
+
+def _problem_of_checks(text: str) -> tuple[str, str] | None:
+    """Return message and hint for directives that cannot be read or fit any code; None for others. Those of the shipped file are tested."""
+    from runner.model.matching.filecheck import ChecksError, parse
+    from runner.vocabulary.expectations.texts import check_specific_checks
+
+    try:
+        check_specific_checks(parse(text))
+    except ChecksError as error:
+        return error.message, error.hint
+    except BadExpectation as error:
+        return str(error), error.hint
+    return None
 
 
 def read_requirements(

@@ -6,6 +6,8 @@ import pytest
 
 from runner.language.backends import load_backends
 from runner.model.diagnostics import InvalidSpecs
+from runner.model.matching.filecheck import parse
+from runner.vocabulary.expectations.texts import check_specific_checks
 
 VENDOR = "vendor: {summary: A backend of a vendor, device: cuda, joins: [rocm], proof: {graphs: {min: 1}}}\n"
 
@@ -116,3 +118,11 @@ def test_a_module_registers_a_device(tmp_path: Path, package: Path, module: str)
 )
 def test_devices_and_modules_that_cannot_be(tmp_path: Path, package: Path, device: str, module: str, code: str) -> None:
     assert codes(of_device(device, module), tmp_path) == [code]
+
+
+def test_the_directives_of_the_shipped_proofs_can_be_read_and_name_something() -> None:
+    """They are read where a case is judged by them."""
+    texts = [backend.proof.code for backend in load_backends().by_name.values() if backend.proof.code]
+    assert len(texts) > 1
+    for text in texts:
+        check_specific_checks(parse(text))

@@ -85,7 +85,7 @@ def test_a_proof_that_takes_for_ever_is_an_error(monkeypatch: pytest.MonkeyPatch
     by_name = backend(choices=Choices(match="(a+)+$", least=1))
     facts = observation(seen(choices=[[{"name": slow, "class": ""}]]))
     assert verdict_of(case(step(COUNTED)), facts, by=by_name).outcome is Outcome.ERROR
-    by_code = backend(code=filecheck.parse("CHECK: {{(a+)+$}}"))
+    by_code = backend(code="CHECK: {{(a+)+$}}")
     assert verdict_of(case(step(COUNTED)), observation(seen(code=1)), by=by_code, code={(0, 0): slow}).outcome is Outcome.ERROR
 
 

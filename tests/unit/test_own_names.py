@@ -6,7 +6,6 @@ import pytest
 
 from runner.judge.proof import own_names, without
 from runner.model.case import CodeBlock
-from runner.model.matching import filecheck
 from runner.model.outcomes import Outcome
 from tests.fakes import COUNTED, backend, case, observation, seen, step, verdict_of
 
@@ -29,7 +28,7 @@ LIBRARY_CALL = "def call(args):\n    extern_kernels.ck_gemm(arg0, arg1, out=buf0
 def outcome(prelude: str, code: str, checks: str = "CHECK: ck_gemm") -> tuple[Outcome, str]:
     blocks = (CodeBlock(name="prelude", file="spec.yaml", line=3, text=prelude),)
     facts: Mapping[str, object] = observation(seen(code=1))
-    found = verdict_of(case(step(COUNTED), body={"preludes": blocks}), facts, by=backend(code=filecheck.parse(checks)), code={(0, 0): code})
+    found = verdict_of(case(step(COUNTED), body={"preludes": blocks}), facts, by=backend(code=checks), code={(0, 0): code})
     return found.outcome, found.reason
 
 
