@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.machine import child_python
-from runner.model.protocol import SIMULATED, TARGET, THREADS, WARM
+from runner.model.protocol import MODULE, SIMULATED, TARGET, THREADS, WARM
 from runner.plan.schedule import Environment
 
 _PACKAGES = {False: "runner.worker.process", True: "runner.tools.offline.worker"}
@@ -68,11 +68,11 @@ class ZygoteProcess:
     """The runner's end of a zygote."""
 
     def __init__(
-        self, kinds: Collection[str], variables: Mapping[str, str], log: Path, module: str = "runner.worker.process.zygote"
+        self, words: Collection[str], variables: Mapping[str, str], log: Path, module: str = "runner.worker.process.zygote"
     ) -> None:
         self.log = log
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.process = _start(module, theirs.fileno(), variables, log, *sorted(kinds))
+        self.process = _start(module, theirs.fileno(), variables, log, *sorted(words))
         theirs.close()
         self.is_ready = False
         self.warm_until = 0.0
@@ -146,7 +146,8 @@ class ProcessStarter:
         scratch = self._scratch / f"zygote-{self._count}"
         scratch.mkdir(parents=True, exist_ok=True)
         variables = self._variables(environment, scratch)
-        return ZygoteProcess(environment.kinds, variables, scratch / "zygote.log", f"{_PACKAGES[TARGET in environment.variables]}.zygote")
+        words = {*environment.kinds, *([f"{MODULE}{environment.module}"] if environment.module else [])}
+        return ZygoteProcess(words, variables, scratch / "zygote.log", f"{_PACKAGES[TARGET in environment.variables]}.zygote")
 
     def worker(self, environment: Environment, control: int) -> "subprocess.Popen[bytes]":
         """Start a worker in a process of its own: slow, and never unsafe."""

@@ -29,6 +29,9 @@ TARGET = "TORCH_CONFORMANCE_TARGET"
 SIMULATED = "TORCH_CONFORMANCE_SIMULATED"
 """The variable that names the folder for the C++ side of a simulated target, where a process has torch for one."""
 
+MODULE = "module:"
+"""Begins the word of a zygote's command line that names a module; the others are kinds of device."""
+
 WARM = "TORCH_CONFORMANCE_WARM"
 """The variable that names the folder of what earlier zygotes built while they warmed up."""
 

@@ -5,7 +5,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from runner.machine.capabilities import CAPABILITIES, Machine, memory_of
@@ -70,11 +70,13 @@ class Environment:
     variables: Mapping[str, str | None] = field(default_factory=dict)
     kinds: frozenset[str] = frozenset()
     """Kinds of device that its cases compile for; the warm-up depends on them."""
+    module: str = ""
+    """The module that registers the compiler of its cases, which a zygote imports ahead where that is safe."""
 
     @property
     def key(self) -> str:
         """Equal for environments that may share a zygote. A zygote is warmed up for a GPU or for the CPU, not for both."""
-        return repr((self.uses_accelerator, sorted(self.variables.items())))
+        return repr((self.uses_accelerator, sorted(self.variables.items()), *filter(None, [self.module])))
 
     @property
     def uses_accelerator(self) -> bool:
@@ -141,7 +143,9 @@ def environment_of(case: Case) -> Environment:
     for name, value in case.body.settings.env.items():
         variables[name] = None if value is None else str(int(value)) if isinstance(value, bool) else str(value)
     # a case that does not compile needs no warm compiler: warming it up takes longer than importing torch
-    return Environment(variables=variables, kinds=frozenset([devices.kind_of(case.device)] if case.body.compiles else []))
+    kind = devices.kind_of(case.device)
+    module = case.module if kind in devices.WITHOUT_MODULE and case.body.isolation != "process" else ""
+    return Environment(variables=variables, kinds=frozenset([kind] if case.body.compiles else []), module=module)
 
 
 def environments(cases: Sequence[Case]) -> dict[str, Environment]:
@@ -154,7 +158,7 @@ def environments(cases: Sequence[Case]) -> dict[str, Environment]:
         environment = environment_of(case)
         by_key.setdefault(environment.key, []).append(environment)
     return {
-        key: Environment(variables=alike[0].variables, kinds=frozenset(kind for environment in alike for kind in environment.kinds))
+        key: replace(alike[0], kinds=frozenset(kind for environment in alike for kind in environment.kinds))
         for key, alike in sorted(by_key.items(), key=lambda item: -len(item[1]))
     }
 

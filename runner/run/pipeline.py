@@ -86,7 +86,8 @@ class Jobs:
         questions = capabilities.questions_of([*self.waiting, *self.recorded])
         seconds = _FACTS_SECONDS * self.options.timeout_factor
         jobs: dict[str, Job] = {}
-        for environment in self._environments.values():
+        # best by a zygote that imports no module ahead
+        for environment in sorted(self._environments.values(), key=lambda environment: bool(environment.module)):
             compiler = environment.compiler
             name = FACTS if compiler is None else f"{FACTS} {compiler}"
             asked = questions if compiler is None else ()

@@ -42,6 +42,21 @@ def test_one_environment_is_warm_for_all_that_share_it():
     assert set(environments) == {schedule.environment_of(case).key for case in cases}
 
 
+def test_a_module_is_imported_ahead_for_the_cases_of_its_compiler_alone():
+    cases = [
+        case(id=f"area/{name}[backend=x]", device=device, module=module, body={"isolation": isolation})
+        for name, device, module, isolation in [
+            ("a", "cpu", "", "case"),
+            ("b", "cpu", "fast.torch", "case"),
+            ("c", "cpu", "fast.torch", "process"),
+            ("d", "npu", "npu.torch", "case"),  # a device is used after the fork
+        ]
+    ]
+    environments = [schedule.environment_of(one) for one in cases]
+    assert [environment.module for environment in environments] == ["", "fast.torch", "", ""]
+    assert len({environment.key for environment in environments}) == 2
+
+
 def test_the_environment_with_the_most_cases_starts_first():
     cases = [with_env(name, A=value) for name, value in zip("abcdef", "123323", strict=True)]
     assert [dict(one.variables) for one in schedule.environments(cases).values()] == [{"A": "3"}, {"A": "2"}, {"A": "1"}]

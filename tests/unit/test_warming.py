@@ -195,6 +195,23 @@ def test_warming_for_the_cpu_asks_no_driver(driver: Path, tmp_path: Path) -> Non
     assert calls(driver, tmp_path, wanted) == []
 
 
+def test_only_a_module_after_which_forks_are_safe_is_imported_ahead(tmp_path: Path) -> None:
+    modules = {
+        "of_safe": "",
+        "of_thread": "import threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
+        "of_raising": "raise SystemExit('no licence')",
+        "of_dying": "import os; os.kill(os.getpid(), 11)",
+        "of_hanging": "import time; time.sleep(600)",
+    }
+    for name, text in modules.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    ahead = f"sys.path.append({str(tmp_path)!r}); zygote._IMPORT_SECONDS = 5; zygote.warm([f'module:{{name}}' for name in {list(modules)}])"
+    assert python(tmp_path, ahead, "print(json.dumps([zygote.danger(), *(name for name in sys.modules if name[:3] == 'of_')]))") == [
+        "",
+        "of_safe",
+    ]
+
+
 def test_the_math_library_is_settled_with_one_thread_and_the_threads_are_given_back(warm: Any) -> None:
     """It is settled once more, last of all that the process says of itself."""
     assert warm["settled"] == {"seen": [1, 1], "after": 2}

@@ -6,6 +6,7 @@ fork is not safe or fails.
 """
 
 import contextlib
+import importlib
 import json
 import os
 import select
@@ -33,6 +34,10 @@ _FORK_SECONDS = 10.0
 """Time limit for retries of a fork that fails, for example with EAGAIN."""
 
 
+_IMPORT_SECONDS = 60.0
+"""Time limit for the import of a module of a compiler ahead of its cases."""
+
+
 def kill(children: Iterable[int]) -> set[int]:
     """Kill children of this process and reap them; return those that have not exited yet."""
     left = set()
@@ -52,12 +57,15 @@ def _children() -> list[int]:
         return []
 
 
-def warm(kinds: list[str]) -> float:
+def warm(words: list[str]) -> float:
     """Import torch and do the work that torch does once per process; return the seconds it took.
+
+    The words are kinds of device and, behind ``protocol.MODULE``, a module that registers a compiler.
 
     No thread, OpenMP region or device context is created: a fork of such a process can hang.
     """
     begin = time.perf_counter()
+    kinds = [word for word in words if not word.startswith(protocol.MODULE)]
     import torch
 
     from runner.worker.process import seal, warming
@@ -83,9 +91,31 @@ def warm(kinds: list[str]) -> float:
         with imports.without_devices():
             imports.import_for_gpus()
             warming.trace_something()
+    for word in words:
+        if word not in kinds:
+            _import_where_safe(word.removeprefix(protocol.MODULE))
     seal.prepare()
     warming.freeze()
     return time.perf_counter() - begin
+
+
+def _import_where_safe(module: str) -> None:
+    """Import the module of a compiler, where a fork of this process shows that forks are safe after that; else each worker imports it."""
+    child = os.fork()
+    if child == 0:
+        is_safe = False
+        with contextlib.suppress(BaseException):  # a vendor's module may raise anything: the workers report it
+            importlib.import_module(module)
+            is_safe = not danger()
+        os._exit(not is_safe)
+    until = time.monotonic() + _IMPORT_SECONDS
+    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < until:
+        time.sleep(_POLL_SECONDS)
+    if ended[0] == 0:
+        os.kill(child, signal.SIGKILL)
+        ended = os.waitpid(child, 0)
+    if ended[1] == 0:
+        importlib.import_module(module)
 
 
 def danger() -> str:
@@ -215,7 +245,7 @@ class Zygote:
 
 
 def main() -> None:
-    """``python -m runner.worker.process.zygote SOCKET PARENT KIND...``: warm up, then serve."""
+    """``python -m runner.worker.process.zygote SOCKET PARENT WORD...``: warm up, then serve."""
     control = begin()
     warm(sys.argv[3:])
     serve(Zygote(control))
