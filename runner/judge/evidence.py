@@ -31,12 +31,6 @@ def first_line(text: str) -> str:
     return re.sub(r"\s+", " ", text.strip().split("\n")[0])[:500]
 
 
-def headline(text: str) -> str:
-    """Return the first line of a message, with the next one where the first only announces it, as in "backend='inductor' raised:"."""
-    first, _, rest = text.strip().partition("\n")
-    return first_line(f"{first} {rest.strip()}" if first.rstrip().endswith(":") else first)
-
-
 CALL = re.compile(r'  File "(?P<file>[^"\n]*)", line (?P<line>[0-9]+),? in (?P<function>.*)')
 """A frame of a traceback or a stack."""
 _OWN = f"{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}{os.sep}"

@@ -18,6 +18,7 @@ from runner.model.matching.generated_code import code_of, joined
 from runner.model.matching.patterns import search
 from runner.model.matching.time_limit import PatternTooSlow, time_limit
 from runner.model.protocol import Json, decode
+from runner.model.results import NOT_MEASURED
 from runner.plan.worker_plan import PROOF, calls_compiler, expects_raise
 from runner.vocabulary.steps import parsed, traits_of
 from runner.vocabulary.steps.call import Call
@@ -250,17 +251,15 @@ def proof(backend: Backend, surroundings: Surroundings, steps: Sequence[CarriedO
     return held(expected=f"backend {backend.name} ran", observed="shown")
 
 
-def _names(measured: Json, side: str) -> Iterator[str]:
-    names = measured.get(side) if isinstance(measured, Mapping) else None
-    yield from (name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
-
-
 def operators_of(steps: Sequence[CarriedOut]) -> tuple[int, Mapping[str, int]]:
     """Return how many operators eager runs in the calls that a proof measured, and those that ATen runs in the compiled ones."""
-    eager, by_aten = (
-        [name for known in steps for name in _names(known.facts.measurements.get(PROOF), side)] for side in ("eager", "residue")
-    )
-    return len(eager), Counter(by_aten)
+    measured = [facts for known in steps if isinstance(facts := known.facts.measurements.get(PROOF), Mapping) and "eager" in facts]
+    eager, by_aten = ([name for facts in measured for name in _names(facts.get(side))] for side in ("eager", "residue"))
+    return len(eager) if measured else NOT_MEASURED, Counter(by_aten)
+
+
+def _names(measured: Json) -> Iterator[str]:
+    yield from (name for name in measured if isinstance(name, str)) if isinstance(measured, list) else ()
 
 
 def _is_refused_as_claimed(known: CarriedOut, steps: Sequence[CarriedOut], surroundings: Surroundings) -> bool:

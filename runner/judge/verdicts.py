@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from runner.judge.evidence import ANOTHER_FORM, CarriedOut, folded, headline, judge_expectation, nonsense
+from runner.judge.evidence import ANOTHER_FORM, CarriedOut, folded, judge_expectation, nonsense
 from runner.model.case import Case, Expected, Step
 from runner.model.case_facts import ServiceReport, StepFacts
 from runner.model.conditions import Surroundings, asks_for_code
 from runner.model.diagnostics import Position
+from runner.model.escaping import headline
 from runner.model.expectation import NO_EXCEPTION, Status, Verdict
 from runner.model.matching.generated_code import code_of, joined
 from runner.model.matching.time_limit import PatternTooSlow

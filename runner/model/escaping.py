@@ -113,3 +113,10 @@ def _escape(char: str) -> str:
 
 def _hex(char: str) -> str:
     return f"\\x{ord(char):02x}"
+
+
+def headline(text: str) -> str:
+    """Return the first line of a message, with the next one where the first only announces it, as in "backend='inductor' raised:"."""
+    first, _, rest = text.strip().partition("\n")
+    whole = f"{first} {rest.strip()}" if first.rstrip().endswith(":") else first
+    return re.sub(r"\s+", " ", whole.split("\n")[0]).strip()[:500]

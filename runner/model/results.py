@@ -19,6 +19,9 @@ from runner.model.diagnostics import Position, UsageError
 from runner.model.expectation import Status, Verdict
 from runner.model.outcomes import PASSED, RETRIED, Outcome
 
+NOT_MEASURED = -1
+"""In the place of a number of operators."""
+
 
 class WaiverEffect(Enum):
     """What became of a waiver that is for a case."""
@@ -131,8 +134,8 @@ class CaseResult(Attempt):
     """What a person should know of timings and attachments: why one is missing."""
     benches_left_out: int = 0
     """How many bench steps of the case were not run, because the run was started without ``--bench``."""
-    eager_operators: int = 0
-    """How many operators eager runs in its calls, where the proof of its backend measures who computes them; 0 where it does not."""
+    eager_operators: int = NOT_MEASURED
+    """How many operators eager runs in its calls, where the proof of its backend measures who computes them."""
     by_aten: Mapping[str, int] = field(default_factory=dict)
     """Which of them ATen ran in the compiled calls too, and how often."""
     attempts: tuple[Attempt, ...] = ()

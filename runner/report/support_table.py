@@ -16,7 +16,7 @@ from runner.model.escaping import one_line
 from runner.model.events import ResultsCompleted, RunEvent
 from runner.model.header import RunHeader
 from runner.model.outcomes import Outcome
-from runner.model.results import NOT_CLAIMED, PROOF, CaseResult
+from runner.model.results import NOT_CLAIMED, NOT_MEASURED, PROOF, CaseResult
 from runner.report import ReportSetup, replace
 from runner.report.causes import causes, has_raised, parts_of
 
@@ -30,6 +30,7 @@ class State(Enum):
     SERVED = ("served", "right, and ATen ran none of its operators")
     PARTLY = ("partly", "right, and ATen ran some of the operators")
     BY_ATEN = ("by-aten", "right, and ATen ran as many operators as in eager")
+    MOVES_DATA = ("moves-data", "right; it only moves or describes data: there is nothing to compute")
     FELL_BACK = ("fell-back", "right, and not shown to be the compiler's")
     RIGHT = ("right", "right; the proof of the backend does not measure who computed it")
     WRONG = ("wrong", "another answer than eager's")
@@ -74,7 +75,7 @@ def cells_of(results: Iterable[CaseResult]) -> Iterator[Cell]:
 def measured_cells(results: Iterable[CaseResult]) -> list[Cell]:
     """Return the cells of the backends for which some case measured who computed it."""
     cells = list(cells_of(results))
-    backends = {cell.backend for cell in cells if cell.result.eager_operators}
+    backends = {cell.backend for cell in cells if cell.result.eager_operators != NOT_MEASURED}
     return [cell for cell in cells if cell.backend in backends]
 
 
@@ -93,10 +94,10 @@ def state_of(result: CaseResult) -> State:
             return State.RAISED
         case _ if wrong:
             return State.RAISED if all(map(has_raised, wrong)) else State.WRONG
-        case _ if not result.eager_operators:
-            return State.RIGHT if result.outcome in (Outcome.PASS, Outcome.XPASS) else State.FELL_BACK
+        case _ if not result.by_aten and result.outcome not in (Outcome.PASS, Outcome.XPASS):
+            return State.FELL_BACK
         case _ if not result.by_aten:
-            return State.SERVED if result.outcome in (Outcome.PASS, Outcome.XPASS) else State.FELL_BACK
+            return {NOT_MEASURED: State.RIGHT, 0: State.MOVES_DATA}.get(result.eager_operators, State.SERVED)
         case _:
             return State.BY_ATEN if sum(result.by_aten.values()) >= result.eager_operators else State.PARTLY
 

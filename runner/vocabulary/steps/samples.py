@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from runner.model.case_facts import StepFacts
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import Diagnostic
+from runner.model.escaping import headline
 from runner.model.expectation import NO_EXCEPTION, About, Expectation, Mutant, Status, Verdict, WrongValue
 from runner.model.protocol import Json
 from runner.vocabulary.expectations import OF_SAMPLES, close
@@ -402,8 +403,7 @@ class EachSample(Expectation):
             return None
         raised = entry["raised"]
         if raised is not None:
-            first = next(iter(raised["message"].strip().splitlines()), "")
-            observed = f"{raised['type']} in phase '{raised['phase']}': {first}"
+            observed = f"{raised['type']} in phase '{raised['phase']}': {headline(raised['message'])}"
             return Verdict.failed(expected=NO_EXCEPTION, observed=observed, detail=raised["message"])
         if entry["why_not"]:
             return Verdict.error(entry["why_not"], expected="a value that can be compared")
