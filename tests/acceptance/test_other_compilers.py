@@ -1,5 +1,6 @@
 """Compilers other than Inductor, each named for what it is. They are in ``tests/compilers``."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,16 @@ def test_a_compiler_that_torch_does_not_know_is_an_error_at_its_line(tmp_path: P
     assert done.returncode == ExitCode.USAGE, done.stdout + done.stderr
     assert f"{tmp_path / 'b.yaml'}:6:22" in done.stdout + done.stderr
     assert "honest" in done.stdout + done.stderr
+
+
+@pytest.mark.torch
+def test_operators_of_a_compiler_have_a_support_table(tmp_path: Path) -> None:
+    entries = [backend(1, "three_in_eager", SERVED), backend(2, "returns_eager", SERVED)]
+    (tmp_path / "b.yaml").write_text("".join(entry.replace("device:", "joins: [cpu]\n  trains: false\n  device:") for entry in entries))
+    cases = ("b1,op=mul", "b1,op=neg", "b1,op=t", "b2,op=mul")
+    selects = [word for name in cases for word in ("--select", f"*-functions[backend={name},dtype=float32,dynamic=false]")]
+    files = ["--backends", tmp_path / "b.yaml", "--support", tmp_path / "s.json", "--out", tmp_path / "out"]
+    program("run", "specs/operators", *files, *selects, env=environment(), timeout=600)
+    cells = json.loads((tmp_path / "s.json").read_text())["cells"]
+    states = {(cell["backend"], cell["operator"]): cell["state"] for cell in cells}
+    assert states == {("b1", "mul"): "served", ("b1", "neg"): "raised", ("b1", "t"): "moves-data", ("b2", "mul"): "by-aten"}
