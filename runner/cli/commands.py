@@ -7,7 +7,18 @@ from pathlib import Path
 from runner.machine import output
 from runner.model.diagnostics import UsageError, shown_path, unknown
 from runner.model.escaping import one_line
-from runner.model.options import MergeOptions, RunOptions, argument, flag, flavour_option, report_file, report_files, several, support_file
+from runner.model.options import (
+    SUPPORT_HELP,
+    MergeOptions,
+    RunOptions,
+    argument,
+    flag,
+    flavour_option,
+    report_file,
+    report_files,
+    several,
+    table_file,
+)
 from runner.model.outcomes import ExitCode
 
 
@@ -71,7 +82,7 @@ class ReportOptions:
     run: str = argument("RUN", "a run: its folder, its id, or latest")
     junit: Path | None = report_file("write the JUnit report of the run to this file")
     junit_flavour: str = flavour_option()
-    support: Path | None = support_file()
+    support: Path | None = report_file(SUPPORT_HELP, table_file)
     open: bool = flag("also open the page in a browser")
 
 

@@ -47,12 +47,11 @@ def report_file(help: str, reads: Reads = Path) -> Any:
     return option("FILE", help, reads=reads, is_report=True)
 
 
-def support_file() -> Any:
-    """Return the field of the file of the support table, whose ending says its form."""
-    return report_file("also write who computed each operator and type: to a file .json, or .md for Markdown", _table)
+SUPPORT_HELP = "also write who computed each operator and type: to a file .json, or .md for Markdown"
 
 
-def _table(text: str) -> Path:
+def table_file(text: str) -> Path:
+    """Read the name of a table, whose ending says its form; raise ``ValueError``."""
     if not text.endswith((".json", ".md")):
         raise ValueError(f"'{text}' does not end with .json or .md, which says the form of the table")
     return Path(text)
@@ -190,7 +189,7 @@ class RunOptions(ExecutionOptions):
     )
     junit: Path | None = may_differ("the path of a report", report_file("also write the JUnit report to this file"))
     junit_flavour: str = may_differ("the form of a report", flavour_option())
-    support: Path | None = may_differ("the path of a report", support_file())
+    support: Path | None = may_differ("the path of a report", report_file(SUPPORT_HELP, table_file))
     github: str = may_differ("annotations and summaries for GitHub change no outcome", github_option())
     out: Path | None = may_differ(
         "the path of the run's folder", option("DIR", "folder of the run (default: reports/<utc>-<id>)", reads=Path)
@@ -248,7 +247,7 @@ class MergeOptions:
     out: Path | None = option("DIR", "folder of the merged run (default: reports/<utc>-<id>)", reads=Path)
     junit: Path | None = report_file("also write the JUnit report to this file")
     junit_flavour: str = flavour_option()
-    support: Path | None = support_file()
+    support: Path | None = report_file(SUPPORT_HELP, table_file)
     github: str = github_option()
     json: bool = flag("print one object")
 

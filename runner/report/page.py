@@ -36,11 +36,10 @@ from runner.model.expectation import Status
 from runner.model.header import RunFooter, RunHeader
 from runner.model.outcomes import PASSED, Outcome
 from runner.model.protocol import Json
-from runner.model.results import Attempt, CaseResult
+from runner.model.results import NOT_MEASURED, Attempt, CaseResult
 from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
 from runner.record.run_folder import LATEST, REPORTS
 from runner.report import SCRIPT, ReportSetup, node_lines, note_lines, replace
-from runner.report.support_table import State, measured_cells
 
 PAGE, PARTS = "index.html", "report"
 """The page, and the folder of what it loads, in the folder of a run."""
@@ -176,9 +175,11 @@ def _parts(folder: Path, header: RunHeader, results: Sequence[CaseResult], foote
         sources = sources_of(list(files)[at : at + _SOURCES_OF_CHUNK], header.specs)
         places |= dict.fromkeys(sources, number)
         yield f"sources-{number}.js", script(f"sources-{number}", sources)
-    yield "support.js", script("support", support_facts(results))
+    head = head_of(header, results, footer)
+    if head["has_support"]:
+        yield "support.js", script("support", support_facts(results))
     yield "run.js", script("run", {**run_facts(header, results, footer), "timeline": timeline_of(results)})
-    yield "index.js", script("index", {**index_of(results, firsts), "head": head_of(header, results, footer), "sources": places})
+    yield "index.js", script("index", {**index_of(results, firsts), "head": head, "sources": places})
     for name, pattern in (("app.css", "report/*.css"), ("app.js", "report/app/*.js")):
         yield name, b"\n".join(path.read_bytes() for path in sorted(cache_dirs.folder("templates").glob(pattern)))
 
@@ -473,7 +474,7 @@ def head_of(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter 
         "conformance": statement.conformance.value if statement else "",
         "remark": shown(statement.remark) if statement else "",
         "totals": {outcome.label: count for outcome, count in totals_of(results).items()},
-        "has_support": bool(measured_cells(results)),
+        "has_support": any(result.eager_operators != NOT_MEASURED for result in results),
         "environment": _shown(dict(header.environment)),
         "truncated": footer is None,
         "interrupted": bool(footer and footer.interrupted),
@@ -526,6 +527,8 @@ def run_facts(header: RunHeader, results: Sequence[CaseResult], footer: RunFoote
 
 def support_facts(results: Sequence[CaseResult]) -> dict[str, Json]:
     """Return the support table, where who computed the operators was measured."""
+    from runner.report.support_table import State, measured_cells  # few runs have one
+
     cells = [
         (
             cell.backend,

@@ -12,7 +12,6 @@ from runner.record.run_folder import JOURNAL, RunFolder
 from runner.report import ReportSetup
 from runner.report.junit import JUnitReporter
 from runner.report.page import PAGE, HtmlReporter
-from runner.report.support_table import SupportReporter
 from runner.report.terminal import TerminalReporter
 
 
@@ -57,6 +56,12 @@ def _github(setup: ReportSetup) -> Listener:
     return GitHubReporter(setup)
 
 
+def _support(setup: ReportSetup) -> Listener:
+    from runner.report.support_table import SupportReporter  # only where it is asked for
+
+    return SupportReporter(setup)
+
+
 def _tells_github(options: RunOptions | MergeOptions) -> bool:
     return options.github == "on" or (options.github == "auto" and os.environ.get("GITHUB_ACTIONS") == "true")
 
@@ -66,7 +71,7 @@ REPORTERS: Mapping[str, Reporter] = {
     "html": Reporter(HtmlReporter, ("run", "merge")),
     "terminal": Reporter(TerminalReporter, ("run", "watch")),
     "junit": Reporter(JUnitReporter),
-    "support": Reporter(SupportReporter, ("run", "merge"), lambda options: options.support is not None),
+    "support": Reporter(_support, ("run", "merge"), lambda options: options.support is not None),
     "github": Reporter(_github, ("run", "merge"), _tells_github),
 }
 """In the order in which they receive each event. The journal is the first: a result that cannot be recorded is not reported."""

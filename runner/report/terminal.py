@@ -28,12 +28,10 @@ from runner.model.events import (
 from runner.model.header import RunFooter, RunHeader
 from runner.model.options import MergeOptions, RunOptions
 from runner.model.outcomes import ExitCode, JUnitTag, Outcome
-from runner.model.results import UNAVAILABLE, CaseResult, executed
+from runner.model.results import NOT_MEASURED, UNAVAILABLE, CaseResult, executed
 from runner.model.targets import evidence_of
 from runner.record.run_folder import JUNIT, LATEST, REPORTS, RunFolder
 from runner.report import Excerpts, ReportSetup, Source, columns, cut_to, note_lines, timing_lines, verdict_text
-from runner.report.causes import causes, folded_ids
-from runner.report.support_table import lines_of as support_lines
 
 BLOCK_LIMIT = 6_000
 """Bytes of one case's block; the JUnit report and the run's folder have the rest."""
@@ -145,13 +143,16 @@ def report_of(
         for result in results
         if result.outcome.junit is JUnitTag.SKIPPED and result.outcome not in _GROUPED
     ]
-    for result, *others in causes(result for result in results if result.outcome.is_failure and result.outcome not in _GROUPED):
-        lines.append(f"\n{painted(result.outcome, color=color)}  {shown_id(result.case_id)}")
-        lines.append(verdict_text(result, limit=BLOCK_LIMIT, folder=folder, source=source))
-        lines += _last_words(result, folder)
-        if others:
-            lines.append(f"{len(others) + 1} cases have this cause; the others:")
-            lines += [f"  {line}" for line in folded_ids(others)]
+    if failed := [result for result in results if result.outcome.is_failure and result.outcome not in _GROUPED]:
+        from runner.report.causes import causes, folded_ids  # only for a run with failures
+
+        for result, *others in causes(failed):
+            lines.append(f"\n{painted(result.outcome, color=color)}  {shown_id(result.case_id)}")
+            lines.append(verdict_text(result, limit=BLOCK_LIMIT, folder=folder, source=source))
+            lines += _last_words(result, folder)
+            if others:
+                lines.append(f"{len(others) + 1} cases have this cause; the others:")
+                lines += [f"  {line}" for line in folded_ids(others)]
     for outcome in _GROUPED:
         reasons = Counter(one_line(result.reason) for result in results if result.outcome is outcome)
         lines += [f"\n{painted(outcome, color=color)}"] if reasons else []
@@ -184,7 +185,10 @@ def report_of(
     lines += statement.lines() if footer and (statement := header.statement(results)) else []
     if header.lets_flaky_pass and counts[Outcome.FLAKY]:
         lines.append("FLAKY cases do not fail this run (--flaky pass)")
-    lines += support_lines(results)
+    if any(result.eager_operators != NOT_MEASURED for result in results):
+        from runner.report.support_table import lines_of  # few runs have a support table
+
+        lines += lines_of(results)
     if page:
         lines.append(f"page: {one_line(page, MESSAGE_LIMIT)}")
     lacking = sum(result.failure_type == UNAVAILABLE or result.outcome is Outcome.UNAVAILABLE for result in results)

@@ -423,6 +423,7 @@ CONTENTS: Mapping[str, Kind] = {
     "the text of a verdict is edited": Kind("verdicts", verdict(0, observed="0")),
     "a verdict stands on another line": Kind("verdicts", verdict(0, position={"file": OWN, "line": 3, "column": 1})),
     "a verdict stands in another file": Kind("verdicts", verdict(0, position={"file": "a.yaml", "line": 9, "column": 5})),
+    "a case was not computed by ATen": Kind("verdicts", journal(TWO, eager_operators=3)),
     "a case is dropped": Kind("journal", dropped),
     "a case is dropped, and from the profile": Kind("profile", not_required, options=BY_MINE),
     "a case is added": Kind("cases", added),

@@ -13,7 +13,6 @@ from runner.model.expectation import WrongValue
 from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult
 from runner.report.terminal import report_of
-from runner.vocabulary.expectations.served import Served
 from tests.conftest import GOOD
 from tests.fakes import backend, case, expected, observation, seen, step, verdict_of
 from tests.json_schemas import validator
@@ -162,7 +161,7 @@ def test_run_writes_the_table_and_refuses_another_ending(go: Go) -> None:
 def test_a_result_has_what_its_calls_measured() -> None:
     measured = {"eager": ["aten.mm", "aten.cos"], "residue": ["aten.mm"], "tensors": 1, "done": True, "eager_calls": 0}
     dynamo = {"graphs": 1, "calls": 1, "calls_others": 0, "frames": 1, "broken": []}
-    by, claim = backend(served=Served(allow=("aten.mm",))), expected("counter", {"inductor.fxgraph_cache_miss": 1})
+    by, claim = backend(service={"allow": ["aten.mm"]}), expected("counter", {"inductor.fxgraph_cache_miss": 1})
     for residue, by_aten in ((["aten.mm"], {"aten.mm": 1}), (["aten.cos", "aten.cos"], {"aten.cos": 2}), ([], {})):
         facts = seen(measured={"proof": {**measured, "residue": residue}}, dynamo=dynamo)
         result = verdict_of(case(step(claim)), observation(facts), by=by)
