@@ -78,8 +78,8 @@ def decode(kind: Any, value: Json, where: str) -> Any:
         raise ValueError(f"{where}: unknown word {value!r}")
     if kind is float:
         with suppress(OverflowError):
-            if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(number := float(value)):
-                return number
+            if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(float(value)):
+                return value  # a whole number stays one: a count is shown as it was counted
         raise ValueError(f"{where} is not a finite number")
     return _expect(kind, value, where)
 

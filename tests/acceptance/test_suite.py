@@ -36,7 +36,7 @@ COVERED_BESIDE = {
     ("step", "spawn"): "tests/acceptance/test_observed_compiles.py",
     ("expectation", "choices"): "tests/unit/test_choice_census.py",
     ("expectation", "exit"): "tests/acceptance/test_observed_compiles.py",
-    ("expectation", "log"): "tests/unit/test_expect_seen.py",
+    ("expectation", "log"): "tests/unit/test_expectations.py",
     ("input", "jagged"): "tests/unit/test_worker_inputs.py",
 }
 """What slow specs alone use, with the file of a test that always runs and uses it too."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from runner.model.case import CaseId
 from runner.model.expectation import Status
 from runner.model.outcomes import JUnitTag, Outcome
 from runner.model.results import CaseResult
@@ -55,7 +56,7 @@ def test_a_run_that_was_killed_is_red_in_each_reader(tmp_path: Path, name: str, 
 def test_no_text_hides_a_case_from_a_reader(tmp_path: Path, text: str, flavour: str) -> None:
     verdict = dataclasses.replace(COUNTER, kind="counter", expected=text, observed=text, detail=text)
     told = {"summary": text, "options": (text,), "repro": text, "stdout": text, "stderr": text, "folder": "cases/00001"}
-    hostile = result(1, reason=text or "x", failure_type=text, name=text, verdicts=(verdict,), **told)
+    hostile = result(1, reason=text or "x", failure_type=text, case_id=CaseId(f"area/{text}[backend=cpu]"), verdicts=(verdict,), **told)
     data = report(tmp_path, result(0), hostile, result(2, Outcome.PASS), flavour=flavour, folder=tmp_path)
     for name, of in OF_FLAVOUR:
         if of == flavour:

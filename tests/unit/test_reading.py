@@ -30,6 +30,7 @@ FULL: dict[str, Any] = seen(
     effects={"compared": 3, "apart": ["x"], "leaves": [{"path": ""}]},
     calls={"spy": {"count": 2, "entries": [{"a": 1}]}},
     exit={"code": 3, "stderr": "planted"},
+    runtime_calls=4,
     bench={"timings": [TIMING], "attachments": ["trace.json"], "notes": ["why"]},
 )
 SCHEMA = json.loads(Path(ROOT / "schemas" / "observation.schema.json").read_text())
@@ -64,6 +65,7 @@ def test_every_fact_of_a_step_has_its_attribute() -> None:
     assert step.effects == Effects(compared=3, apart=("x",), leaves=({"path": ""},))
     assert step.calls == {"spy": SpyCalls(count=2, entries=({"a": 1},))}
     assert step.exit == ChildExit(code=3, stderr="planted")
+    assert step.runtime_calls == 4
     assert step.bench == Bench(timings=(Timing(**TIMING),), attachments=("trace.json",), notes=("why",))
 
 

@@ -169,6 +169,15 @@ def global_names(tree: ast.Module) -> tuple[frozenset[str], tuple[FreeName, ...]
                 visit(constant, around, is_module=False)
 
     visit(_compiled(tree), frozenset(), is_module=True)
+    # the compiler drops what stands behind a raise: what it binds is bound for a reader all the same
+    for statement in tree.body:
+        match statement:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                bound.add(name)
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                bound.update(alias.asname or alias.name.partition(".")[0] for alias in aliases)
+            case ast.Assign(targets=targets):
+                bound.update(node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
     if any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in nodes(tree)):
         bound.add("*")
     return frozenset(bound), tuple(free[place] for place in sorted(free))
