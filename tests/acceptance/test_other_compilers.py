@@ -93,6 +93,7 @@ def test_a_compiler_that_torch_does_not_know_is_an_error_at_its_line(tmp_path: P
     assert "honest" in done.stdout + done.stderr
 
 
+@pytest.mark.nightly(reason="compiles samples of four operators twice; test_support_table makes the table of made-up results")
 @pytest.mark.torch
 def test_operators_of_a_compiler_have_a_support_table(tmp_path: Path) -> None:
     entries = [backend(1, "three_in_eager", SERVED), backend(2, "returns_eager", SERVED)]
