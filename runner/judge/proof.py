@@ -128,8 +128,8 @@ def proof(backend: Backend, surroundings: Surroundings, steps: Sequence[CarriedO
     """
     held = functools.partial(Verdict, kind="proof", status=Status.HELD, position=backend.position)
     failed = functools.partial(held, status=Status.FAILED)
-    error = functools.partial(held, status=Status.ERROR)
-    too_slow = functools.partial(error, observed="pattern too slow")
+    unjudged = functools.partial(held, status=Status.ERROR)
+    too_slow = functools.partial(unjudged, observed="pattern too slow")
     # bench steps only measure times
     steps = [known for known in steps if traits_of(known.step).is_proof and known.step.runs(surroundings)]
     graphs_wanted = backend.proof.graphs
@@ -201,12 +201,12 @@ def proof(backend: Backend, surroundings: Surroundings, steps: Sequence[CarriedO
         measured = decode(known.facts.measurements.get(PROOF))
         if measured is None:
             why = known.facts.unmeasured.get(PROOF, "its operators were not measured")
-            return error(expected=f"{where}: {served.expected}", observed=why)
+            return unjudged(expected=f"{where}: {served.expected}", observed=why)
         if measured.get("done") and not measured["eager"] and not measured["residue"]:
             continue  # the call only moves data: there is nothing to compute
         (judged,) = served.judge(replace(known.facts, measured=measured), surroundings)
         if judged.status is not Status.HELD:
-            verdict = failed if judged.status is Status.FAILED else error
+            verdict = failed if judged.status is Status.FAILED else unjudged
             return verdict(expected=f"{where}: {judged.expected}", observed=judged.observed)
 
     if backend.proof.code:

@@ -1,6 +1,6 @@
-"""What a case asks of a compiler that is not Inductor: words about Inductor, and what the compiler does not claim.
+"""Which cases a compiler other than Inductor does not run: those that name something of Inductor, and those that it does not claim.
 
-Each makes the case UNAVAILABLE there, with its line: a compiler is judged by what it says that it does.
+Such a case is UNAVAILABLE on that compiler, and its reason names the word and the line.
 """
 
 from collections.abc import Iterator, Mapping

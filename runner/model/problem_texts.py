@@ -115,7 +115,7 @@ TEXTS: Mapping[str, Sequence[str]] = {
     "no-function": ("no function: the Python has no top-level def", "write def fn(...): ..."),
     "several-functions": ("several top-level defs: $names", "add entry: $last", "move the others to prelude"),
     "entry-without-python": ("'entry' without Python in 'function'", "entry selects one of several top-level defs"),
-    "arity": ("$name takes $takes, <?$one input is?><?$more inputs are?> given", "one input for each argument"),
+    "arity": ("$name takes $takes, $inputs given", "one input for each argument"),
     "needs-keywords": ("$name needs $keywords by keyword", "inputs are given by position: give it a default, or remove the '*'"),
     # -- names of Python that are looked up without executing it
     "unknown-prelude-name": (

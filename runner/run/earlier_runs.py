@@ -76,7 +76,9 @@ def resume_run(name: str, now: RunHeader, digests: Mapping[str, str], files: Map
             raise UsageError(f"--resume {name}: that run ended before anything was recorded; {hint}")
         run = readable(path / JOURNAL)
         if run.has_come_to_its_end:
-            raise UsageError(f"--resume {name}: this run came to its end; run the failures with --select")
+            raise UsageError(
+                f"--resume {name}: this run is complete; to run its failed cases again, write --failed-in {name} in place of --resume"
+            )
         if problem := _why_another(run, now, digests, files):
             raise UsageError(f"--resume {name}: {problem}; begin a new run, or resume with the command of that run")
         stack.pop_all()

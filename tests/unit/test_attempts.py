@@ -53,7 +53,7 @@ FOLDED = [
     *((RETRIES, "", [failure, *others], failure) for failure in RETRIED for others in ([failure] * 2, [XFAIL], [CRASH, FAIL])),
     *((REPEAT, "", [outcome] * 3, outcome) for outcome in (PASS, *RETRIED, XFAIL, XPASS)),
     *((REPEAT, "", outcomes, FLAKY) for outcomes in ([PASS, PASS, FAIL], [FAIL, CRASH, FAIL], [XFAIL, XPASS, XFAIL], [XFAIL, FAIL, XFAIL])),
-    # a run that was stopped: what was seen stays, and what was not repeated often enough is no pass
+    # a stopped run: a failure or a difference stands; a case without all its repetitions is NOT_RUN
     *((RETRIES, "stopped", outcomes, FAIL) for outcomes in ([FAIL], [FAIL, CRASH])),
     *((REPEAT, "stopped", [outcome], outcome) for outcome in (FAIL, XPASS)),
     *((REPEAT, "stopped", outcomes, FLAKY) for outcomes in ([FAIL, PASS], [XFAIL, XPASS])),

@@ -64,9 +64,8 @@ def arity_problems(anatomy: Anatomy, name: str, inputs: list[Any] | None, path: 
         return  # the number is known at each point of the matrix
     count = sum(map(times, inputs))
     if not arity.takes(count):
-        one, more = (str(count), "") if count == 1 else ("", str(count))
-        takes = span(arity.least, arity.most)
-        yield anatomy.document.diagnostic(path, "arity", name=arity.name, takes=takes, one=one, more=more)
+        takes, inputs_given = span(arity.least, arity.most), "1 input is" if count == 1 else f"{count} inputs are"
+        yield anatomy.document.diagnostic(path, "arity", name=arity.name, takes=takes, inputs=inputs_given)
     elif arity.keywords:
         yield anatomy.document.diagnostic(path, "needs-keywords", name=arity.name, keywords=one_of(arity.keywords))
 

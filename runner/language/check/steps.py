@@ -29,7 +29,7 @@ INPUTS = "inputs"
 PRELUDE: Moment = (0, 0)
 FUNCTIONS: Moment = (1, 0)
 LET = 2
-"""The phase in which the values of let are made, one after the other."""
+"""The phase in which the values of ``let`` are made, in order."""
 AFTER_LET: Moment = (3, 0)
 READY: Moment = (4, 0)
 """Functions, values and inputs exist, and options with references are set; no step has run."""

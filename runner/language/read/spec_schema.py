@@ -324,7 +324,7 @@ def _wrong_type(value: Any, node: Any, path: DataPath) -> Problem:
         first, end, _ = use.partition(". ")
         use = first + end.strip()
     types = shown_types([kind for kind in kinds if not (templated and kind == "string")])
-    # a number is not quoted here: of 2.10 YAML leaves 2.1
+    # the value is not shown as text: YAML reads 2.10 as 2.1, and the hint would name a number that nobody wrote
     is_number = kinds == ["string"] and not templated and isinstance(value, int | float) and not isinstance(value, bool)
     arguments = {"types": types, "value": shown(value), "example": example, "use": use, "template": "{{ expression }}" if templated else ""}
     return Problem("number-for-text" if is_number else "wrong-type", path, arguments)

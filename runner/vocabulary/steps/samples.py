@@ -91,6 +91,16 @@ class Done:
             outputs["arguments"] = {index: leaves[int(index)] for index in self.eager["arguments"]}
         return {**outputs, UNWRITTEN: self.eager[UNWRITTEN]} if UNWRITTEN in self.eager else outputs
 
+    def record(self, function: Callable[..., Any], arguments: Given, recorded: Callable[[], AbstractContextManager[Any]]) -> None:
+        """Make the call and its backward, each within a context of ``recorded``; how tensors for ``out=`` are made stands outside."""
+        import torch
+
+        with torch.enable_grad():
+            result = self._call(function, arguments, recorded())["result"]
+            if self.fixed:
+                with recorded():
+                    _gradients(result, arguments, self.fixed)
+
     def _call(self, function: Callable[..., Any], arguments: Given, around: AbstractContextManager[Any] | None = None) -> dict[str, Any]:
         """Call the operator, or what was compiled of it; return its result, and the tensors of ``out=``."""
         args, kwargs = arguments

@@ -291,7 +291,8 @@ class RepeatableCall:
         for call in (replace(self, target=self.called[0], executed=0), self):
             stance = nullcontext() if call is self else compiling.reference_stance()
             try:
-                with stance, residue.recorded(backward=self.differentiate is not None) as names:
+                names: list[str] = []
+                with stance, residue.recorded(names, of_backward=self.differentiate is not None):
                     call.run()
             except residue.NoProfiler as error:
                 raise CannotRepeat(str(error)) from error
@@ -535,14 +536,14 @@ class AdditionalCalls:
         """
         lists: list[list[str]] = []
         for function, stance in ((done.operator, compiling.reference_stance()), (compiled, nullcontext())):
-            arguments = own()
+            arguments, names = own(), list[str]()
             try:
-                with self._session.unseen(), stance, residue.recorded(backward=False) as names:
-                    done.called(function, arguments)
+                with self._session.unseen(), stance:
+                    done.record(function, arguments, functools.partial(residue.recorded, names))
             except residue.NoProfiler as error:
                 self._why_no_operators = str(error)
                 return [], []
-            lists.append([name for name in names if name != "aten.randn_like"])  # draws the gradients of the results
+            lists.append(names)
         return lists[0], lists[1]
 
     # -- the compiled function again --------------------------------------------------------------------------------

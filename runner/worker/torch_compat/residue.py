@@ -37,13 +37,12 @@ class NoProfiler(Exception):
 
 
 @contextlib.contextmanager
-def recorded(*, backward: bool) -> Iterator[list[str]]:
-    """Return a context in which ATen's operators are recorded; the list has those that compute, ``aten.mm``, when it has ended.
+def recorded(names: list[str], *, of_backward: bool = False) -> Iterator[None]:
+    """Record ATen's operators; when the context ends, ``names`` has got those that compute something, such as ``aten.mm``.
 
-    Of operators that call others the outermost counts. With ``backward`` only what a node of autograd runs. Threads that the compiler
+    Of operators that call others the outermost counts. ``of_backward`` leaves out what no node of autograd runs. Threads that the compiler
     starts are recorded where torch can; code that calls ATen's kernels below the dispatcher is not seen.
     """
-    names: list[str] = []
     try:
         config: Any = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
     except (AttributeError, TypeError):  # until torch 2.7
@@ -54,7 +53,7 @@ def recorded(*, backward: bool) -> Iterator[list[str]]:
             profiler.__enter__()
         stack.callback(_end, profiler)
         _mark()
-        yield names
+        yield
         _mark()
     with _usable():
         events = list(profiler.events() or ())
@@ -65,7 +64,7 @@ def recorded(*, backward: bool) -> Iterator[list[str]]:
         if event.name.startswith(_ATEN) and not any(other.startswith(_ATEN) for other in above):
             nodes = [other.removeprefix(_NODE) for other in above if other.startswith(_NODE)]
             name = event.name.removeprefix(_ATEN)
-            if name not in NO_COMPUTATION and not (backward and (not nodes or nodes[0] in _OF_LOSS)):
+            if name not in NO_COMPUTATION and not (of_backward and (not nodes or nodes[0] in _OF_LOSS)):
                 names.append(f"aten.{name}")
 
 
