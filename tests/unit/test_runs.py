@@ -120,7 +120,7 @@ def test_attempts_of_another_case_are_refused() -> None:
 
 def test_a_run_that_ended_is_refused() -> None:
     written(*map(result_of, CASES), end="ended")
-    with pytest.raises(UsageError, match="came to its end"):
+    with pytest.raises(UsageError, match="this run is complete"):
         resumed(CASES)
 
 
