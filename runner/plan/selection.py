@@ -5,7 +5,6 @@ or a glob names it. A path names it when it is its file, or a folder of such spe
 alone. So ``run`` of the shipped specs, and ``--select '*'``, leave it out.
 """
 
-import difflib
 import os
 import re
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from runner.machine.cache_dirs import folder
 from runner.model.case import Case, Step
 from runner.model.conditions import as_list
 from runner.model.diagnostics import Diagnostic, InvalidSpecs, UsageError, one_line, shown_path, unknown
-from runner.model.matching.patterns import glob as glob
+from runner.model.matching.patterns import Ids
 from runner.model.options import REFUSED
 from runner.vocabulary.steps import SAMPLES
 
@@ -57,21 +56,15 @@ class Shard:
 
 def unmatched(globs: Sequence[str], cases: Sequence[Case]) -> list[str]:
     """Return a hint for each glob that matches no case."""
-    ids = [case.id for case in cases]
-    return [_hint(pattern, ids) for pattern in globs if not any(map(glob(pattern).fullmatch, ids))]
+    ids = Ids(case.id for case in cases)
+    return [_hint(pattern, ids, any_ids=bool(cases)) for pattern in globs if not ids.matching(pattern)]
 
 
-def _hint(pattern: str, ids: Sequence[str]) -> str:
+def _hint(pattern: str, ids: Ids, *, any_ids: bool) -> str:
     problem = f"no case matches '{one_line(pattern)}'"
-    if not ids:
-        return problem
-    if below := [case_id for case_id in ids if glob(f"*/{pattern}").fullmatch(case_id)]:
+    if below := ids.matching(f"*/{pattern}"):
         return f"{problem}: ids begin with their folder; '*/{one_line(pattern)}' matches '{one_line(below[0])}'"
-    text = pattern.strip("*?")
-    name = text.partition("[")[0].rpartition("/")[2]
-    near = [case_id for part in (text, name) if part for case_id in ids if part in case_id]
-    near += difflib.get_close_matches(text, ids, n=1, cutoff=0.4)
-    return f"{problem}: ids look like '{one_line((near or ids)[0])}'"
+    return f"{problem}: ids look like '{one_line(ids.nearest(pattern))}'" if any_ids else problem
 
 
 def select(
@@ -98,11 +91,17 @@ def select(
             raise UsageError(f"{message} ({hint})")
     included = {tag for tag in tags if not tag.startswith(NOT)}
     unwanted = {tag.removeprefix(NOT) for tag in tags if tag.startswith(NOT)}
-    patterns = [glob(pattern) for pattern in globs]
     selected = [case for case in cases if not names or case.backend in names]
-    selected = [case for case in selected if not patterns or any(pattern.fullmatch(case.id) for pattern in patterns)]
+    if globs:
+        matching = _matching(globs, selected)
+        selected = [case for case in selected if case.id in matching]
     selected = [case for case in selected if (not included or not included.isdisjoint(case.tags)) and unwanted.isdisjoint(case.tags)]
     return [case for case in selected if shard is None or shard.holds(case)]
+
+
+def _matching(globs: Sequence[str], cases: Sequence[Case]) -> frozenset[str]:
+    ids = Ids(case.id for case in cases)
+    return frozenset(case_id for pattern in globs for case_id in ids.matching(pattern))
 
 
 def is_optional(step: Step) -> bool:
@@ -126,7 +125,8 @@ def why_nothing_selected(
         return "no case is selected: the files that were read hold none"
     if of and shard:
         return f"no case is selected: none of the {of} selected cases falls to shard {shard}; its run is recorded, so that it can be merged"
-    filters = [*(f"--backend {name}" for name in names), *(f"--select {glob}" for glob in globs)]
+    filters = [*(f"--backend {name}" for name in names), *(f"--select {glob}" for glob in globs[:3])]
+    filters += [f"(and {len(globs) - 3} more)"] if len(globs) > 3 else []
     filters += [*(f"--tag {tag}" for tag in tags), *([f"--shard {shard}"] if shard else [])]
     return f"no case is selected: none of the {read} cases that were read matches {' '.join(filters) or 'the paths'} ('list' shows them)"
 
@@ -138,20 +138,15 @@ def requested(
     if not any(case.on_request for case in cases):
         return list(cases)
     specs = {case.spec: case.on_request for case in read}
-    files = {spec: Path(spec).resolve() for spec in specs}
+    files = {spec: Path(spec).resolve() for spec in specs} if paths else {}
     named: set[str] = set()
     for path in map(Path.resolve, paths):
         below = [spec for spec, file in files.items() if file == path or path in file.parents]
         named.update(below if all(specs[spec] for spec in below) else ())
-    usual = [case.id for case in read if not case.on_request]
-    patterns = [pattern for pattern in map(glob, globs) if not any(map(pattern.fullmatch, usual))]
+    usual = Ids(case.id for case in read if not case.on_request)
+    matching = _matching([pattern for pattern in globs if not usual.matching(pattern)], cases)
     return [
-        case
-        for case in cases
-        if not case.on_request
-        or case.spec in named
-        or not set(tags).isdisjoint(case.tags)
-        or any(pattern.fullmatch(case.id) for pattern in patterns)
+        case for case in cases if not case.on_request or case.spec in named or not set(tags).isdisjoint(case.tags) or case.id in matching
     ]
 
 

@@ -14,8 +14,8 @@ import yaml
 from runner.cli.parser import main, parser
 from runner.language.load import load
 from runner.model.case import Case
+from runner.model.matching.patterns import glob
 from runner.model.outcomes import ExitCode
-from runner.plan.selection import glob
 from runner.tools.vendor.profiles import find_profile
 from tests.fences import CI, ROOT, Fence, every_fence, home, write_site
 

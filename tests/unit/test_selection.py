@@ -2,13 +2,15 @@
 
 import dataclasses
 import random
+import time
 
 import pytest
 
 from runner.language.backends import load_backends
 from runner.model.case import Case, CaseId
 from runner.model.diagnostics import UsageError
-from runner.plan.selection import Shard, select
+from runner.model.matching.patterns import Ids, glob
+from runner.plan.selection import Shard, select, unmatched
 from tests.fakes import case
 
 IDS = [
@@ -46,6 +48,40 @@ def test_an_id_selects_itself_alone(id: str) -> None:
 )
 def test_only_star_and_question_mark_are_special(pattern: str, count: int) -> None:
     assert len(chosen(globs=[pattern])) == count
+
+
+@pytest.mark.parametrize(
+    ("pattern", "near"),
+    [
+        ("nothing", IDS[0]),
+        ("cache/hitt[*", IDS[0]),
+        ("*rocmm*", IDS[4]),
+        ("cache/hit[backend=*,dtype=float46]", IDS[1]),
+        ("cache/hit[backend=cuda,dtype=float64]", IDS[2]),
+    ],
+)
+def test_a_glob_without_a_case_has_the_nearest_id(pattern: str, near: str) -> None:
+    assert unmatched([pattern, "top*"], CASES) == [f"no case matches '{pattern}': ids look like '{near}'"]
+
+
+def test_thousands_of_globs_on_thousands_of_ids_take_seconds() -> None:
+    names = [f"ops/function[backend=cpu,op=name{number},dtype={dtype}]" for number in range(3_000) for dtype in ("float32", "int64")]
+    ids, begin = Ids(names), time.process_time()
+    found = [ids.matching(f"ops/*[backend=*,op=name{number},dtype=float32]") for number in range(0, 3_000, 2)]
+    assert sum(map(len, found)) == 1_500
+    assert [ids.nearest(f"*op=nane{number},*int64]") for number in range(100)] == names[1:200:2]
+    assert time.process_time() - begin < 5
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_index_of_ids_changes_no_match(seed: int) -> None:
+    draw = random.Random(seed)
+    pieces = ["*", "?", "a", "ab", "b", ",", "=", "[", "]", "_", ".", "-"]
+    names = ["".join(draw.choices(pieces[2:], k=draw.randrange(1, 7))) for _ in range(200)]
+    patterns = ["".join(draw.choices(pieces, k=draw.randrange(1, 5))) for _ in range(200)]
+    ids = Ids(names)
+    assert [ids.matching(pattern) for pattern in patterns] == [list(filter(glob(pattern).fullmatch, names)) for pattern in patterns]
+    assert sum(len(ids.matching(pattern)) for pattern in patterns) > 500
 
 
 def test_several_globs_or_backends_mean_any_and_both_mean_both() -> None:

@@ -4,11 +4,13 @@ Two faults of a pattern are reported badly by ``re`` alone: it does not compile,
 this module. Recorded texts are made comparable here too: what differs from run to run is left out of lines, and open in patterns of them.
 """
 
+import difflib
 import functools
 import re
 import string
 import warnings
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 from runner.model.matching.filecheck import CheckFile, passes
 from runner.model.matching.time_limit import PatternTooSlow, time_limit
@@ -86,6 +88,44 @@ def glob(pattern: str) -> re.Pattern[str]:
     """Return the regular expression of a glob over ids. Only ``*`` and ``?`` are special, so that an id matches itself."""
     pieces = [{"*": ".*", "?": "."}.get(character) or re.escape(character) for character in pattern]
     return re.compile("".join(pieces), re.DOTALL)
+
+
+_WORD = re.compile(r"\w+")
+_WHOLE_WORD = re.compile(r"(?<![\w*?])\w+(?![\w*?])")
+"""A word of a glob that every id has which the glob matches."""
+
+
+class Ids:
+    """Ids that many globs are matched with. An index of their words leaves a glob few candidates: there are tens of thousands of ids."""
+
+    def __init__(self, ids: Iterable[str]) -> None:
+        self._ids = tuple(ids)
+
+    @functools.cached_property
+    def _by_word(self) -> Mapping[str, Sequence[str]]:
+        by_word = defaultdict(list)
+        for case_id in self._ids:
+            for word in set(_WORD.findall(case_id)):
+                by_word[word].append(case_id)
+        return dict(by_word)
+
+    def matching(self, pattern: str) -> list[str]:
+        """Return the ids that a glob matches."""
+        words = _WHOLE_WORD.findall(pattern)
+        candidates = min((self._by_word.get(word, ()) for word in words), key=len) if words else self._ids
+        matches = glob(pattern).fullmatch
+        return [case_id for case_id in candidates if matches(case_id)]
+
+    def nearest(self, pattern: str) -> str:
+        """Return an id with many words of a glob, or words like them; rare words count before frequent ones."""
+        known = self._by_word
+        words = [
+            near for word in _WORD.findall(pattern) for near in ([word] if word in known else difflib.get_close_matches(word, known, n=1))
+        ]
+        nearest: Sequence[str] = self._ids
+        for word in sorted(words, key=lambda word: len(known[word])):
+            nearest = [case_id for case_id in nearest if word in case_id] or nearest
+        return nearest[0]
 
 
 _CHARACTERS = [character for character in string.printable if not character.isspace()]

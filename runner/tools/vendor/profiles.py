@@ -26,7 +26,7 @@ from runner.model.case import Availability, Case
 from runner.model.conditions import BadRange, VersionRange, as_list
 from runner.model.diagnostics import Diagnostic, InvalidSpecs, UsageError, one_line, shown_path, unknown
 from runner.model.header import PermittedWaiver, ProfileLevel, ProfileRecord
-from runner.model.matching.patterns import glob
+from runner.model.matching.patterns import Ids, glob
 from runner.model.options import REFUSED, RunOptions
 from runner.plan.case_ledger import NAME, compare, read_ledger
 from runner.plan.selection import requested, unmatched
@@ -171,12 +171,14 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
     usual = [case for case in suite.cases if not case.on_request]
     tags = frozenset(tag for case in suite.cases for tag in case.tags)
     lost = _lost(profile, suite)
+    indexes: dict[tuple[str, ...], Ids] = {}
     named: dict[str, tuple[str, str]] = {}
     """Level and kind of each case, by its id."""
     for entry in profile.entries:
         own = [case for case in suite.cases if not entry.backends or case.backend in entry.backends]
         of = f" of {', '.join(entry.backends)}" if entry.backends else ""
-        matched, left_out = ({text: _matching(text, own) for text in globs} for globs in (entry.cases, entry.left_out))
+        own_ids = indexes.setdefault(entry.backends, Ids(case.id for case in own))
+        matched, left_out = ({text: own_ids.matching(text) for text in globs} for globs in (entry.cases, entry.left_out))
         before = len(problems)
         for key, names, known in (("tag", entry.tags, tags), ("backend", entry.backends, suite.backends.by_name)):
             for index, name in enumerate(names):
@@ -192,7 +194,7 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
                 problems.append(document.problem(_place(profile, entry, "except", index), message, "correct the glob, or remove it"))
         if len(problems) > before:
             continue
-        inside, outside = ({case.id for cases in by_glob.values() for case in cases} for by_glob in (matched, left_out))
+        inside, outside = ({case_id for ids in by_glob.values() for case_id in ids} for by_glob in (matched, left_out))
         kept = [case for case in own if (not entry.cases or case.id in inside) and case.id not in outside]
         kept = [case for case in kept if not entry.tags or not set(entry.tags).isdisjoint(case.tags)]
         ids = [str(case.id) for case in requested(kept, usual, paths=(), globs=entry.cases, tags=entry.tags)]
@@ -252,14 +254,6 @@ def _lost(profile: Profile, suite: Suite) -> dict[str, frozenset[str]]:
             near = of_spec or [case for case in suite.cases if case.area == spec.rpartition("/")[0]] or suite.cases
             lost[case_id] = frozenset(tag for case in near for tag in case.tags)
     return lost
-
-
-def _matching(text: str, cases: Sequence[Case]) -> list[Case]:
-    """Return the cases that a glob matches. Most ids are left out by the literal pieces of the glob, which is faster than a match."""
-    for piece in reversed([piece for piece in re.split(r"[*?]", text) if piece]):
-        cases = [case for case in cases if piece in case.id]
-    pattern = glob(text)
-    return [case for case in cases if pattern.fullmatch(case.id)]
 
 
 def _place(profile: Profile, entry: Entry, key: str, index: int) -> DataPath:
