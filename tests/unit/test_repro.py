@@ -31,26 +31,44 @@ def test_a_script_of_a_small_function_is_short_and_imports_torch_alone(tmp_path:
     assert "runner" not in text
 
 
+SCRIPTS = {
+    f"{ADD}{EAGER}expect: [{{close: {{to: eager}}}}]\n": 0,
+    f"{WRONG}{EAGER}expect: [{{close: {{to: eager, atol: 2.0, rtol: 0.0}}}}]\n": 0,
+    f"{WRONG}{EAGER}expect: [{{close: {{to: eager}}}}]\n": 1,
+    f"{NAN}{EAGER}expect: [{{close: {{to: eager}}}}]\n": 1,
+    f"{ADD}{EAGER}expect: [{{counter: {{stats.unique_graphs: 1}}}}]\n": 0,
+    f"{ADD}{EAGER}expect: [{{counter: {{stats.unique_graphs: 2}}}}]\n": 1,
+    f"{ADD}{EAGER}expect: [{{close: {{to: eager}}}}, {{deterministic: {{}}}}]\n": 0,
+}
+"""Specs, and the exit code of the script of each."""
+
+FORKS = """
+import os, runpy, sys
+import torch, torch._dynamo, torch._inductor.compile_fx
+
+for name in sys.argv[1:]:
+    if not os.fork():
+        for stream, end in ((1, "out"), (2, "err")):
+            os.dup2(os.open(f"{name}.{end}", os.O_WRONLY | os.O_CREAT), stream)
+        sys.argv[:] = [name]
+        runpy.run_path(name, run_name="__main__")
+        os._exit(sys.stdout.flush() or 0)
+    code = os.waitstatus_to_exitcode(os.wait()[1])
+    print(name, code, flush=True)
+"""
+"""A program that imports torch once and runs each script in a process of its own."""
+
+
 @pytest.mark.torch
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        (f"{ADD}{EAGER}expect: [{{close: {{to: eager}}}}]\n", 0),
-        (f"{WRONG}{EAGER}expect: [{{close: {{to: eager, atol: 2.0, rtol: 0.0}}}}]\n", 0),
-        (f"{WRONG}{EAGER}expect: [{{close: {{to: eager}}}}]\n", 1),
-        (f"{NAN}{EAGER}expect: [{{close: {{to: eager}}}}]\n", 1),
-        (f"{ADD}{EAGER}expect: [{{counter: {{stats.unique_graphs: 1}}}}]\n", 0),
-        (f"{ADD}{EAGER}expect: [{{counter: {{stats.unique_graphs: 2}}}}]\n", 1),
-        (f"{ADD}{EAGER}expect: [{{close: {{to: eager}}}}, {{deterministic: {{}}}}]\n", 0),
-    ],
-)
-def test_the_exit_code_is_that_of_what_is_checked(tmp_path: Path, text: str, code: int) -> None:
-    path = tmp_path / "repro.py"
-    path.write_text(script_for(tmp_path, text).text)
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == code, done.stdout + done.stderr
-    assert ("AssertionError" in done.stderr) is (code == 1)
-    assert ("deterministic" in done.stdout) is ("deterministic" in text)
+def test_the_exit_code_is_that_of_what_is_checked(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{index}.py" for index in range(len(SCRIPTS))]
+    for path, text in zip(paths, SCRIPTS, strict=True):
+        path.write_text(script_for(tmp_path, text).text)
+    done = subprocess.run([sys.executable, "-c", FORKS, *map(str, paths)], capture_output=True, text=True, check=True, timeout=300)
+    assert done.stdout.splitlines() == [f"{path} {code}" for path, code in zip(paths, SCRIPTS.values(), strict=True)]
+    for path, (text, code) in zip(paths, SCRIPTS.items(), strict=True):
+        assert ("AssertionError" in Path(f"{path}.err").read_text()) is (code == 1)
+        assert ("deterministic" in Path(f"{path}.out").read_text()) is ("deterministic" in text)
 
 
 @pytest.mark.parametrize(
