@@ -166,5 +166,6 @@ def page_of(comparison: Comparison) -> str:
         "comparison": comparison,
         "sides": [_side_line("first", comparison.before), _side_line("second", comparison.after)],
         "groups": [(change, [(case, list(_details(case))) for case in comparison.listed(change)]) for change in Change],
+        "cells": [(now or then, then, now) for then, now in changed_cells(comparison)],
     }
     return rendered("comparison.html.j2", words)

@@ -526,23 +526,17 @@ def run_facts(header: RunHeader, results: Sequence[CaseResult], footer: RunFoote
 
 
 def support_facts(results: Sequence[CaseResult]) -> dict[str, Json]:
-    """Return the support table, where who computed the operators was measured."""
-    from runner.report.support_table import State, measured_cells  # few runs have one
+    """Return the support table, where who computed the operators was measured; a cell has the number of its case."""
+    from runner.report.support_table import State, measured_cells, suites_of  # few runs have one
 
+    numbers, states = {id(result): number for number, result in enumerate(results)}, list(State)
+    tables = suites_of(measured_cells(results))
     cells = [
-        (
-            cell.backend,
-            cell.suite,
-            cell.operator,
-            cell.type,
-            cell.state.word,
-            cell.operators,
-            cell.result.case_id,
-            one_line(cell.result.reason),
-        )
-        for cell in measured_cells(results)
+        (table, cell.operator, cell.type, states.index(cell.state), cell.operators, numbers[id(cell.result)])
+        for table, of_suite in enumerate(tables.values())
+        for cell in of_suite
     ]
-    return {"states": [[state.word, state.meaning] for state in State], "cells": _shown(cells)}
+    return {"states": [[state.word, state.meaning] for state in State], "tables": _shown(list(tables)), "cells": _shown(cells)}
 
 
 def timeline_of(results: Sequence[CaseResult]) -> dict[str, list[Json]]:

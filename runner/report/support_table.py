@@ -57,8 +57,8 @@ class Cell:
 
     @property
     def operators(self) -> str:
-        """The operators that ATen ran, with commas."""
-        return ", ".join(sorted(self.result.by_aten))
+        """The operators that ATen ran for an answer that is right, with commas."""
+        return ", ".join(sorted(self.result.by_aten)) if self.state in (State.PARTLY, State.BY_ATEN) else ""
 
 
 def cells_of(results: Iterable[CaseResult]) -> Iterator[Cell]:
@@ -112,9 +112,9 @@ def counts_of(cells: Iterable[Cell]) -> dict[str, int]:
 
 
 def suites_of(cells: Iterable[Cell]) -> Mapping[tuple[str, str], list[Cell]]:
-    """Return the cells of each backend and suite."""
+    """Return the cells of each backend and suite, in an order that no run changes."""
     suites: defaultdict[tuple[str, str], list[Cell]] = defaultdict(list)
-    for cell in cells:
+    for cell in sorted(cells, key=lambda cell: (cell.suite, cell.operator, cell.type)):
         suites[cell.backend, cell.suite].append(cell)
     return suites
 
@@ -166,7 +166,7 @@ def markdown_of(header: RunHeader, results: Sequence[CaseResult]) -> str:
     lines += [f"| {state.word} | {state.meaning} |" for state in State]
     lines += ["", "An empty cell has no case in this run. What ATen ran is named, whatever the entry of the backend allows it."]
     for (backend, suite), of_suite in suites_of(cells).items():
-        types = list(dict.fromkeys(cell.type for cell in of_suite))
+        types = sorted({cell.type for cell in of_suite})
         rows: defaultdict[str, dict[str, Cell]] = defaultdict(dict)
         for cell in of_suite:
             rows[cell.operator][cell.type] = cell
@@ -192,8 +192,7 @@ def _code(text: str) -> str:
 def _shown(cell: Cell | None) -> str:
     if cell is None:
         return ""
-    operators = f": {_code(cell.operators)}" if cell.operators and cell.state in (State.PARTLY, State.BY_ATEN) else ""
-    return f"{cell.state.word}{operators}"
+    return f"{cell.state.word}: {_code(cell.operators)}" if cell.operators else cell.state.word
 
 
 def write(path: Path, header: RunHeader, results: Sequence[CaseResult]) -> None:

@@ -1,6 +1,7 @@
 """Who computed each operator and type, from results alone: states, one entry a cause, the three forms, and what changed between runs."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -147,8 +148,16 @@ def test_diff_shows_the_cells_that_changed(tmp_path: Path, capsys: pytest.Captur
         [entry[side] and (entry[side]["operator"], entry[side]["state"]) for side in ("before", "after")] for entry in document["support"]
     ]
     assert sides == [[("log", "by-aten"), ("log", "served")], [("mm", "by-aten"), ("mm", "wrong")], [None, ("cos", "served")]]
-    assert main(["diff", *names]) == ExitCode.OK
+    assert main(["diff", *names, "--html", str(tmp_path / "diff.html")]) == ExitCode.OK
     assert "log float32" in capsys.readouterr().out
+    page = (tmp_path / "diff.html").read_text("utf-8")
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in page.split("<tr>")[2:]]
+    texts = [[re.sub("<[^>]*>", "", cell) for cell in row][:4] for row in rows]
+    assert texts == [
+        ["log", "float32", "by-aten aten.log", "served"],
+        ["mm", "float32", "by-aten aten.mm", "wrong"],
+        ["cos", "float32", "no case", "served"],
+    ]
 
 
 def test_run_writes_the_table_and_refuses_another_ending(go: Go) -> None:

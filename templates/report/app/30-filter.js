@@ -1,20 +1,21 @@
 // The state of the page is its address: #/VIEW?KEY=VALUE&... ; the filters are part of it.
 const KEYS = ["outcome", "backend", "area", "dtype", "tag", "state"];
 const VIEWS = ["summary", "cases", "matrix", "support", "run", "case"];
+const WORDS = ["q", "spec", "reason", "sort", "id", "from"];
 
 T.read = (hash) => {
   const [path, query] = hash.replace(/^#\/?/, "").split("?");
   const found = new URLSearchParams(query || "");
   const state = { view: VIEWS.includes(path) ? path : "summary" };
   for (const key of KEYS) state[key] = found.getAll(key);
-  for (const key of ["q", "spec", "reason", "sort", "id"]) state[key] = found.get(key) || "";
+  for (const key of WORDS) state[key] = found.get(key) || "";
   return state;
 };
 
 T.hash = (state) => {
   const query = [];
   for (const key of KEYS) for (const value of state[key] || []) query.push(`${key}=${encodeURIComponent(value)}`);
-  for (const key of ["q", "spec", "reason", "sort", "id"]) if (state[key]) query.push(`${key}=${encodeURIComponent(state[key])}`);
+  for (const key of WORDS) if (state[key]) query.push(`${key}=${encodeURIComponent(state[key])}`);
   const text = query.join("&");
   return `#/${state.view || "summary"}${text ? "?" + text : ""}`;
 };

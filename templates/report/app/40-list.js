@@ -2,37 +2,41 @@
 const LIMIT = 8_000_000; // pixels; browsers lay out no taller element
 const BESIDE = 4; // rows above and below those in sight
 
-T.virtual = ({ count, height, row, label, role = "list", attributes = {} }) => {
+T.virtual = ({ count, height, row, label, role = "list", attributes = {}, above = [] }) => {
   const whole = Math.max(count * height, 1);
   const scale = whole > LIMIT ? LIMIT / whole : 1;
   const sizer = T.el("div", { class: "sizer", role: "presentation", style: { height: `${Math.ceil(whole * scale)}px` } });
-  const box = T.el("div", { class: "list", tabindex: "0", role, "aria-label": label, "aria-rowcount": count, ...attributes }, sizer);
+  const box = T.el("div", { class: "list", tabindex: "0", role, "aria-label": label, "aria-rowcount": count, ...attributes }, above, sizer);
+  const sticky = above.at(-1); // stays in sight above the rows
   let drawn = new Map();
-  const draw = () => drawAt(box.scrollTop, box.clientHeight);
+  const draw = () => drawAt(box.scrollTop - sizer.offsetTop, box.clientHeight);
   // all sizes are read before the first change: a browser lays the page out again for each read after a change
   const drawAt = (scrolled, tall) => {
     const first = Math.max(0, Math.floor(scrolled / scale / height) - BESIDE);
     const last = Math.min(count, first + Math.ceil((tall || 800) / height) + 2 * BESIDE + 1);
-    const added = document.createDocumentFragment();
+    // the document has the rows in their order: Tab follows it
+    const before = document.createDocumentFragment(), after = document.createDocumentFragment();
+    let added = before;
     const next = new Map();
     for (let at = first; at < last; at++) {
       const node = drawn.get(at) || row(at);
       const top = scale === 1 ? at * height : scrolled + at * height - scrolled / scale;
       node.style.top = `${top}px`;
       next.set(at, node);
-      if (!drawn.has(at)) added.append(node);
+      if (drawn.has(at)) added = after; else added.append(node);
     }
     for (const [at, node] of drawn) if (!next.has(at)) node.remove();
-    sizer.append(added);
+    sizer.prepend(before);
+    sizer.append(after);
     drawn = next;
   };
   box.addEventListener("scroll", draw, { passive: true });
   new ResizeObserver(draw).observe(box);
   const show = (at) => {
-    const top = at * height * scale, tall = box.clientHeight, scrolled = box.scrollTop;
-    const to = top < scrolled ? top : top + height > scrolled + tall ? top + height - tall : scrolled;
+    const begin = sizer.offsetTop, top = begin + at * height * scale, tall = box.clientHeight, scrolled = box.scrollTop, hidden = sticky ? sticky.offsetHeight : 0;
+    const to = top - hidden < scrolled ? top - hidden : top + height > scrolled + tall ? top + height - tall : scrolled;
     if (to !== scrolled) box.scrollTop = to;
-    drawAt(to, tall);
+    drawAt(to - begin, tall);
   };
   return { box, draw, show, node: (at) => drawn.get(at) };
 };
@@ -72,7 +76,7 @@ T.casesView = (state, { cases, counts }) => {
     Home: () => move(-cases.length), End: () => move(cases.length), Enter: () => cases.length && open(chosen), Escape: () => T.go({ view: "summary" }) };
   const order = T.el("select", { "aria-label": "Order", onchange: (event) => T.go({ ...state, sort: event.target.value }) },
     [["", "failures first"], ["time", "slowest first"], ["run", "order of the run"]].map(([value, text]) => T.el("option", { value, selected: (state.sort || "") === value }, text)));
-  const help = T.el("span", { class: "dim" }, T.el("kbd", {}, "j"), " ", T.el("kbd", {}, "k"), " move, ", T.el("kbd", {}, "Enter"), " open, ", T.el("kbd", {}, "/"), " search");
+  const help = T.el("span", { class: "dim keys" }, T.el("kbd", {}, "j"), " ", T.el("kbd", {}, "k"), " move, ", T.el("kbd", {}, "Enter"), " open, ", T.el("kbd", {}, "/"), " search");
   const view = T.el("div", { class: "view flush" }, T.statusbar(state, cases.length, order, help),
     cases.length ? list.box : T.el("div", { class: "empty" }, "No case passes these filters."));
   return { nodes: [T.sidebar(state, counts), view], ready: () => { list.show(chosen); if (T.focusList) list.box.focus({ preventScroll: true }); } };

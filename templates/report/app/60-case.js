@@ -5,13 +5,14 @@ T.caseView = (state) => {
   const i = T.find(state.id);
   const view = T.el("div", { class: "view", tabindex: "-1" });
   const { cases } = T.filtered(state);
-  const at = cases.indexOf(i);
+  const list = state.from === "support" ? "support" : "cases";
+  const at = list === "cases" ? cases.indexOf(i) : -1;
   const to = (by) => { const next = at < 0 ? undefined : cases[at + by]; if (next !== undefined) T.go({ ...state, id: T.id(next) }); };
   T.opened = i;
-  const back = () => T.go({ ...state, view: "cases", id: "" });
+  const back = () => T.go({ ...state, view: list, id: "", from: "" });
   T.keys = { j: () => to(1), k: () => to(-1), Escape: back };
   if (i < 0) { view.append(T.el("div", { class: "empty" }, "This run has no such case: ", T.el("code", {}, state.id))); return { nodes: [view], ready: () => {} }; }
-  const crumbs = T.el("div", { class: "crumbs" }, T.el("button", { onclick: back, title: "Escape" }, "← cases"),
+  const crumbs = T.el("div", { class: "crumbs" }, T.el("button", { onclick: back, title: "Escape" }, `← ${list}`),
     at >= 0 && [T.el("button", { onclick: () => to(-1), disabled: at === 0, title: "k", "aria-label": "previous case" }, "↑"), T.el("button", { onclick: () => to(1), disabled: at === cases.length - 1, title: "j", "aria-label": "next case" }, "↓"), T.el("span", { class: "dim" }, `${T.number(at + 1)} of ${T.number(cases.length)}`)]);
   const title = T.el("div", { class: "id" }, T.chip(D.names[D.outcome[i]]), " ", T.id(i));
   const body = T.el("div", { class: "case" }, T.el("header", {}, crumbs, title, T.el("p", { class: "dim" }, "Loading …")));

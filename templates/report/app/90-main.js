@@ -45,15 +45,16 @@ T.searched = () => {
 
 T.render = () => {
   const state = T.read(location.hash);
-  const focused = document.activeElement;
+  const focused = document.activeElement, mark = focused ? focused.dataset.mark : undefined;
   if (document.activeElement !== T.search) T.search.value = state.q;
-  T.clear(T.nav).append(...Object.entries(TITLES).filter(([view]) => view !== "support" || D.head.has_support).map(([view, title]) => T.to(["summary", "support", "run"].includes(view) ? { view } : { ...state, view, id: "", state: [] }, { "aria-current": state.view === view || (state.view === "case" && view === "cases") ? "page" : null }, title)));
+  T.clear(T.nav).append(...Object.entries(TITLES).filter(([view]) => view !== "support" || D.head.has_support).map(([view, title]) => T.to(["summary", "run"].includes(view) ? { view } : view === "support" ? { view, state: state.state, backend: state.backend, dtype: state.dtype } : { ...state, view, id: "", from: "", state: [] }, { "aria-current": state.view === view || (state.view === "case" && view === (state.from || "cases")) ? "page" : null }, title)));
   T.keys = {};
   const made = state.view === "cases" ? T.casesView(state, T.filtered(state)) : state.view === "matrix" ? T.matrixView(state, T.filtered(state)) : state.view === "case" ? T.caseView(state) : state.view === "support" ? T.supportView(state) : state.view === "run" ? T.runView() : T.summaryView();
   arrangeMain(made.nodes);
   document.title = `${state.view === "case" ? state.id : TITLES[state.view]} · ${D.head.run}`;
   made.ready();
   if (focused && focused !== document.activeElement && T.main.contains(focused)) focused.focus({ preventScroll: true });  // a box that was moved
+  else if (mark) { const same = [...T.main.querySelectorAll("[data-mark]")].find((node) => node.dataset.mark === mark); if (same) same.focus({ preventScroll: true }); }
   T.focusList = false;
   T.renderedAt = performance.now();
 };
