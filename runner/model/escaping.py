@@ -4,6 +4,7 @@ Such text may contain terminal sequences, characters that hide or reorder others
 ``plain`` keeps line ends; ``line`` and ``one_line`` return one line. Escapes are visible. Escaping an escaped text changes nothing.
 """
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -116,7 +117,7 @@ def _hex(char: str) -> str:
 
 
 def headline(text: str) -> str:
-    """Return the first line of a message, with the next one where the first only announces it, as in "backend='inductor' raised:"."""
-    first, _, rest = text.strip().partition("\n")
-    whole = f"{first} {rest.strip()}" if first.rstrip().endswith(":") else first
-    return re.sub(r"\s+", " ", whole.split("\n")[0]).strip()[:500]
+    """Return the first line of a message; after lines that only announce another, such as "backend='inductor' raised:", also that one."""
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    announcing = itertools.takewhile(lambda words: words[-1].endswith(":"), lines)
+    return " ".join(word for words in lines[: len(list(announcing)) + 1] for word in words)[:500]

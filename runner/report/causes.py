@@ -9,10 +9,14 @@ from urllib.parse import unquote
 from runner.model.escaping import one_line
 from runner.model.expectation import NO_EXCEPTION, Verdict
 from runner.model.outcomes import RETRIED, JUnitTag, Outcome
-from runner.model.results import CaseResult
+from runner.model.results import PROOF, CaseResult
 
-_CHANGING = re.compile(r"0x[0-9a-f]+|[0-9]+")
-"""Addresses and numbers, which differ between exceptions of one cause."""
+_ADDRESS = "0x[0-9a-f]+"
+_CHANGING = re.compile(
+    rf"[\[({{][-+0-9.,e ]*[\])}}]|{_ADDRESS}|(?<!float)(?<!int)(?<!complex)(?<![0-9])[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?"
+    r"|\b(?:aten|prims?)(?:::|\.)\w+(?:\.\w+)*(?:', overload='\w+)?|(?:/[\w.+~-]+)+(?=/)"
+)
+"""What differs between exceptions of one cause: shapes, addresses, numbers (not those of types), names of operators, folders."""
 
 _LONGEST = 10_000
 """Characters of a line of ids."""
@@ -21,8 +25,8 @@ _LONGEST = 10_000
 def causes(results: Iterable[CaseResult]) -> list[list[CaseResult]]:
     """Return failures by their cause, in the order of the first of each.
 
-    One cause are: exceptions with one text, but for numbers and addresses; answers that ATen computed; and otherwise failures of the same
-    expectation with the same text.
+    One cause are: exceptions, and calls that fell back, with one text, but for what changes from case to case; answers that ATen computed;
+    and otherwise failures of the same expectation with the same text.
     """
     groups: defaultdict[object, list[CaseResult]] = defaultdict(list)
     for result in results:
@@ -34,13 +38,20 @@ def _cause(result: CaseResult) -> object:
     failed = result.failed
     if result.outcome not in RETRIED or result.attempts or not failed:
         return result.case_id
-    if result.outcome is Outcome.FELL_BACK and result.by_aten:
-        return result.outcome, result.backend
-    if result.outcome is Outcome.FAIL and all(map(has_raised, failed)):
-        return result.outcome, result.backend, _CHANGING.sub("N", failed[0].observed)
-    has_details = result.outcome.junit is JUnitTag.ERROR  # the stack of a crash is what it is
-    texts = [(verdict.kind, str(verdict.position), verdict.message, verdict.detail if has_details else "") for verdict in failed]
-    return result.outcome, result.spec, *texts
+    if result.outcome is Outcome.FELL_BACK:
+        return result.outcome, result.backend, _without_changing(failed[0].observed)
+    raised = [verdict for verdict in failed if verdict.kind != PROOF]
+    if result.outcome is Outcome.FAIL and raised and all(map(has_raised, raised)):
+        return result.outcome, result.backend, _without_changing(raised[0].observed)
+    has_details = result.outcome.junit is JUnitTag.ERROR  # the stack of a crash is what it is, but for the addresses of its threads
+    details = [re.sub(_ADDRESS, "N", verdict.detail) if has_details else "" for verdict in failed]
+    texts = [(verdict.kind, str(verdict.position), verdict.message) for verdict in failed]
+    return result.outcome, result.spec, *texts, *details
+
+
+def _without_changing(text: str) -> str:
+    """Return a text with one letter for what changes from case to case, and for each list of it."""
+    return re.sub(r"\bN(?:[, ]+N\b)+", "N", _CHANGING.sub("N", text))
 
 
 def folded_ids(results: Iterable[CaseResult]) -> Iterator[str]:

@@ -40,6 +40,7 @@ from runner.model.results import NOT_MEASURED, Attempt, CaseResult
 from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
 from runner.record.run_folder import LATEST, REPORTS
 from runner.report import SCRIPT, ReportSetup, node_lines, note_lines, replace
+from runner.report.causes import causes
 
 PAGE, PARTS = "index.html", "report"
 """The page, and the folder of what it loads, in the folder of a run."""
@@ -445,10 +446,13 @@ def index_of(results: Sequence[CaseResult], firsts: Sequence[int]) -> dict[str, 
             columns[name].append(tables[name].setdefault(value, len(tables[name])))
         columns["outcome"].append(_FIRST.index(result.outcome))
         columns["ms"].append(round(result.seconds * 1000))
+    numbers = {id(result): number for number, result in enumerate(results)}
+    of_cause = causes(result for result in results if result.outcome.is_failure)
     return {
         "outcomes": [[kind.label, kind.is_failure, kind.is_executed, kind.glyph] for kind in _FIRST],
         **{f"{name.removesuffix('s')}s": _shown(list(table)) for name, table in tables.items()},
         "odd": odd,
+        "first_of_cause": {str(numbers[id(other)]): numbers[id(first)] for first, *others in of_cause for other in others},
         "chunks": list(firsts),
         "columns": columns,
     }

@@ -48,6 +48,7 @@ def test_how_the_process_ended_is_what_a_waiver_reads(ending: Ending, words: tup
     [
         ("no\nmore", "no"),
         ("backend='inductor' raised:\n\n  KeyError: 'x'\nmore", "backend='inductor' raised: KeyError: 'x'"),
+        ("from a.cpp:84:\nfailed at b.cpp:117:\nno such file\nmore", "from a.cpp:84: failed at b.cpp:117: no such file"),
         ("announces:", "announces"),
         ("", ""),
     ],

@@ -47,12 +47,12 @@ const tiles = (failed, totals) => {
     tile(head.environment.device || "CPU", head.environment.device ? "device" : head.environment.cpu || "device"));
 };
 
-// Cases with the same outcome and reason, in the order of the page.
+// Cases with the same outcome and reason, and failures of one cause, in the order of the page.
 const grouped = () => {
   const found = new Map();
   for (const i of D.byOutcome) {
     if (D.names[D.outcome[i]] === "PASS") break; // the last in this order
-    const key = D.outcome[i] * 0x1000000 + D.reason[i];
+    const first = D.first_of_cause[i] ?? i, key = D.outcome[first] * 0x1000000 + D.reason[first];
     const group = found.get(key);
     if (!group) found.set(key, { outcome: D.names[D.outcome[i]], fails: D.failure[D.outcome[i]], reason: D.reasons[D.reason[i]][1], first: i, ids: [i], count: 1 });
     else { group.count++; if (group.ids.length < MOST_IDS) group.ids.push(i); }
