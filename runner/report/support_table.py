@@ -114,7 +114,7 @@ def counts_of(cells: Iterable[Cell]) -> dict[str, int]:
 def suites_of(cells: Iterable[Cell]) -> Mapping[tuple[str, str], list[Cell]]:
     """Return the cells of each backend and suite, in an order that no run changes."""
     suites: defaultdict[tuple[str, str], list[Cell]] = defaultdict(list)
-    for cell in sorted(cells, key=lambda cell: (cell.suite, cell.operator, cell.type)):
+    for cell in sorted(cells, key=lambda cell: (cell.backend, cell.suite, cell.operator, cell.type)):
         suites[cell.backend, cell.suite].append(cell)
     return suites
 

@@ -23,42 +23,23 @@ from runner.report import ReportSetup, page
 from runner.report.page import HtmlReporter, chunks, facts_of, pieces_of, script, shown, sources_of, write_page
 from tests.fences import ROOT
 from tests.readers import Elements
-from tests.results import as_outcome, footer_of
+from tests.recorded import recorded, run_of
+from tests.results import footer_of
 
 HOSTILE = '</script><script>window.hacked=1</script><img src=x onerror="window.hacked=1">\'"&amp;\u2028\u202e]]>{{7*7}}\\x3c`${hacked}`'
 ADDRESS = "javascript:window.hacked=1"
-AT = Position(file="specs/a/one.yaml", line=3, column=5)
-HEADER = RunHeader(
-    run_id="20260101T000000Z-abcdef",
-    started="2026-01-01T00:00:00+00:00",
-    version="0.1",
-    command=("torch-conformance", "run", HOSTILE),
-    environment={"torch": HOSTILE, HOSTILE: "1"},
-    variables={},
-    specs={},
-    selected=3,
-)
+HEADER = run_of(command=("torch-conformance", "run", HOSTILE), environment={"torch": HOSTILE, HOSTILE: "1"}).header
 
 
 def case(name: str = "one", outcome: Outcome = Outcome.FAIL, **changes: Any) -> CaseResult:
     """Return a result whose words are not markup, but for what is changed."""
-    plain = CaseResult(
-        case_id=CaseId(f"a/{name}[backend=cpu,dtype=float32]"),
-        spec="specs/a/one.yaml",
-        outcome=Outcome.PASS,
-        reason="because",
-        failure_type="counter",
-        verdicts=(),
-        position=AT,
-        seconds=1.5,
-    )
-    return as_outcome(plain, outcome, **changes)
+    return recorded("one", outcome, case_id=f"a/{name}[backend=cpu,dtype=float32]", **changes)
 
 
 def hostile_case(number: int, outcome: Outcome) -> CaseResult:
     """Return a result with hostile text wherever a spec or a worker chooses the text."""
     words = {"expected": HOSTILE, "observed": HOSTILE, "detail": HOSTILE}
-    verdict = Verdict(kind="text", status=Status.FAILED, position=replace(AT, file=HOSTILE), **words)
+    verdict = Verdict(kind="text", status=Status.FAILED, position=Position(file=HOSTILE, line=3), **words)
     made = case(f"n{number}", outcome, reason=HOSTILE)
     texts = dict.fromkeys(("spec", "repro", "summary", "stdout", "stderr"), HOSTILE)
     lists = dict.fromkeys(("options", "code", "covers", "tags", "requires", "notes", "attachments"), (HOSTILE,))

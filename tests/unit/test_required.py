@@ -7,7 +7,8 @@ import pytest
 from runner.model.header import problems
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
-from tests.fakes import case, place, requirement
+from tests.fakes import case, requirement
+from tests.recorded import recorded
 
 ON_CPU = case(id="a[backend=cpu]")
 WITH_REDIS = case(id="b[backend=cpu]", requires=(requirement("redis"),))
@@ -15,20 +16,8 @@ ON_CUDA = case(id="c[backend=cuda]", backend="cuda", requires=(requirement("cuda
 
 
 def results(**outcomes: Outcome) -> dict[str, CaseResult]:
-    def result(case_id: str, outcome: Outcome) -> CaseResult:
-        return CaseResult(
-            case_id=case_id,  # type: ignore[arg-type]  # a plain text
-            spec="s.yaml",
-            outcome=outcome,
-            reason="why",
-            failure_type="",
-            verdicts=(),
-            position=place(1),
-            seconds=0.0,
-        )
-
     by_letter = {"a": ON_CPU.id, "b": WITH_REDIS.id, "c": ON_CUDA.id}
-    return {by_letter[letter]: result(by_letter[letter], outcome) for letter, outcome in outcomes.items()}
+    return {by_letter[letter]: recorded("s", outcome, case_id=by_letter[letter]) for letter, outcome in outcomes.items()}
 
 
 @pytest.mark.parametrize("name", ["rocm", "triton", "redis", "gpus"])
