@@ -40,6 +40,8 @@ def environment_for(environment: Environment, threads: int, scratch: Path, warm_
     variables: dict[str, str | None] = dict(os.environ)
     # a parent that asks CUDA how many devices there are makes every fork useless: NVML answers without a context
     variables["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    # torch's profiler writes lines for tracers between those of the case; this is above the level of all of its lines
+    variables.setdefault("KINETO_LOG_LEVEL", "6")
     # libraries that start their threads when they are imported would make every fork unsafe; a worker sets its own number
     variables[THREADS] = variables.get("OMP_NUM_THREADS") or str(threads)
     variables.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"))

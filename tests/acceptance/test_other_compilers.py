@@ -90,6 +90,7 @@ def test_each_compiler_is_named_for_what_it_is(ran: Ran, number: int) -> None:
     assert result.outcome is outcome, verdicts
     assert part in " ".join([result.reason, *(f"{verdict.kind} {verdict.observed}" for verdict in verdicts)])
     assert (result.isolation == "process") is (number == 0)
+    assert "profiler_start" not in result.stderr, "what measures the call writes nothing into the output of the case"
 
 
 @pytest.mark.nightly(reason="each row compiles with another compiler; four rows, one of each kind of answer, are in every run of the tests")
