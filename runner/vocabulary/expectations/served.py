@@ -38,7 +38,7 @@ class OfOperators(Repeated):
     measure = staticmethod(measure_operators)
     remark: ClassVar[str] = (
         "The call is made after the last step of the case. Operators that only move or describe data do not count, nor does code that calls"
-        " ATen's kernels below its dispatcher."
+        " ATen's kernels below its dispatcher on a CPU."
     )
 
     def measurement(self) -> Mapping[str, Json] | None:

@@ -1,14 +1,18 @@
 """The operators that ATen runs in a call, by torch's profiler: those that compute, without those that only move or describe data."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 NO_COMPUTATION: Mapping[str, str] = {
     **dict.fromkeys("empty empty_like empty_strided new_empty new_empty_strided resize_ set_".split(), "allocates memory"),
-    **dict.fromkeys("clone contiguous copy copy_ to _to_copy type_as lift lift_fresh".split(), "copies data, or converts its type"),
+    **dict.fromkeys(
+        "clone contiguous copy copy_ _foreach_copy_ to _to_copy type_as lift lift_fresh".split(), "copies data, or converts its type"
+    ),
     **dict.fromkeys(
         (
             "alias as_strided as_strided_ chunk conj _conj detach detach_ diagonal expand expand_as flatten imag movedim narrow permute"
@@ -28,6 +32,12 @@ _MARK = "conformance: the call begins or ends"
 
 _ATEN, _NODE = "aten::", "autograd::engine::evaluate_function: "
 
+_KERNEL = re.compile(r"at::native::(?:\(anonymous namespace\)::)?(\w+)")
+"""The name of a kernel of ATen for a GPU begins with the first match; the other matches name what it computes, as ``CUDAFunctor_add``."""
+
+_COPIES = re.compile(r"copy|FillFunctor", re.IGNORECASE)
+"""In the names of kernels that move data or fill it."""
+
 _OF_LOSS = ("SumBackward0", "MeanBackward0", "AddBackward0", "torch::autograd::AccumulateGrad")
 """Nodes of the loss that a backward step itself puts behind a result, and what stores gradients."""
 
@@ -41,7 +51,8 @@ def recorded(names: list[str], *, of_backward: bool = False) -> Iterator[None]:
     """Record ATen's operators; when the context ends, ``names`` has got those that compute something, such as ``aten.mm``.
 
     Of operators that call others the outermost counts. ``of_backward`` leaves out what no node of autograd runs. Threads that the compiler
-    starts are recorded where torch can; code that calls ATen's kernels below the dispatcher is not seen.
+    starts are recorded where torch can. Code that calls ATen's kernels below the dispatcher is seen on a GPU alone, where a CUDA graph too
+    runs them without an operator: of these ``names`` gets the kernels, such as ``at::native::CUDAFunctor_add``.
     """
     try:
         config: Any = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
@@ -49,14 +60,18 @@ def recorded(names: list[str], *, of_backward: bool = False) -> Iterator[None]:
         config = None
     with contextlib.ExitStack() as stack:
         with _usable():  # there is one profiler in a process, and another one may run
-            profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], experimental_config=config)
+            activities = [torch.profiler.ProfilerActivity.CPU]
+            if torch.cuda.is_initialized():
+                activities.append(torch.profiler.ProfilerActivity.CUDA)
+            profiler = torch.profiler.profile(activities=activities, experimental_config=config, acc_events=True)
             profiler.__enter__()
         stack.callback(_end, profiler)
         _mark()
         yield
         _mark()
     with _usable():
-        events = list(profiler.events() or ())
+        recorded_events = list(profiler.events() or ())
+    events = [event for event in recorded_events if event.device_type == torch.autograd.DeviceType.CPU]
     if sum(event.name == _MARK for event in events) != 2:
         raise NoProfiler("torch's profiler did not record the whole call")
     for event in events:
@@ -66,6 +81,20 @@ def recorded(names: list[str], *, of_backward: bool = False) -> Iterator[None]:
             name = event.name.removeprefix(_ATEN)
             if name not in NO_COMPUTATION and not (of_backward and (not nodes or nodes[0] in _OF_LOSS)):
                 names.append(f"aten.{name}")
+    names.extend(_kernels_without_operator(recorded_events))
+
+
+def _kernels_without_operator(events: Sequence[Any]) -> Iterator[str]:
+    """Yield ATen's kernels on a GPU that none of its operators started: a CUDA graph did, or code below the dispatcher."""
+    kernels: Counter[str] = Counter()
+    for event in events:
+        if event.device_type != torch.autograd.DeviceType.CPU:
+            kernels[event.name] += 1
+        elif any(name.startswith(_ATEN) for name in (event.name, *_above(event))):
+            kernels.subtract(kernel.name for kernel in event.kernels)
+    for name in kernels.elements():
+        if (parts := _KERNEL.findall(name)) and not _COPIES.search(name):
+            yield f"at::native::{parts[min(1, len(parts) - 1)]}"
 
 
 def _mark() -> None:
