@@ -68,36 +68,39 @@ def test_without_the_package_every_case_is_unavailable(specs: Path) -> None:
 
 
 ASK = """\
-import sys
+import multiprocessing, sys
 import torch
 from runner.worker.torch_compat import device_modules
 
-for question in sys.argv[1:]:
-    print(device_modules.answer(question, seconds=5 if "hangs" in question else 60))
+print(*device_modules.answers(["madeup=vendor_not_forked"]).values())
+forks = multiprocessing.get_context("fork")  # a new Python for each imports torch for seconds
+multiprocessing.get_context = lambda kind: forks
+print(*device_modules.answers(sys.argv[1:], seconds=15).values(), sep="\\n")
 assert not [name for name in sys.modules if name.startswith("vendor_")]
 """
 
+WORKS = """\
+import torch, types; torch.utils.rename_privateuse1_backend('madeup'); module = types.ModuleType('madeup')
+module.is_available = lambda: True; module.device_count = lambda: 1; module.synchronize = print
+torch._register_device_module('madeup', module)
+"""
 MODULES = {
+    "vendor_not_forked": (f"import multiprocessing; assert 'Fork' not in multiprocessing.current_process().name\n{WORKS}", "returned True"),
     "vendor_raises": ("raise SystemExit('no licence\\nsecond line')", "its import raised SystemExit: no licence"),
-    "vendor_dies": ("import os; os.kill(os.getpid(), 11)", "the process that imported its module ended without an answer"),
-    "vendor_hangs": ("import time; time.sleep(600)", "the import of its module did not end within 5 s"),
+    "vendor_dies": ("import os; os.kill(os.getpid(), 11)", "the process that imported its module ended without an answer: SIGSEGV"),
+    "vendor_exits": ("import os; os._exit(3)", "the process that imported its module ended without an answer: exit code 3"),
+    "vendor_floods": ("while True: print('x' * 10000, flush=True)", "the import of its module did not end within 15 s"),
+    "vendor_hangs": ("import time; time.sleep(600)", "the import of its module did not end within 15 s"),
     "vendor_nothing": ("", "its import raised ImportError: vendor_nothing was imported, and torch has no device 'madeup'"),
     "vendor_renames": (
         "import torch; torch.utils.rename_privateuse1_backend('madeup')",
         "its import raised ImportError: vendor_renames was imported, and torch.madeup has no is_available, device_count, synchronize",
     ),
     "vendor_hidden": (
-        "import torch, types; torch.utils.rename_privateuse1_backend('madeup'); module = types.ModuleType('madeup')\n"
-        "module.is_available = lambda: False; module.device_count = lambda: 1; module.synchronize = print\n"
-        "torch._register_device_module('madeup', module)",
+        WORKS.replace("True", "False", 1),
         "torch.madeup.is_available() returned False",
     ),
-    "vendor_works": (
-        "import torch, types; torch.utils.rename_privateuse1_backend('madeup'); module = types.ModuleType('madeup')\n"
-        "module.is_available = lambda: True; module.device_count = lambda: 1; module.synchronize = print\n"
-        "torch._register_device_module('madeup', module)",
-        "returned True",
-    ),
+    "vendor_works": (WORKS, "returned True"),
 }
 
 
@@ -106,7 +109,7 @@ def test_what_a_process_says_of_modules(tmp_path: Path) -> None:
     for name, (text, _) in MODULES.items():
         (tmp_path / f"{name}.py").write_text(text)
     variables = environment() | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
-    command = [sys.executable, "-c", ASK, *(f"madeup={name}" for name in MODULES)]
+    command = [sys.executable, "-c", ASK, *(f"madeup={name}" for name in MODULES if name != "vendor_not_forked")]
     done = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=240, check=False)
     assert done.stdout.splitlines() == [answer for _, answer in MODULES.values()], done.stderr
     assert done.returncode == 0, done.stderr

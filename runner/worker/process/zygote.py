@@ -103,6 +103,7 @@ def _import_where_safe(module: str) -> None:
     """Import the module of a compiler, where a fork of this process shows that forks are safe after that; else each worker imports it."""
     child = os.fork()
     if child == 0:
+        imports.be_silent()
         is_safe = False
         with contextlib.suppress(BaseException):  # a vendor's module may raise anything: the workers report it
             importlib.import_module(module)

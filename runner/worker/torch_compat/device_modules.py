@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import platform
 import signal
+import sys
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -134,8 +136,8 @@ class DeviceApi:
 
 # -- facts of the machine -------------------------------------------------------------------------------------------
 
-_SECONDS = 240.0
-"""How long the import of a vendor's module and the look at its devices may take."""
+_SECONDS = 120.0
+"""How long the import of vendors' modules and the look at their devices may take, all at the same time."""
 
 _BYTES = 2000
 
@@ -149,9 +151,9 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
     A worker collects them once per run, so that only workers use a device. ``questions`` are paths of predicates, and devices and
     compilers of vendors (``KIND=MODULE``, ``NAME@MODULE``); ``answers`` has what each returned.
     """
-    # first, in forks of this process, in which no driver is initialized yet
+    # first, before this process initializes a driver
     asked = tuple(questions)
-    of_vendors = {question: answer(question) for question in asked if not {"=", "@"}.isdisjoint(question)}
+    of_vendors = answers([question for question in asked if not {"=", "@"}.isdisjoint(question)])
     counted = [(module, module.device_count()) for _, module in modules() if module.is_available()]
     properties = next(([module.get_device_properties(n) for n in range(count)] for module, count in counted if count), [])
     ck = importlib.util.find_spec("ck4inductor")
@@ -204,30 +206,44 @@ def _answer(path: str) -> str:
     return f"returned {returned}" if is_answer else f"returned a value of type {type(returned).__name__}, not True or False"
 
 
-def answer(question: str, seconds: float = _SECONDS) -> str:
-    """Return ``HOLDS`` where torch sees a vendor's device or knows a compiler, else the reason, from a fork of this process."""
-    forks = multiprocessing.get_context("fork")
-    mine, theirs = forks.Pipe(duplex=False)
-    child = forks.Process(target=_look, args=(question, theirs))
-    child.start()
-    theirs.close()
-    assert child.pid is not None
-    try:
-        if not mine.poll(seconds):
-            return f"the import of its module did not end within {seconds:.0f} s"
-        return mine.recv_bytes(_BYTES).decode("utf-8", "replace")
-    except (EOFError, OSError):
-        return "the process that imported its module ended without an answer"
-    finally:
+def answers(questions: Iterable[str], seconds: float = _SECONDS) -> dict[str, str]:
+    """Return for each question ``HOLDS`` where torch sees a vendor's device or knows a compiler, else the reason.
+
+    Each is asked in a process of its own: a fork where this process has its module, else a new Python, as a module need not work in forks.
+    """
+    until = time.monotonic() + seconds
+    asked = []
+    for question in questions:
+        has_module = question.replace("=", "@").partition("@")[2] in sys.modules
+        context: Any = multiprocessing.get_context("fork" if has_module else "spawn")
+        mine, theirs = context.Pipe(duplex=False)
+        child = context.Process(target=_look, args=(question, theirs))
+        child.start()
+        theirs.close()
+        asked.append((question, child, mine))
+    said = {}
+    for question, child, mine in asked:
+        try:
+            if mine.poll(max(until - time.monotonic(), 0)):
+                said[question] = mine.recv_bytes(_BYTES).decode("utf-8", "replace")
+            else:
+                said[question] = f"the import of its module did not end within {seconds:.0f} s"
+        except (EOFError, OSError):
+            child.join(1)
+            code = child.exitcode or 0
+            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            said[question] = f"the process that imported its module ended without an answer: {how}"
         mine.close()
         with contextlib.suppress(OSError):  # its children too
             os.killpg(child.pid, signal.SIGKILL)
         child.kill()
         child.join()
+    return said
 
 
 def _look(question: str, pipe: Connection) -> None:
     os.setsid()
+    imports.be_silent()
     try:
         text = _compiler_problem(VendorCompiler.parse(question)) if "@" in question else _device_problem(VendorDevice.parse(question))
     except BaseException as error:  # a vendor's module may raise anything, also SystemExit; the answer says what

@@ -33,6 +33,12 @@ def resolve(path: str) -> Any:
     raise ImportError(f"no module for '{path}'")
 
 
+def be_silent() -> None:
+    """Discard what this process prints from now on: a vendor's module may print without an end."""
+    for descriptor in (1, 2):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
 def name_lines(file: str, names: Mapping[int, str]) -> None:
     """Store the function of each line of a file in dynamo's cache. Otherwise dynamo parses the file as Python and may raise."""
     if "torch._dynamo" in sys.modules:
