@@ -85,7 +85,7 @@ def _answer(folder: Path, code: str, measured: Mapping[str, Any]) -> Callable[[J
 
 @contextmanager
 def a_run(
-    place: Path, profile: str = PROFILE, code: str = CODE, more: str = "", measured: Mapping[str, Any] | None = None
+    place: Path, profile: str = PROFILE, code: str = CODE, more: str = "", measured: Mapping[str, Any] | None = None, options: str = ""
 ) -> Iterator[Path]:
     """Make a run of the profile in the folder ``place``, which is the working folder meanwhile; yield the folder of the run.
 
@@ -99,7 +99,7 @@ def a_run(
         (place / "known.yaml").write_text(WAIVERS)
         (place / "ours.yaml").write_text(profile)
         use_executor(patch, _answer(place / "out", code, measured or {}))
-        main(["run", "--profile", "ours.yaml", "--out", "out"])
+        main(["run", "--profile", "ours.yaml", "--out", "out", *options.split()])
         yield place / "out"
 
 

@@ -53,7 +53,7 @@ def main(options: ListOptions) -> ExitCode:
         output.note(taken(options.paths, len(read)))
     else:
         vendor = hooks("vendor")
-        profile = vendor.load_profile(options.profile, options.paths, options.backends)
+        profile = vendor.load_profile(options.profile, options.paths, options.backends, options.backend)
         suite, read, levels = profile.suite, profile.resolved.cases, vendor.levels_of(profile.resolved.record)
     if is_ledger:
         return _ledger(options, suite.cases)

@@ -141,6 +141,12 @@ class Backend:
         return _compiler_of(self.settings)
 
     @property
+    def asked(self) -> str:
+        """What is compiled with, and what each call must show, in words."""
+        proof = self.proof
+        return "; ".join(filter(None, [f"compile.backend {self.compiler}", proof.served and proof.served.expected, str(proof.calls or "")]))
+
+    @property
     def position(self) -> Position:
         """The position of its definition."""
         return self.document.position((self.name,), key=True)

@@ -63,7 +63,8 @@ def words_of_inductor(case: Case) -> Iterator[str]:
 
 def _unclaimed(case: Case, backend: Backend) -> Iterator[str]:
     claims = backend.claims
-    if not claims.trains and (step := next((step for step in case.steps if traits_of(step).gives_gradients), None)):
+    of_gradients = (step for step in case.steps if traits_of(step).gives_gradients or step.arguments.get("gradients") == "required")
+    if not claims.trains and (step := next(of_gradients, None)):
         yield f"gradients (line {step.position.line})"
     if not claims.dynamic and case.body.settings.compile.get("dynamic"):
         yield "dynamic shapes"

@@ -16,7 +16,7 @@ from runner.vocabulary.steps.samples import EachSample
 TABLES = Path(__file__).parent / "data"
 _PREFIX = "operators-"
 
-COMMAND = "python -m runner.worker.torch_compat.opinfo"
+COMMAND = "python -m tools.generate_operators"
 """The command that writes the table of the installed torch."""
 
 CLOSE = "close"
@@ -93,6 +93,8 @@ class Operator:
     calls: tuple[str, ...]
     promotes: bool = False
     """Whether results of integers are floating; then eager refuses the in-place call of integers."""
+    core: str = ""
+    """The kind of an operator that torch tags as core ATen: ``pointwise``, ``data`` or ``other``; empty for no such operator."""
 
     def is_refused(self, call: str, dtype: str, device: str) -> bool:
         """Whether eager refuses every sample of a case."""
@@ -145,6 +147,7 @@ def load(minor: str) -> Table | None:
                 dtypes={kind: sets[row[kind]] for kind in kinds},
                 calls=("function", *row.get("calls", ())),
                 promotes=row.get("promotes", False),
+                core=row.get("core", ""),
             )
             for row in data["operators"]
         ),
@@ -164,7 +167,10 @@ def table_for(minor: str | None) -> tuple[Table, str]:
         return table, ""
     table = load(newest)
     assert table is not None, "the file of the newest table is there"
-    return table, f"the operators of torch {minor} have no table, only those of {', '.join(minors())} ('{COMMAND}' writes it)"
+    return (
+        table,
+        f"the operators of torch {minor} have no table, only those of {', '.join(minors())} ('{COMMAND}' in the repository writes it)",
+    )
 
 
 # -- cases of a source ------------------------------------------------------------------------------------------------
@@ -176,10 +182,10 @@ def with_operators(anatomy: Anatomy, cases: Sequence[Case], known: Surroundings)
     What many of them share is made once: there are thousands.
     """
     table, why_not = table_for(None if known.torch is None else ".".join(map(str, known.torch[:2])))
-    source = {"calls": ("function",), "samples": "all", "gradients": True, **anatomy.data[SOURCE]["opinfo"]}
+    source = {"calls": ("function",), "samples": "all", "gradients": True, "operators": "all", **anatomy.data[SOURCE]["opinfo"]}
     expected: dict[tuple[int, Judged | None], tuple[Expected, ...]] = {}
     of_operators: list[Case] = []
-    own = ("id", "params", "seed_key", "steps", "missing_names")
+    own = ("id", "params", "seed_key", "steps", "missing_names", "tags")
     for case in cases:
         begin, _, end = case.id.partition(f"[backend={case.backend}")
         (step,) = case.steps
@@ -187,6 +193,9 @@ def with_operators(anatomy: Anatomy, cases: Sequence[Case], known: Surroundings)
         as_is = {field.name: getattr(case, field.name) for field in fields(Case) if field.name not in own}
         missing = (*case.missing_names, *([why_not] if why_not else []))
         for operator, call, dtypes in table.rows(case.device, source["dtypes"], source["calls"]):
+            if source["operators"] == "core" and not operator.core:
+                continue
+            tags = (*case.tags, f"core-{operator.core}") if operator.core else case.tags
             judged = JUDGED.get(operator.op)
             key = (id(step.expectations), judged)  # the cases hold the tuple
             if key not in expected:
@@ -214,6 +223,7 @@ def with_operators(anatomy: Anatomy, cases: Sequence[Case], known: Surroundings)
                         params={"op": label, "dtype": dtype, **case.params},
                         seed_key=f"{case.seed_key} {label} {dtype}",
                         steps=(of_operator,),
+                        tags=tags,
                         missing_names=missing,
                     )
                 )

@@ -42,6 +42,10 @@ class ProfileRecord:
     """The range of versions that it is for."""
     levels: tuple[ProfileLevel, ...]
     waivers: tuple[PermittedWaiver, ...] = ()
+    compiler: str = ""
+    """Of a profile for any compiler the backend of --backend; empty for any other profile."""
+    proof: str = ""
+    """What the entry of that backend says that the compiler must compute, and what ATen may."""
 
     @property
     def required(self) -> tuple[str, ...]:

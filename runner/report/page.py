@@ -510,7 +510,7 @@ def run_facts(header: RunHeader, results: Sequence[CaseResult], footer: RunFoote
                 + [len(level.failed), len(level.not_executed)]
                 for level in statement.levels
             ],
-            "problems": list(statement.problems),
+            "problems": [*statement.about_compiler, *statement.problems],
             "waivers": [[waiver.reason, waiver.issue, waiver.until, len(waiver.used_by)] for waiver in statement.waivers],
         }
         for statement in ([statement] if statement else [])

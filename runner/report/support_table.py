@@ -105,9 +105,9 @@ def state_of(result: CaseResult) -> State:
 # -- forms ----------------------------------------------------------------------------------------------------------
 
 
-def counts_of(cells: Iterable[Cell]) -> dict[str, int]:
-    """Return how many cells have each state, without zeros."""
-    counts = Counter(cell.state for cell in cells)
+def counts_of(states: Iterable[State]) -> dict[str, int]:
+    """Return how often each state occurs, without zeros."""
+    counts = Counter(states)
     return {state.word: counts[state] for state in State if counts[state]}
 
 
@@ -122,7 +122,7 @@ def suites_of(cells: Iterable[Cell]) -> Mapping[tuple[str, str], list[Cell]]:
 def lines_of(results: Iterable[CaseResult]) -> Iterator[str]:
     """Yield a line for each table: how many of its cells have each state."""
     for (backend, suite), cells in suites_of(measured_cells(results)).items():
-        counts = ", ".join(f"{count} {word}" for word, count in counts_of(cells).items())
+        counts = ", ".join(f"{count} {word}" for word, count in counts_of(cell.state for cell in cells).items())
         yield f"support by {one_line(backend)} of {one_line(suite)}: {counts}"
 
 
@@ -151,7 +151,8 @@ def document_of(header: RunHeader, results: Sequence[CaseResult]) -> dict[str, o
         "run": header.run_id,
         "environment": dict(header.environment),
         "counts": [
-            {"backend": backend, "suite": suite, "states": counts_of(of_suite)} for (backend, suite), of_suite in suites_of(cells).items()
+            {"backend": backend, "suite": suite, "states": counts_of(cell.state for cell in of_suite)}
+            for (backend, suite), of_suite in suites_of(cells).items()
         ],
         "cells": list(map(entry_of, cells)),
         "raised": [{"reason": group[0].reason, "cases": [case.case_id for case in group]} for group in causes(raised)],
@@ -170,7 +171,7 @@ def markdown_of(header: RunHeader, results: Sequence[CaseResult]) -> str:
         rows: defaultdict[str, dict[str, Cell]] = defaultdict(dict)
         for cell in of_suite:
             rows[cell.operator][cell.type] = cell
-        counts = ", ".join(f"{count} {word}" for word, count in counts_of(of_suite).items())
+        counts = ", ".join(f"{count} {word}" for word, count in counts_of(cell.state for cell in of_suite).items())
         lines += ["", f"## {_code(backend)}: {_code(suite)}", "", f"{counts}.", ""]
         lines += [f"| operator | {' | '.join(map(_code, types))} |", f"|---|{'---|' * len(types)}"]
         lines += [f"| {_code(operator)} | {' | '.join(_shown(row.get(dtype)) for dtype in types)} |" for operator, row in rows.items()]

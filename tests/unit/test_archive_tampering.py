@@ -27,7 +27,7 @@ from runner.tools.vendor import archive as packing
 from runner.tools.vendor.archive import ATTESTATION, ENVELOPE, JOURNAL, JUNIT, BadArchive
 from runner.tools.vendor.packing import members_of, recorded
 from runner.tools.vendor.verification import CHECKS, Verification, stolen, verified
-from tests.submissions import CODE, ONE, TWO, WAIVED, Archive, a_run
+from tests.submissions import CODE, ONE, PROFILE, TWO, WAIVED, Archive, a_run
 
 MINE, OTHER = (Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in (1, 2))
 Line = dict[str, Any]
@@ -48,8 +48,23 @@ class Honest:
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Honest]:
-    place = tmp_path_factory.mktemp("author")
-    with a_run(place) as out:
+    yield from submitted(tmp_path_factory.mktemp("author"))
+
+
+@pytest.fixture(scope="module")
+def of_any(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Honest]:
+    """A run of a profile for any compiler, whose entry allows ATen what it ran."""
+    place = tmp_path_factory.mktemp("any")
+    proof = "{graphs: {min: 1}, served: {allow: [aten.mm]}}"
+    (place / "b.yaml").write_text(f"ours: {{summary: A compiler of ours, joins: [cpu], device: cpu, proof: {proof}}}\n")
+    measured = {"proof": {"eager": ["aten.mm", "aten.cos"], "residue": ["aten.mm"], "tensors": 1, "done": True, "eager_calls": 0}}
+    yield from submitted(
+        place, PROFILE.replace("backend: cpu", "backend: any"), measured=measured, options="--backends b.yaml --backend ours"
+    )
+
+
+def submitted(place: Path, *arguments: Any, **options: Any) -> Iterator[Honest]:
+    with a_run(place, *arguments, **options) as out:
         folder, run = recorded(str(out))
         plain, signed = (members_of(folder, run, key) for key in (None, MINE))
         yield Honest(packing.packed(plain), packing.packed(signed), place)
@@ -520,6 +535,32 @@ def test_another_content_is_found(name: str, honest: Honest) -> None:
     assert {finding.check for finding in found.findings} <= CHECKS.keys()
     if kind.repaired:
         assert not any("has another sha256" in finding.message for finding in found.findings), "the digests are right"
+
+
+BY_OURS = ONE.replace("cpu", "ours")
+OF_ANY = {
+    "what ATen ran is left out": Kind("verdicts", journal(BY_OURS, by_aten={})),
+    "nobody measured what ATen ran": Kind("verdicts", journal(BY_OURS, by_aten={}, eager_operators=-1)),
+    "the entry allows more": Kind("profile", rewritten("files/own/b.yaml", "aten.mm]", "aten.mm, aten.cos]")),
+    "the entry allows nothing": Kind("verdicts", rewritten("files/own/b.yaml", "{allow: [aten.mm]}", "all")),
+    "the statement has the proof of another entry": Kind(
+        "profile", of_profile(lambda record: record.update(proof="compile.backend inductor"))
+    ),
+    "the statement is of another backend": Kind("profile", of_profile(lambda record: record.update(compiler="cpu"))),
+    "--backend was another": Kind("profile", header_option(backend="cpu")),
+}
+
+
+@pytest.mark.parametrize("name", OF_ANY)
+def test_another_compiler_or_proof_is_found(name: str, of_any: Honest) -> None:
+    honest, found = outcome(Kind("", lambda archive: None), of_any), outcome(OF_ANY[name], of_any)
+    assert (honest.findings, honest.exit_code) == ((), ExitCode.NOTHING)
+    assert honest.statement is not None
+    assert (
+        honest.statement.about_compiler[1]
+        == "its entry: compile.backend inductor; every operator computed by the compiler, aten.mm allowed by ATen"
+    )
+    assert OF_ANY[name].check in {finding.check for finding in found.findings}
 
 
 def test_what_is_not_changed_is_verified(honest: Honest) -> None:

@@ -78,6 +78,15 @@ def test_a_compiler_that_does_not_train_is_compared_forward_alone(load_suite: Lo
     assert {case.backend: case.body.context for case in cases} == {"cpu": (), "other": ("no_grad",)}
 
 
+@pytest.mark.parametrize(("gradients", "claimed"), [("true", True), ("false", True), ("required", False)])
+def test_operators_whose_gradients_are_required_are_for_compilers_that_train(load_suite: LoadSuite, gradients: str, claimed: bool) -> None:
+    source = f"source: {{opinfo: {{dtypes: [float32], operators: core, gradients: {gradients}}}}}\n"
+    cases = load_suite(PLAIN.partition("function")[0] + source + CLOSE, backends=OTHER.format("  trains: false\n")).cases
+    assert {case.missing_names for case in cases if case.backend == "other"} == {
+        () if claimed else ("not claimed by other: gradients (line 3)",)
+    }
+
+
 ENTRY = """\
 other:
   summary: Another compiler

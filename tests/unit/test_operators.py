@@ -37,7 +37,7 @@ TABLE = {
     "torch": "9.1",
     "dtypes": ["float32", "float32 int64"],
     "operators": [
-        {"op": "add", "cpu": 1, "cuda": 1, "calls": ["inplace", "out"]},
+        {"op": "add", "cpu": 1, "cuda": 1, "calls": ["inplace", "out"], "core": "pointwise"},
         {"op": "div", "variant": "floor_rounding", "cpu": 0, "cuda": 1},
         {"op": "empty", "cpu": 0, "cuda": 0},
         {"op": "jiterator_unary", "cpu": 0, "cuda": 0},
@@ -125,6 +125,13 @@ def test_calls_in_place_and_with_out_have_names_of_their_own(load_suite: LoadSui
 
 
 @pytest.mark.usefixtures("small")
+def test_core_operators_have_a_tag_and_can_be_taken_alone(load_suite: LoadSuite) -> None:
+    every, core = (load_suite(SPEC.replace("samples: first", text)).cases for text in ("operators: all", "operators: core"))
+    assert {case.params["op"]: case.tags for case in core} == {"add": ("core-pointwise",)}
+    assert [case.id for case in core] == [case.id for case in every if case.tags]
+
+
+@pytest.mark.usefixtures("small")
 def test_each_case_names_its_operator_and_draws_numbers_of_its_own(load_suite: LoadSuite) -> None:
     cases = load_suite(SPEC).cases
     arguments = cases[0].steps[0].arguments
@@ -189,7 +196,7 @@ def test_the_shipped_specs_are_listed_from_the_table() -> None:
         (("[cpu]", "[host]"), "3:10 step"),
         (("expect: [{close: {to: eager}}]\n", ""), "1:1 expects-nothing"),
         (("samples: first", "samples: some"), "3:54 unknown-word"),
-        (("samples: first", 'samples: first, gradients: "{{ dynamic }}"'), "3:72 wrong-type"),
+        (("samples: first", 'samples: first, gradients: "{{ dynamic }}"'), "3:72 unknown-word"),
     ],
 )
 def test_a_source_that_makes_no_sense(codes_of: Callable[..., list[str]], change: tuple[str, str], code: str) -> None:

@@ -315,6 +315,30 @@ def test_other_waivers_are_refused(run: Run, capsys: pytest.CaptureFixture[str])
     assert run(PERMITS, "--waivers", "known.yaml", ends={"one": FAIL})[0] == ExitCode.OK
 
 
+# -- any compiler ------------------------------------------------------------------------------------------------------
+
+ENTRY = "{}: {{summary: A compiler of ours, joins: [cpu], device: cpu, compile: {{backend: aot_eager}}, proof: {{{}}}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("", "it is for one backend of any compiler, and 0 are named (name yours"),
+        ("--backend a --backend b", "it is for one backend of any compiler, and 2 are named"),
+        ("--backend c", "unknown backend 'c'"),
+        ("--backend b", "b.yaml:2:92: ours asks who computed each operator, and the proof of 'b' does not measure it (add served: all"),
+        ("--backend cpu", "does not measure it"),
+    ],
+)
+def test_a_profile_for_any_compiler_needs_one_backend_that_measures(
+    run: Run, options: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("b.yaml").write_text(ENTRY.format("a", "served: all") + ENTRY.format("b", "graphs: 0"))
+    assert run(PROFILE.replace("backend: cpu", "backend: any"), "--backends", "b.yaml", *options.split()) == (ExitCode.USAGE, {})
+    printed = capsys.readouterr()
+    assert message in printed.out + printed.err
+
+
 # -- options ----------------------------------------------------------------------------------------------------------
 
 

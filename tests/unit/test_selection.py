@@ -53,10 +53,7 @@ def test_only_star_and_question_mark_are_special(pattern: str, count: int) -> No
 @pytest.mark.parametrize(
     ("pattern", "near"),
     [
-        ("nothing", IDS[0]),
-        ("cache/hitt[*", IDS[0]),
-        ("*rocmm*", IDS[4]),
-        ("cache/hit[backend=*,dtype=float46]", IDS[1]),
+        *(("nothing", IDS[0]), ("cache/hitt[*", IDS[0]), ("*rocmm*", IDS[4]), ("cache/hit[backend=*,dtype=float46]", IDS[1])),
         ("cache/hit[backend=cuda,dtype=float64]", IDS[2]),
     ],
 )
@@ -67,21 +64,19 @@ def test_a_glob_without_a_case_has_the_nearest_id(pattern: str, near: str) -> No
 def test_thousands_of_globs_on_thousands_of_ids_take_seconds() -> None:
     names = [f"ops/function[backend=cpu,op=name{number},dtype={dtype}]" for number in range(3_000) for dtype in ("float32", "int64")]
     ids, begin = Ids(names), time.process_time()
-    found = [ids.matching(f"ops/*[backend=*,op=name{number},dtype=float32]") for number in range(0, 3_000, 2)]
-    assert sum(map(len, found)) == 1_500
+    assert [ids.matching(f"ops/*[backend=*,op=name{number},*int64]") for number in range(3_000)] == [[name] for name in names[1::2]]
     assert [ids.nearest(f"*op=nane{number},*int64]") for number in range(100)] == names[1:200:2]
-    assert time.process_time() - begin < 5
+    assert time.process_time() - begin < 10
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_an_index_of_ids_changes_no_match(seed: int) -> None:
-    draw = random.Random(seed)
-    pieces = ["*", "?", "a", "ab", "b", ",", "=", "[", "]", "_", ".", "-"]
+    draw, pieces = random.Random(seed), ["*", "?", "a", "ab", "b", ",", "=", "[", "]", "_", ".", "-"]
     names = ["".join(draw.choices(pieces[2:], k=draw.randrange(1, 7))) for _ in range(200)]
     patterns = ["".join(draw.choices(pieces, k=draw.randrange(1, 5))) for _ in range(200)]
-    ids = Ids(names)
-    assert [ids.matching(pattern) for pattern in patterns] == [list(filter(glob(pattern).fullmatch, names)) for pattern in patterns]
-    assert sum(len(ids.matching(pattern)) for pattern in patterns) > 500
+    matching = [Ids(names).matching(pattern) for pattern in patterns]
+    assert matching == [list(filter(glob(pattern).fullmatch, names)) for pattern in patterns]
+    assert sum(map(len, matching)) > 500
 
 
 def test_several_globs_or_backends_mean_any_and_both_mean_both() -> None:

@@ -58,6 +58,21 @@ def test_every_outcome_counts_once_and_only_a_pass_passes(outcome: Outcome) -> N
     assert bool(reason) == (outcome is not Outcome.PASS)
 
 
+@pytest.mark.parametrize(
+    ("eager", "by_aten", "expected"),
+    [(4, {}, "p"), (0, {}, "p"), (-1, {}, "not measure"), (4, {"aten.mm": 1}, "aten.mm, which"), (4, {"aten.mm": 4}, "aten.mm, which")],
+)
+def test_only_what_the_compiler_computes_passes_a_profile_for_any(eager: int, by_aten: dict[str, int], expected: str) -> None:
+    case = result("a", eager_operators=eager, by_aten=by_aten)
+    found, reason = standing(case, frozenset(), is_measured=True)
+    assert (found, standing(case, frozenset())[0]) == (Standing.PASSED if expected == "p" else Standing.NOT_EXECUTED, Standing.PASSED)
+    assert not reason if expected == "p" else expected in reason
+    whole = statement_of(profile("a", compiler="ours", proof="aten.mm allowed"), [case], torch=TORCH, day=TODAY)
+    assert whole.conformance is (Conformance.CONFORMANT if expected == "p" else Conformance.INCOMPLETE)
+    assert "its entry: aten.mm allowed" in "".join(whole.lines())
+    assert sum(whole.computed.values()) == 1
+
+
 @pytest.mark.parametrize("outcome", [Outcome.CRASH, Outcome.TIMEOUT])
 @pytest.mark.parametrize(
     ("phase", "expected"),

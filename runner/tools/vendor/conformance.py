@@ -9,6 +9,7 @@ A statement is a function of the profile as the run recorded it (``ProfileRecord
 | XFAIL by a permitted waiver that has not expired                                                     | waived       |
 | FAIL, FELL_BACK, FLAKY, XPASS, OFFLINE_FAIL; CRASH and TIMEOUT while compiling or running; any other XFAIL | failed       |
 | UNAVAILABLE, NOT_RUN, OFFLINE_PASS, ERROR, no result; CRASH and TIMEOUT before the function was compiled | not executed |
+| of a profile for any compiler also a PASS where ATen computed something, whatever its entry allows, or nobody measured it | not executed |
 
 One failed case: NOT CONFORMANT. Otherwise one that was not executed: INCOMPLETE. A failure stays one, whatever else could not be run.
 """
@@ -27,6 +28,7 @@ from runner.model.header import ProfileRecord, RunHeader
 from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import AppliedWaiver, CaseResult, WaiverEffect
 from runner.plan.case_ledger import fold
+from runner.report.support_table import State, counts_of, state_of
 
 LEVELS = ("P0", "P1", "P2")
 """The levels of a profile; P0 is the most important."""
@@ -101,6 +103,18 @@ class Statement:
     waivers: tuple[UsedWaiver, ...] = ()
     problems: tuple[str, ...] = ()
     """Reasons that concern no single case: a torch that the profile is not for."""
+    compiler: str = ""
+    """The backend of a profile for any compiler; empty for any other profile, as are the next two."""
+    proof: str = ""
+    """What its entry says that the compiler must compute, and what ATen may."""
+    computed: Mapping[str, int] = field(default_factory=dict)
+    """How many required cases have each state of the support table."""
+
+    @property
+    def about_compiler(self) -> tuple[str, ...]:
+        """Who computed the required cases, and what the entry of the backend says; empty for a profile that is not for any compiler."""
+        counts = ", ".join(f"{count} {word}" for word, count in self.computed.items())
+        return (f"{self.compiler}: {counts or 'no case was run'}", f"its entry: {self.proof}") if self.compiler else ()
 
     @property
     def failed(self) -> Mapping[str, str]:
@@ -153,7 +167,7 @@ class Statement:
         for level in self.levels:
             optional = ", ".join(f"{count} {label}" for label, count in level.optional.items())
             yield f"  {level.level}  {_of_level(level, ': ')}{f'; optional: {optional}' if optional else ''}"
-        yield from (f"  {one_line(problem)}" for problem in self.problems)
+        yield from (f"  {one_line(remark, 2_000)}" for remark in (*self.about_compiler, *self.problems))
         for what, reasons in (("failed", self.failed), ("not executed", self.not_executed)):
             if reasons:
                 yield f"  {what}:"
@@ -181,6 +195,8 @@ class Statement:
             "statement.waived": str(sum(level.waived for level in self.levels)),
             "statement.waivers": " ".join(waiver.issue for waiver in self.waivers),
             **{f"profile.{level.level}": _of_level(level, ", ") for level in self.levels},
+            **{f"statement.{word}": str(count) for word, count in self.computed.items()},
+            **({"statement.proof": self.proof} if self.compiler else {}),
         }
 
 
@@ -233,7 +249,9 @@ def statement_of(profile: ProfileRecord, results: Iterable[CaseResult], *, torch
     levels: list[LevelStatement] = []
     used: dict[AppliedWaiver, list[str]] = {}
     for level in profile.levels:
-        standings = {case_id: standing(by_id.get(case_id), permitted, shard) for case_id in level.required}
+        standings = {
+            case_id: standing(by_id.get(case_id), permitted, shard, is_measured=bool(profile.compiler)) for case_id in level.required
+        }
         counts = Counter(counted for counted, _ in standings.values())
         failed = {case_id: reason for case_id, (counted, reason) in standings.items() if counted is Standing.FAILED}
         missing = {case_id: reason for case_id, (counted, reason) in standings.items() if counted is Standing.NOT_EXECUTED}
@@ -275,15 +293,23 @@ def statement_of(profile: ProfileRecord, results: Iterable[CaseResult], *, torch
             for waiver, ids in used.items()
         ),
         problems=tuple(problems),
+        compiler=profile.compiler,
+        proof=profile.proof,
+        computed=counts_of(state_of(by_id[case_id]) for case_id in profile.required if case_id in by_id) if profile.compiler else {},
     )
 
 
-def standing(result: CaseResult | None, permitted: frozenset[tuple[str, str, str]], shard: str = "") -> tuple[Standing, str]:
-    """Return how a required case counts, and why where it did not pass."""
+def standing(
+    result: CaseResult | None, permitted: frozenset[tuple[str, str, str]], shard: str = "", *, is_measured: bool = False
+) -> tuple[Standing, str]:
+    """Return how a required case counts, and why where it did not pass; ``is_measured`` where the compiler itself must compute it."""
     if result is None:
         return Standing.NOT_EXECUTED, f"not in shard {shard}" if shard else "lost: it has no result"
     reason = f"{result.outcome.label}: {result.reason}"
     match result.outcome:
+        case Outcome.PASS if is_measured and (state := state_of(result)) not in (State.SERVED, State.MOVES_DATA):
+            by_aten = f"ATen ran {', '.join(sorted(result.by_aten))}, which the entry allows"
+            return Standing.NOT_EXECUTED, f"{state.word}: {by_aten if result.by_aten else state.meaning}"
         case Outcome.PASS:
             return Standing.PASSED, ""
         case Outcome.XFAIL:

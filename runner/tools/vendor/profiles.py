@@ -36,6 +36,9 @@ from runner.tools.vendor.conformance import LEVELS, wrong_torch
 SHIPPED = "shipped"
 """The word for the specs and the waivers of the package."""
 
+ANY = "any"
+"""The word for the backend of ``--backend``, whatever its compiler."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -70,6 +73,10 @@ class Profile:
     entries: tuple[Entry, ...]
     """Those that are required first, each kind in the order of the levels."""
     document: Document
+    is_for_any: bool = False
+    """Whether it is for any compiler: a run of it names one backend, and the compiler itself must compute what is required."""
+    compiler: str = ""
+    """The backend that a run of such a profile names."""
 
     @property
     def waivers(self) -> tuple[Path, ...]:
@@ -114,6 +121,7 @@ def read_profile(name: str) -> Profile:
         hint = "add required: [{cases: GLOB}] to a level: a profile that requires nothing states nothing"
         problems.append(document.problem(("levels",), "the profile requires no case", hint, key=True))
     entries: list[Entry] = []
+    is_for_any = data.get("backend") == ANY
     levels = [level for level in LEVELS if level in data["levels"]]
     for kind in ("required", "optional"):
         for level in levels:
@@ -122,7 +130,7 @@ def read_profile(name: str) -> Profile:
                 if not entry.keys() & {"cases", "tag"}:
                     hint = "add cases: GLOB or tag: NAME; cases: '*' names every case that is not on request"
                     problems.append(document.problem(place, "this entry names no cases", hint))
-                usual = {"backend": data.get("backend", []), **entry}
+                usual = {"backend": [] if is_for_any else data.get("backend", []), **entry}
                 cases, tags, backends, left_out = (tuple(as_list(usual.get(key, []))) for key in ("cases", "tag", "backend", "except"))
                 entries.append(Entry(level=level, kind=kind, cases=cases, tags=tags, backends=backends, left_out=left_out, place=place))
     if problems:
@@ -146,7 +154,18 @@ def read_profile(name: str) -> Profile:
         levels=tuple(levels),
         entries=tuple(entries),
         document=document,
+        is_for_any=is_for_any,
     )
+
+
+def for_compiler(profile: Profile, backends: Sequence[str]) -> Profile:
+    """Return a profile with the backend of ``--backend`` where it is for any compiler; raise ``UsageError`` unless there is just one."""
+    if not profile.is_for_any:
+        return profile
+    if len(backends) != 1:
+        hint = "name yours in run or list: --backends FILE --backend NAME"
+        raise UsageError(f"--profile {profile.name}: it is for one backend of any compiler, and {len(backends)} are named ({hint})")
+    return replace(profile, compiler=backends[0], entries=tuple(replace(entry, backends=tuple(backends)) for entry in profile.entries))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +187,14 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
     """
     document = profile.document
     problems: list[Diagnostic] = []
+    compiler = suite.backends.by_name.get(profile.compiler)
+    if profile.compiler and compiler is None:
+        message, hint = unknown("backend", one_line(profile.compiler), suite.backends.by_name)
+        raise UsageError(f"{message} ({hint})")
+    if compiler is not None and compiler.proof.served is None:
+        what = f"{profile.name} asks who computed each operator, and the proof of '{compiler.name}' does not measure it"
+        hint = "add served: all to it, or served: {allow: [aten.NAME]}"
+        raise InvalidSpecs([compiler.document.problem((compiler.name, "proof"), what, hint, key=True)])
     usual = [case for case in suite.cases if not case.on_request]
     tags = frozenset(tag for case in suite.cases for tag in case.tags)
     lost = _lost(profile, suite)
@@ -232,6 +259,8 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
             ProfileLevel(name=level, required=ids_of[level, "required"], optional=ids_of[level, "optional"]) for level in profile.levels
         ),
         waivers=tuple(PermittedWaiver(cases=waiver.cases, issue=waiver.issue, until=waiver.until.isoformat()) for waiver in permitted),
+        compiler=profile.compiler,
+        proof="" if compiler is None else compiler.asked,
     )
     cases = tuple(case for case in suite.cases if case.id in named)
     return Resolved(record=record, cases=cases, waivers=replace(waivers, waivers=permitted))
@@ -268,11 +297,11 @@ def _place(profile: Profile, entry: Entry, key: str, index: int) -> DataPath:
 
 def with_profile(options: RunOptions, name: str) -> tuple[RunOptions, Profile]:
     """Return the options with the files of the profile, and the profile; raise ``UsageError`` for options that do not go with it."""
+    profile = for_compiler(read_profile(name), options.backend)
     for option, (default, reason) in REFUSED.items():
-        if getattr(options, option) != default:
+        if getattr(options, option) != default and not (option == "backend" and profile.is_for_any):
             word = "PATH" if option == "paths" else f"--{option.replace('_', '-')}"
             raise UsageError(f"--profile {one_line(name)}: {word} does not go with it: {reason} (remove {word})")
-    profile = read_profile(name)
     installed = installed_torch()
     if installed is not None and not VersionRange.parse(profile.torch).holds(release(installed.version)):
         raise UsageError(
@@ -341,11 +370,14 @@ class Loaded:
     """The name or the path by which ``--profile`` finds it, quoted for a shell."""
 
 
-def load_profile(name: str, paths: Sequence[Path], backend_files: Sequence[Path]) -> Loaded:
-    """Load a profile and its specs; raise ``UsageError`` for paths beside it, ``InvalidSpecs`` for what is wrong with the files."""
+def load_profile(name: str, paths: Sequence[Path], backend_files: Sequence[Path], backends: Sequence[str] | None = ()) -> Loaded:
+    """Load a profile and its specs; raise ``UsageError`` for paths beside it, ``InvalidSpecs`` for what is wrong with the files.
+
+    With None in place of the chosen ``backends``, a profile for any compiler has the cases of all.
+    """
     if paths:
         raise UsageError(f"--profile {one_line(name)}: PATH does not go with it: the profile names its specs (remove PATH)")
-    profile = read_profile(name)
+    profile = read_profile(name) if backends is None else for_compiler(read_profile(name), backends)
     suite = load(profile.specs, tuple(dict.fromkeys([*profile.backends, *backend_files])))
     resolved = cases_of(profile, suite, load_waivers(profile.waivers, suite.backends))
     return Loaded(profile=profile, suite=suite, resolved=resolved, word=shlex.quote(name))
@@ -359,10 +391,11 @@ def levels_of(record: ProfileRecord) -> dict[str, dict[str, Any]]:
 
 
 def load_shipped(suite: Suite) -> Iterator[Loaded]:
-    """Yield the shipped profiles, with the shipped specs as they were loaded."""
+    """Yield the shipped profiles, with the shipped specs as they were loaded, but for those for any compiler."""
     waivers = functools.cache(lambda files: load_waivers(files, suite.backends))
-    for name in shipped_profiles():
-        profile = read_profile(name)
+    for name, profile in ((name, read_profile(name)) for name in shipped_profiles()):
+        if profile.is_for_any:
+            continue
         yield Loaded(profile=profile, suite=suite, resolved=cases_of(profile, suite, waivers(profile.waivers)), word=name)
 
 

@@ -57,7 +57,7 @@ from runner.tools.vendor.archive import (
 )
 from runner.tools.vendor.conformance import Statement
 from runner.tools.vendor.contradictions import disagreements
-from runner.tools.vendor.profiles import cases_of, read_profile, shipped_profiles
+from runner.tools.vendor.profiles import cases_of, for_compiler, read_profile, shipped_profiles
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -305,11 +305,12 @@ def _judged_again(
         for name, (default, why) in REFUSED.items():
             option = name.replace("_", "-")
             text = header.options.get(option)
-            if name != "paths" and text is not None and text != option_text(default):  # the paths are those of the profile
+            is_the_profiles = name == "paths" or (name == "backend" and record.compiler)
+            if not is_the_profiles and text is not None and text != option_text(default):
                 findings.append(Finding("profile", f"the run has --{option} {text}, which does not go with a profile: {why}"))
         try:
-            findings += _of_profile(mine, header, record, run.results) if mine else ()
-        except InvalidSpecs as error:
+            findings += _of_profile(mine, header, record, run.results, place) if mine else ()
+        except (InvalidSpecs, NotOfTheRun, UsageError) as error:
             unjudged.append(f"the profile {mine} cannot be read here: {_first(error)}")
     follows, words = claims_of(run, signer=signer, is_signed=is_signed, has_files=bool(published), has_profile=bool(mine))
     if findings or unjudged:
@@ -450,6 +451,10 @@ def _of_cases(run: Run, then: Then, place: Path) -> Iterator[Finding]:
     cases = then.cases
     if problem := rejudge.impossible_on_machine(run.results, run.header.environment, then.suite.backends.by_name):
         yield Finding("machine", problem)
+    for record in run.header.profile:
+        entry = then.suite.backends.by_name.get(record.compiler)
+        if (run.header.options.get("backend", ""), record.proof) != (record.compiler, entry.asked if entry else ""):
+            yield Finding("profile", "the backend of the run's profile is not that of --backend, or its entry says another proof")
     for result in run.results:
         case = cases.get(result.case_id)
         if case is None:
@@ -534,10 +539,14 @@ def _differences(case: Case, old: CaseResult, then: Then, files: RecordedFiles, 
 # -- the profile ----------------------------------------------------------------------------------------------------
 
 
-def _of_profile(name: str, header: RunHeader, said: ProfileRecord, results: Sequence[CaseResult]) -> Iterator[Finding]:
-    """Yield what the reader's profile of a name, from the reader's files and of the torch of the run, requires otherwise."""
-    profile = read_profile(name)
-    suite = load(profile.specs, profile.backends, surroundings_of(header.environment.get("torch"), None))
+def _of_profile(name: str, header: RunHeader, said: ProfileRecord, results: Sequence[CaseResult], place: Path) -> Iterator[Finding]:
+    """Yield what the reader's profile of a name, from the reader's files and of the torch of the run, requires otherwise.
+
+    The backend of a profile for any compiler is the author's.
+    """
+    profile = for_compiler(read_profile(name), [said.compiler] if said.compiler else [])
+    entries = [_file(header, str(path), place) for path in rejudge.files_of(header, "backends")] if profile.compiler else []
+    suite = load(profile.specs, (*profile.backends, *entries), surroundings_of(header.environment.get("torch"), None))
     waivers = load_waivers(profile.waivers, suite.backends)
     resolved = cases_of(profile, suite, waivers)
     mine = resolved.record

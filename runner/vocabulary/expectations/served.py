@@ -76,7 +76,7 @@ class Served(OfOperators):
     @property
     def expected(self) -> str:
         """What is expected, in words."""
-        share = "every operator" if self.min == 1 else f"at least {self.min:.0%} of the operators"
+        share = "every operator" if self.min == 1 else f"at least {100 * self.min:g}% of the operators"
         return f"{share} computed by the compiler" + (f", {', '.join(self.allow)} allowed by ATen" if self.allow else "")
 
     def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:

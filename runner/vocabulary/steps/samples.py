@@ -265,7 +265,8 @@ class Samples(StepKind):
     dtypes: Json = None
     calls: Json = None
     samples: str | int = "all"
-    gradients: bool = True
+    operators: Json = None
+    gradients: bool | str = True
     op: str = ""
     variant: str = ""
     dtype: str = ""
@@ -295,7 +296,7 @@ class Samples(StepKind):
                 dtype=self.dtype,
                 device=session.device_api.name,
                 call=self.call,
-                gradients=self.gradients,
+                gradients=bool(self.gradients),
             )
             session.reseed()
             samples, most = operator.samples(1 if self.samples == "first" else None), self.most

@@ -1,18 +1,15 @@
-"""torch's database of operators: the operators with their samples, and the table of them."""
+"""torch's database of operators: the operators with their samples."""
 
-import argparse
 import contextlib
 import importlib
 import importlib.util
 import itertools
-import json
 import random
 import sys
 import types
 import unittest
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy
@@ -96,7 +93,7 @@ def find(name: str, variant: str, *, dtype: str, device: str, call: str, gradien
     kind, torch_dtype = torch.device(device).type, getattr(torch, dtype)
     if torch_dtype not in entry.supported_dtypes(kind):
         raise LookupError(f"torch {torch.__version__} has no samples of '{name}' for {dtype} on {kind}")
-    function = _function(entry, call)
+    function = function_of(entry, call)
     if function is None:
         raise LookupError(f"torch {torch.__version__} has no call '{call}' of '{name}'")
     # a leaf that requires gradients cannot be changed in place, and a function with out= has no gradients
@@ -104,7 +101,7 @@ def find(name: str, variant: str, *, dtype: str, device: str, call: str, gradien
     return Operator(entry, torch_dtype, device, function, takes, is_in_place=call == "inplace", takes_out=call == "out")
 
 
-def _function(entry: Any, call: str) -> Any:
+def function_of(entry: Any, call: str) -> Any:
     """Return what is called: the operator's function, also with ``out=``, or its in-place method; None where it has none."""
     if call == "out" and not entry.supports_out:
         return None
@@ -114,54 +111,3 @@ def _function(entry: Any, call: str) -> Any:
 def announce_sample(index: int, text: str) -> None:
     """Write to standard error which sample begins: after a crash or a timeout the end of it is shown."""
     print(f"sample {index}: {text}", file=sys.stderr, flush=True)
-
-
-DEVICES = ("cpu", "cuda")
-
-
-def table() -> dict[str, Any]:
-    """Return the table of the installed torch."""
-    operators = []
-    for entry in sorted(database(), key=lambda entry: (entry.name, entry.variant_test_name)):
-        row: dict[str, Any] = {"op": entry.name}
-        if entry.variant_test_name:
-            row["variant"] = entry.variant_test_name
-        for device in DEVICES:
-            row[device] = " ".join(sorted(str(dtype).removeprefix("torch.") for dtype in entry.supported_dtypes(device)))
-        if calls := [call for call in ("inplace", "out") if _function(entry, call) is not None]:
-            row["calls"] = calls
-        if "inplace" in calls and entry.promotes_int_to_float:
-            row["promotes"] = True
-        operators.append(row)
-    return {"torch": ".".join(torch.__version__.split(".")[:2]), "has_cuda": torch.cuda.is_available(), "operators": operators}
-
-
-def text(facts: Mapping[str, Any]) -> str:
-    """Return the file's text: one line for each operator, so that a difference of two tables can be read.
-
-    Most operators share few sets of dtypes: these stand once, and an operator names them by their index.
-    """
-    sets = sorted({entry[device] for entry in facts["operators"] for device in DEVICES})
-    rows = [{**entry, **{device: sets.index(entry[device]) for device in DEVICES}} for entry in facts["operators"]]
-    lines = ",\n".join(f"    {json.dumps(row)}" for row in rows)
-    shared = ",\n".join(f"    {json.dumps(dtypes)}" for dtypes in sets)
-    head = f'  "torch": {json.dumps(facts["torch"])},\n  "has_cuda": {json.dumps(facts["has_cuda"])}'
-    return f'{{\n{head},\n  "dtypes": [\n{shared}\n  ],\n  "operators": [\n{lines}\n  ]\n}}\n'
-
-
-def main() -> None:
-    """Write the table of the installed torch."""
-    parser = argparse.ArgumentParser(description="Write the table of the operators in torch's database (OpInfo).")
-    default = Path(__file__).parents[2] / "language" / "data"
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help=f"default: operators-X.Y.json in {default.name}/ of the language room"
-    )
-    output = parser.parse_args().output
-    installed = table()
-    file = output or default / f"operators-{installed['torch']}.json"
-    file.write_text(text(installed), encoding="utf-8")
-    print(f"{len(installed['operators'])} operators of torch {installed['torch']} written to {file}")
-
-
-if __name__ == "__main__":
-    main()

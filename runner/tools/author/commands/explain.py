@@ -319,7 +319,7 @@ class ExplainOptions:
 
 def main(options: ExplainOptions) -> ExitCode:
     """Print every case that the id or glob selects."""
-    profile = hooks("vendor").load_profile(options.profile, options.paths, options.backends) if options.profile else None
+    profile = hooks("vendor").load_profile(options.profile, options.paths, options.backends, None) if options.profile else None
     suite = load(options.paths, options.backends) if profile is None else profile.suite
     cases = select(suite.cases, suite.backends, globs=[options.case])
     if not cases:
