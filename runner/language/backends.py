@@ -144,7 +144,9 @@ class Backend:
     def asked(self) -> str:
         """What is compiled with, and what each call must show, in words."""
         proof = self.proof
-        return "; ".join(filter(None, [f"compile.backend {self.compiler}", proof.served and proof.served.expected, str(proof.calls or "")]))
+        return "; ".join(
+            filter(None, [f"compile.backend {self.compiler}", proof.served.expected if proof.served else "", str(proof.calls or "")])
+        )
 
     @property
     def position(self) -> Position:
