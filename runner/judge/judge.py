@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from runner.judge.evidence import CALL, carried_out, first_line, folded
 from runner.judge.mutants import verdicts_of_audit
-from runner.judge.proof import operators_of, own_names, proof
+from runner.judge.proof import note_of_aten, operators_of, own_names, proof
 from runner.judge.verdicts import verdicts_of, verdicts_of_services
 from runner.language.backends import Backend
 from runner.model.case import Case
@@ -84,6 +84,8 @@ def judge(case: Case, backend: Backend, surroundings: Surroundings, facts: Facts
     if backend.proof.served is not None:
         eager, by_aten = operators_of(steps)
         result = replace(result, eager_operators=eager, by_aten=by_aten)
+    elif backend.proof.graphs is not None and outcome is Outcome.PASS:
+        result = replace(result, notes=note_of_aten(steps))
     return hooks("offline").with_level(case, result) if case.target and first is None else result
 
 

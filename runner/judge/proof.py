@@ -258,6 +258,24 @@ def operators_of(steps: Sequence[CarriedOut]) -> tuple[int, Mapping[str, int]]:
     return len(eager) if measured else NOT_MEASURED, Counter(by_aten)
 
 
+_CALL_OF_ATEN = re.compile(r"\b(?:extern_kernels|(?:torch\.ops\.)?(?P<of>aten|mkldnn|mkl))\.(?P<name>\w+)[\w.]*\(")
+_CALL_OF_OTHERS = re.compile(r"\basync_compile\.(?!wait\b)\w+\(|\btorch\.ops\.(?!aten\b|mkldnn\b|mkl\b)\w+\.\w+[\w.]*\(")
+
+
+def note_of_aten(steps: Sequence[CarriedOut]) -> tuple[str, ...]:
+    """Return a note where inductor generated no kernel, and all that its code calls is ATen's; none where that is not certain."""
+    if not steps or any(known.facts.metrics.get("generated_kernel_count", 1) for known in steps):
+        return ()
+    try:
+        code = "\n".join(code_of(piece, strings=False).text for known in steps for piece in known.facts.code)
+    except PatternTooSlow:
+        return ()
+    called = dict.fromkeys(f"{call['of'] or 'aten'}.{call['name']}" for call in _CALL_OF_ATEN.finditer(code))
+    if not called or _CALL_OF_OTHERS.search(code):
+        return ()
+    return (f"ATen computed the whole answer: inductor generated no kernel, and called {', '.join(called)}",)
+
+
 def _names(measured: Json) -> Iterator[str]:
     yield from (name for name in measured if isinstance(name, str)) if isinstance(measured, list) else ()
 

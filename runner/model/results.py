@@ -131,7 +131,7 @@ class CaseResult(Attempt):
     attachments: tuple[str, ...] = ()
     """Files in the case's folder that belong to its report: chrome traces."""
     notes: tuple[str, ...] = ()
-    """What a person should know of timings and attachments: why one is missing."""
+    """What a person should know: who computed the answer, why a timing or an attachment is missing."""
     benches_left_out: int = 0
     """How many bench steps of the case were not run, because the run was started without ``--bench``."""
     eager_operators: int = NOT_MEASURED

@@ -10,6 +10,7 @@ from runner.model.escaping import one_line
 from runner.model.expectation import NO_EXCEPTION, Verdict
 from runner.model.outcomes import RETRIED, JUnitTag, Outcome
 from runner.model.results import PROOF, CaseResult
+from runner.report import weak_lines
 
 _ADDRESS = "0x[0-9a-f]+"
 _CHANGING = re.compile(
@@ -31,6 +32,14 @@ def causes(results: Iterable[CaseResult]) -> list[list[CaseResult]]:
     groups: defaultdict[object, list[CaseResult]] = defaultdict(list)
     for result in results:
         groups[_cause(result)].append(result)
+    return list(groups.values())
+
+
+def alike(noted: Iterable[CaseResult]) -> list[list[CaseResult]]:
+    """Return cases by their notes, but for what changes from case to case; a case with a weak expectation is alone."""
+    groups: defaultdict[object, list[CaseResult]] = defaultdict(list)
+    for result in noted:
+        groups[result.case_id if weak_lines(result) else tuple(map(_without_changing, result.notes))].append(result)
     return list(groups.values())
 
 

@@ -163,9 +163,13 @@ def report_of(
             lines += [f"  {shown_id(result.case_id)}", *(f"  {line}" for line in timing_lines(result))]
             lines += [f"    {one_line(f'{result.folder}/{name}')}" for name in result.attachments]
     if noted := [result for result in results if note_lines(result)]:
+        from runner.report.causes import alike, folded_ids
+
         lines.append("\nnotes: they change no outcome")
-        for result in noted:
+        for result, *others in alike(noted):
             lines += [f"  {shown_id(result.case_id)}", *(f"    {line}" for line in note_lines(result))]
+            lines += [f"    {len(others) + 1} cases have this note; the others:"] if others else []
+            lines += [f"      {line}" for line in folded_ids(others)]
 
     counts = Counter(result.outcome for result in results)
     lines.append("")

@@ -348,7 +348,7 @@ def result_of_execution(
         benches_left_out=len(case.left_out),
         timings=timings,
         attachments=attachments,
-        notes=(*notes, *filter(None, [execution.left_over])),
+        notes=(*judged.notes, *notes, *filter(None, [execution.left_over])),
     )
 
 

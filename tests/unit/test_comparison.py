@@ -1,6 +1,6 @@
 """Two runs compared: the table of changes and remarks. No journal is read here."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -15,62 +15,33 @@ from tests.recorded import recorded, run_of
 
 P, F, X, U, N = Outcome.PASS, Outcome.FAIL, Outcome.XFAIL, Outcome.UNAVAILABLE, Outcome.NOT_RUN
 CHECKED = Outcome.OFFLINE_PASS
+FLAKY, OFFLINE_FAIL = Outcome.FLAKY, Outcome.OFFLINE_FAIL
 
-TABLE: list[tuple[Outcome | None, Outcome | None, Change]] = [
-    (None, P, Change.NEW),
-    (None, U, Change.NEW),
-    (None, X, Change.NEW),
-    (None, F, Change.NEW_FAILURE),
-    (None, Outcome.FLAKY, Change.NEW_FAILURE),
-    (U, P, Change.NOW_EXECUTED),
-    (N, P, Change.NOW_EXECUTED),
-    (U, X, Change.NOW_EXECUTED),
-    (U, F, Change.NEW_FAILURE),
-    (U, U, Change.SAME),
-    (U, N, Change.CHANGED),
-    (U, CHECKED, Change.CHANGED),
-    (P, P, Change.SAME),
-    (P, F, Change.BROKEN),
-    (P, Outcome.CRASH, Change.BROKEN),
-    (P, Outcome.FELL_BACK, Change.BROKEN),
-    (P, Outcome.FLAKY, Change.BROKEN),
-    (P, Outcome.ERROR, Change.BROKEN),
-    (P, Outcome.TIMEOUT, Change.BROKEN),
-    (P, Outcome.OFFLINE_FAIL, Change.BROKEN),
-    (P, X, Change.WAIVED),
-    (P, U, Change.NO_LONGER_EXECUTED),
-    (P, N, Change.NO_LONGER_EXECUTED),
-    (P, CHECKED, Change.NO_LONGER_EXECUTED),
-    (P, Outcome.XPASS, Change.CHANGED),
-    (P, None, Change.GONE),
-    (X, P, Change.FIXED),
-    (X, X, Change.SAME),
-    (X, F, Change.BROKEN),
-    (X, U, Change.NO_LONGER_EXECUTED),
-    (X, Outcome.XPASS, Change.FIXED),
-    (F, P, Change.FIXED),
-    (F, X, Change.WAIVED),
-    (F, F, Change.STILL_FAILING),
-    (F, Outcome.CRASH, Change.CHANGED),
-    (F, U, Change.NO_LONGER_EXECUTED),
-    (F, N, Change.NO_LONGER_EXECUTED),
-    (F, CHECKED, Change.NO_LONGER_EXECUTED),
-    (F, None, Change.GONE),
-    (U, None, Change.GONE),
-    (CHECKED, P, Change.NOW_EXECUTED),
-    (CHECKED, CHECKED, Change.SAME),
-    (CHECKED, Outcome.OFFLINE_FAIL, Change.BROKEN),
-    (Outcome.OFFLINE_FAIL, CHECKED, Change.FIXED),
-    (CHECKED, U, Change.NO_LONGER_EXECUTED),
-    (Outcome.FLAKY, P, Change.FIXED),
-]
+TABLE: Mapping[Change, list[tuple[Outcome | None, Outcome | None]]] = {
+    Change.NEW: [(None, P), (None, U), (None, X)],
+    Change.NEW_FAILURE: [(None, F), (None, FLAKY), (U, F)],
+    Change.NOW_EXECUTED: [(U, P), (N, P), (U, X), (CHECKED, P)],
+    Change.SAME: [(U, U), (P, P), (X, X), (CHECKED, CHECKED)],
+    Change.CHANGED: [(U, N), (U, CHECKED), (P, Outcome.XPASS), (F, Outcome.CRASH)],
+    Change.BROKEN: [
+        *((P, Outcome[name]) for name in "FAIL CRASH FELL_BACK FLAKY ERROR TIMEOUT OFFLINE_FAIL".split()),
+        (X, F),
+        (CHECKED, OFFLINE_FAIL),
+    ],
+    Change.WAIVED: [(P, X), (F, X)],
+    Change.NO_LONGER_EXECUTED: [(P, U), (P, N), (P, CHECKED), (X, U), (F, U), (F, N), (F, CHECKED), (CHECKED, U)],
+    Change.GONE: [(P, None), (F, None), (U, None)],
+    Change.FIXED: [(X, P), (X, Outcome.XPASS), (F, P), (OFFLINE_FAIL, CHECKED), (FLAKY, P)],
+    Change.STILL_FAILING: [(F, F)],
+}
+"""The outcomes of the first and the second run, by what became of the case."""
 
 
 def side(outcome: Outcome | None, **changes: Any) -> CaseResult | None:
     return None if outcome is None else recorded("one", outcome, **changes)
 
 
-@pytest.mark.parametrize(("then", "now", "change"), TABLE)
+@pytest.mark.parametrize(("then", "now", "change"), [(*pair, change) for change, pairs in TABLE.items() for pair in pairs])
 def test_the_table_of_changes(then: Outcome | None, now: Outcome | None, change: Change) -> None:
     assert change_of(side(then), side(now)) is change
 

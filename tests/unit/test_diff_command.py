@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from runner.model.case import CaseId
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
 from tests.fakes import observation, seen
+from tests.readers import Elements
 from tests.recorded import recorded, run_of, write_run
 
 FAIL, PASS, UNAVAILABLE = Outcome.FAIL, Outcome.PASS, Outcome.UNAVAILABLE
@@ -105,26 +105,6 @@ def test_the_json_has_what_changed(capsys: pytest.CaptureFixture[str]) -> None:
 # HTML
 
 
-class Page(HTMLParser):
-    """What a browser would make of a page: its elements, their attributes and its text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: set[str] = set()
-        self.values: list[str] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-        self.values += [value or "" for _, value in attrs]
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
 def test_nothing_hostile_becomes_markup(capsys: pytest.CaptureFixture[str]) -> None:
     def hostile(outcome: Outcome) -> CaseResult:
         made = recorded("one", outcome, reason="" if outcome is PASS else HOSTILE, observed=HOSTILE, spec=f"specs/{HOSTILE}.yaml")
@@ -133,12 +113,12 @@ def test_nothing_hostile_becomes_markup(capsys: pytest.CaptureFixture[str]) -> N
     write_run(Path("c"), run_of(hostile(PASS), environment={"torch": HOSTILE}), {"code-0-0.txt": f"{HOSTILE}\n</table><script>\n"})
     write_run(Path("d"), run_of(hostile(FAIL)), {"code-0-0.txt": f"{HOSTILE} 2\n\udc80".encode("utf-8", "replace").decode()})
     assert main(["diff", "c", "d", "--html", "x.html", "--code"]) == 0
-    page = Page(Path("x.html").read_text("utf-8"))
+    page = Elements(Path("x.html").read_text("utf-8"))
     assert "broken" in page.text
     assert "<script>alert(1)</script>" in page.text
     assert "{{ 7 * 7 }}" in page.text
-    assert not page.tags & {"script", "img", "link", "iframe", "object", "base", "form"}
-    assert not any(name.startswith("on") or name in ("src", "href", "srcset") for name in page.attributes)
+    assert not {tag for tag, _ in page.tags} & {"script", "img", "link", "iframe", "object", "base", "form"}
+    assert not [name for _, found in page.tags for name in found if name.startswith("on") or name in ("src", "href", "srcset")]
     assert not any("\x1b" in text or "\u202e" in text for text in (page.text, capsys.readouterr().out))
 
 

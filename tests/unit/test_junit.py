@@ -18,18 +18,10 @@ from runner.model.outcomes import RETRIED, JUnitTag, Outcome
 from runner.model.results import Attempt, CaseResult
 from runner.report import junit
 from runner.report.junit import write_junit, write_stub
+from tests.recorded import run_of
 
 XSD = etree.XMLSchema(etree.parse(Path(__file__).parents[1] / "data" / "junit-strict.xsd"))
-HEADER = RunHeader(
-    run_id="r1",
-    started="2026-10-07T12:00:00Z",
-    version="0.1.0",
-    command=("torch-conformance", "run", "a b"),
-    environment={"torch": "2.13.0", "hip": ""},
-    variables={"OMP_NUM_THREADS": "2"},
-    specs={},
-    selected=1,
-)
+HEADER = run_of(environment={"torch": "2.13.0", "hip": ""}, variables={"OMP_NUM_THREADS": "2"}, selected=1, options={}).header
 AT = Position(file="specs/area/sub/one.yaml", line=12, column=9)
 COUNTER = Verdict(kind="counter", status=Status.FAILED, position=AT, expected="hit 1", observed="hit 0", detail="line one\n  line two")
 HELD = Verdict(kind="close", status=Status.HELD, position=AT, expected="not to be shown")
@@ -128,15 +120,7 @@ NASTY = [
     "".join(CONTROLS),
     *"\ud800 \udbff \udc00 \udfff \ufffe \uffff \ufffd \ufdd0 \U0001fffe \U0010ffff \u2028 \u202e \udc00\ud800 e\u0301".split(" "),
     *("]]>", "<![CDATA[x]]>", "<!--", "&amp;&#0;&lt;\"'", "<?xml?>", "\U0001f600\u200d\U0001f525", "a\r\nb\rc\n"),
-    *(
-        "\x1b[31mred\x1b[0m",
-        "\x1b]0;title\x07",
-        "\x1b]8;;http://x\x1b\\link",
-        "\x1b[",
-        "\x1b]never closed",
-        "\x1b\x1b[0m[31m",
-        "\x1bPq\x1b\\",
-    ),
+    *"\x1b[31mred\x1b[0m|\x1b]0;title\x07|\x1b]8;;http://x\x1b\\link|\x1b[|\x1b]never closed|\x1b\x1b[0m[31m|\x1bPq\x1b\\".split("|"),
 ]
 TEXT_FIELDS = [field.name for field in fields(CaseResult) if field.type in (str, CaseId)]
 

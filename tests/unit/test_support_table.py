@@ -191,3 +191,32 @@ def test_a_result_has_what_its_calls_measured() -> None:
         result = verdict_of(case(step(claim)), observation(facts), by=by)
         assert (result.outcome is Outcome.PASS) == ("aten.cos" not in by_aten)
         assert (result.eager_operators, dict(result.by_aten)) == (2, by_aten)
+
+
+OF_ATEN = "buf1 = torch.ops.aten.sort.stable(buf0)\nasync_compile.wait(globals())\n"
+
+
+@pytest.mark.parametrize(
+    ("kernels", "code", "called"),
+    [
+        (0, OF_ATEN, "aten.sort"),
+        (0, f"extern_kernels.mm(a, b, out=buf0)\n{OF_ATEN}", "aten.mm, aten.sort"),
+        (1, OF_ATEN, ""),
+        (0, f"buf0 = torch.ops.mylib.mul.default(a)\n{OF_ATEN}", ""),
+        (0, f"mul = async_compile.triton('mul', '''...''')\n{OF_ATEN}", ""),
+        (0, "# torch.ops.aten.sort(buf0)\nreturn (buf0, )\n", ""),
+    ],
+)
+def test_a_case_whose_whole_answer_aten_computed_has_a_note(kernels: int, code: str, called: str) -> None:
+    facts = seen(metrics={"generated_kernel_count": kernels}, code=1)
+    text = f"from ctypes import c_void_p\nasync_compile = AsyncCompile()\n{code}"
+    result = verdict_of(case(step(expected("counter", {"inductor.fxgraph_cache_miss": 1}))), observation(facts), code={(0, 0): text})
+    assert result.outcome is Outcome.PASS
+    assert [note.partition("called ")[2] for note in result.notes] == [called] * bool(called)
+
+
+def test_a_note_of_many_cases_is_one_entry_of_the_terminal() -> None:
+    notes = [of_operator(f"op{number}", notes=(f"it called aten.op{number}",)) for number in range(3)]
+    lines = shown(*notes, of_operator("other", notes=("another note",)))
+    assert [line.strip() for line in lines if "note" in line][1:] == ["3 cases have this note; the others:", "another note"]
+    assert sum("op=*" in line and line.endswith(": op1, op2") for line in lines) == 1
