@@ -40,7 +40,6 @@ from runner.model.results import NOT_MEASURED, Attempt, CaseResult
 from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
 from runner.record.run_folder import LATEST, REPORTS
 from runner.report import SCRIPT, ReportSetup, node_lines, note_lines, replace
-from runner.report.causes import causes
 
 PAGE, PARTS = "index.html", "report"
 """The page, and the folder of what it loads, in the folder of a run."""
@@ -447,7 +446,11 @@ def index_of(results: Sequence[CaseResult], firsts: Sequence[int]) -> dict[str, 
         columns["outcome"].append(_FIRST.index(result.outcome))
         columns["ms"].append(round(result.seconds * 1000))
     numbers = {id(result): number for number, result in enumerate(results)}
-    of_cause = causes(result for result in results if result.outcome.is_failure)
+    of_cause: list[list[CaseResult]] = []
+    if failed := [result for result in results if result.outcome.is_failure]:
+        from runner.report.causes import causes  # only for a run with failures
+
+        of_cause = causes(failed)
     return {
         "outcomes": [[kind.label, kind.is_failure, kind.is_executed, kind.glyph] for kind in _FIRST],
         **{f"{name.removesuffix('s')}s": _shown(list(table)) for name, table in tables.items()},
