@@ -81,10 +81,11 @@ def judge(case: Case, backend: Backend, surroundings: Surroundings, facts: Facts
     reason = first_line(first.message) if first else ""
     place = first.position if first and outcome is not Outcome.FELL_BACK else None
     result = result_of(case, outcome, reason, failure_type, verdicts=tuple(verdicts), position=place)
+    generated = [known.facts.metrics.get("generated_kernel_count", 1) for known in steps]
     if backend.proof.served is not None:
         eager, by_aten = operators_of(steps)
         result = replace(result, eager_operators=eager, by_aten=by_aten)
-    elif backend.proof.graphs is not None and outcome is Outcome.PASS:
+    elif backend.proof.graphs is not None and outcome is Outcome.PASS and not any(generated):
         result = replace(result, notes=note_of_aten(steps))
     return hooks("offline").with_level(case, result) if case.target and first is None else result
 

@@ -263,9 +263,7 @@ _CALL_OF_OTHERS = re.compile(r"\basync_compile\.(?!wait\b)\w+\(|\btorch\.ops\.(?
 
 
 def note_of_aten(steps: Sequence[CarriedOut]) -> tuple[str, ...]:
-    """Return a note where inductor generated no kernel, and all that its code calls is ATen's; none where that is not certain."""
-    if not steps or any(known.facts.metrics.get("generated_kernel_count", 1) for known in steps):
-        return ()
+    """Return a note where all that the code of steps without a generated kernel calls is ATen's; none where that is not certain."""
     try:
         code = "\n".join(code_of(piece, strings=False).text for known in steps for piece in known.facts.code)
     except PatternTooSlow:
