@@ -144,9 +144,8 @@ class Backend:
     def asked(self) -> str:
         """What is compiled with, and what each call must show, in words."""
         proof = self.proof
-        return "; ".join(
-            filter(None, [f"compile.backend {self.compiler}", proof.served.expected if proof.served else "", str(proof.calls or "")])
-        )
+        parts = [f"compile.backend {self.compiler}", proof.served.expected if proof.served else "", str(proof.calls or "")]
+        return "; ".join(filter(None, parts))
 
     @property
     def position(self) -> Position:

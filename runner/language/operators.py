@@ -167,10 +167,8 @@ def table_for(minor: str | None) -> tuple[Table, str]:
         return table, ""
     table = load(newest)
     assert table is not None, "the file of the newest table is there"
-    return (
-        table,
-        f"the operators of torch {minor} have no table, only those of {', '.join(minors())} ('{COMMAND}' in the repository writes it)",
-    )
+    lacks = f"the operators of torch {minor} have no table, only those of {', '.join(minors())}"
+    return table, f"{lacks} ('{COMMAND}' in the repository writes it)"
 
 
 # -- cases of a source ------------------------------------------------------------------------------------------------

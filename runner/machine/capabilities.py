@@ -219,24 +219,21 @@ def _call(machine: Machine, argument: str) -> str:
 
 def _device(machine: Machine, argument: str) -> str:
     device = devices.VendorDevice.parse(argument)
-    package = device.module.partition(".")[0]
-    if machine.torch is None:
-        return machine.no_torch
-    if not machine.has_package(package):
-        return f"the package {package} is not installed, whose module registers the device {device.kind}"
-    answer = _known(machine.answers, f"whether torch sees a device {device.kind}").get(argument, "was not asked")
-    return "" if answer == HOLDS else f"the device {device.kind} of {device.module}: {answer}"
+    return _of_vendor(machine, argument, device.module, f"the device {device.kind}", f"torch sees a device {device.kind}")
 
 
 def _registered(machine: Machine, argument: str) -> str:
     compiler = devices.VendorCompiler.parse(argument)
-    package = compiler.module.partition(".")[0]
+    return _of_vendor(machine, argument, compiler.module, f"the compiler {compiler.name}", f"torch knows the compiler {compiler.name}")
+
+
+def _of_vendor(machine: Machine, argument: str, module: str, what: str, question: str) -> str:
     if machine.torch is None:
         return machine.no_torch
-    if package and not machine.has_package(package):
-        return f"the package {package} is not installed, whose module registers the compiler {compiler.name}"
-    answer = _known(machine.answers, f"whether torch knows the compiler {compiler.name}").get(argument, "was not asked")
-    return "" if answer == HOLDS else f"the compiler {compiler.name}{f' of {compiler.module}' if compiler.module else ''}: {answer}"
+    if module and not machine.has_package(package := module.partition(".")[0]):
+        return f"the package {package} is not installed, whose module registers {what}"
+    answer = _known(machine.answers, f"whether {question}").get(argument, "was not asked")
+    return "" if answer == HOLDS else f"{what}{module and f' of {module}'}: {answer}"
 
 
 def _module(machine: Machine, argument: str) -> str:

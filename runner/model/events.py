@@ -139,3 +139,4 @@ class Listener(Protocol):
 
     def close(self) -> None:
         """Release what the listener holds. Called once, however the run ended."""
+        return

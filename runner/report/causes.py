@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import unquote
 
 from runner.model.escaping import one_line
@@ -23,27 +23,12 @@ _LONGEST = 10_000
 """Characters of a line of ids."""
 
 
-def causes(results: Iterable[CaseResult]) -> list[list[CaseResult]]:
-    """Return failures by their cause, in the order of the first of each.
+def cause_of(result: CaseResult) -> object:
+    """Return what is equal of failures of one cause.
 
     One cause are: exceptions, and calls that fell back, with one text, but for what changes from case to case; answers that ATen computed;
     and otherwise failures of the same expectation with the same text.
     """
-    groups: defaultdict[object, list[CaseResult]] = defaultdict(list)
-    for result in results:
-        groups[_cause(result)].append(result)
-    return list(groups.values())
-
-
-def alike(noted: Iterable[CaseResult]) -> list[list[CaseResult]]:
-    """Return cases by their notes, but for what changes from case to case; a case with a weak expectation is alone."""
-    groups: defaultdict[object, list[CaseResult]] = defaultdict(list)
-    for result in noted:
-        groups[result.case_id if weak_lines(result) else tuple(map(_without_changing, result.notes))].append(result)
-    return list(groups.values())
-
-
-def _cause(result: CaseResult) -> object:
     failed = result.failed
     if result.outcome not in RETRIED or result.attempts or not failed:
         return result.case_id
@@ -56,6 +41,19 @@ def _cause(result: CaseResult) -> object:
     details = [re.sub(_ADDRESS, "N", verdict.detail) if has_details else "" for verdict in failed]
     texts = [(verdict.kind, str(verdict.position), verdict.message) for verdict in failed]
     return result.outcome, result.spec, *texts, *details
+
+
+def notes_of(result: CaseResult) -> object:
+    """Return the notes of a case, but for what changes from case to case; the id of a case with a weak expectation, which is alone."""
+    return result.case_id if weak_lines(result) else tuple(map(_without_changing, result.notes))
+
+
+def causes(results: Iterable[CaseResult], key: Callable[[CaseResult], object] = cause_of) -> list[list[CaseResult]]:
+    """Return failures by their cause, or cases by another key, in the order of the first of each."""
+    groups: defaultdict[object, list[CaseResult]] = defaultdict(list)
+    for result in results:
+        groups[key(result)].append(result)
+    return list(groups.values())
 
 
 def _without_changing(text: str) -> str:

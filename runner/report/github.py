@@ -10,19 +10,20 @@ elements with each special character as a character reference, where it is neith
 import html
 import os
 import re
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from runner.machine import output
 from runner.model.escaping import line, one_line, plain, visible_name
-from runner.model.events import RunAbandoned, RunEnded, RunEvent
+from runner.model.events import Listener, RunAbandoned, RunEnded, RunEvent
 from runner.model.header import RunFooter, RunHeader
 from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult, executed
 from runner.record.run_folder import JUNIT
 from runner.report import ReportSetup, clip, slug
+from runner.report.causes import causes
 from runner.report.junit import NAME, TRUNCATED, cached_file, failure_type
 from runner.report.terminal import report_of, why_no_success
 
@@ -77,21 +78,18 @@ class RunReport:
         return problems
 
 
-class GitHubReporter:
+@dataclass
+class GitHubReporter(Listener):
     """Writes the summary and the annotations at the end of a run."""
 
-    def __init__(self, setup: ReportSetup) -> None:
-        self._folder = setup.folder.path
+    setup: ReportSetup
 
     def on_event(self, event: RunEvent) -> None:
         """Tell GitHub how the run ended. A summary that cannot be written is a warning, and does not fail the run."""
-        match event:
-            case RunEnded():
-                report = RunReport(header=event.header, results=event.results, footer=event.footer, folder=self._folder)
-            case RunAbandoned():
-                report = RunReport(header=event.header, results=event.results, why=event.why, folder=self._folder)
-            case _:
-                return
+        if not isinstance(event, RunEnded | RunAbandoned):
+            return
+        how: dict[str, Any] = {"footer": event.footer} if isinstance(event, RunEnded) else {"why": event.why}
+        report = RunReport(header=event.header, results=event.results, folder=self.setup.folder.path, **how)
         cached_file.cache_clear()
         for command in annotations(report):
             output.command(command)
@@ -107,9 +105,6 @@ class GitHubReporter:
         except OSError as error:
             output.note(f"warning: no summary was written to {name}: {error.strerror or error}")
 
-    def close(self) -> None:
-        """Release nothing: every text is written at once."""
-
 
 # -- annotations ------------------------------------------------------------------------------------------------------
 
@@ -117,22 +112,19 @@ class GitHubReporter:
 def annotations(report: RunReport) -> list[str]:
     """Return the workflow commands of a run, no more than GitHub shows. The cases that fail at one line for one reason share one."""
     errors = [_command("error", problem, title=f"{NAME}: no success") for problem in report.problems]
-    groups = _groups(report.red)
+    groups = causes(report.red, _place_of)
     room = MOST_ANNOTATIONS - len(errors)
     shown = groups if len(groups) <= room else groups[: max(room - 1, 0)]
     errors += [_of_group("error", group) for group in shown]
     if rest := [result for group in groups[len(shown) :] for result in group]:
         text = f"{len(rest)} more failed cases have no annotation: {_first_words(rest, _IDS)}"
         errors.append(_command("error", text, title=f"{NAME}: {len(rest)} more failures"))
-    flaky = _groups([result for result in report.results if report.is_let_pass(result)])
+    flaky = causes(filter(report.is_let_pass, report.results), _place_of)
     return errors + [_of_group("warning", group) for group in flaky[:MOST_ANNOTATIONS]]
 
 
-def _groups(results: list[CaseResult]) -> list[list[CaseResult]]:
-    groups: defaultdict[tuple[str, int, str], list[CaseResult]] = defaultdict(list)
-    for result in results:
-        groups[_file_of(result), result.position.line, failure_type(result)].append(result)
-    return list(groups.values())
+def _place_of(result: CaseResult) -> object:
+    return _file_of(result), result.position.line, failure_type(result)
 
 
 def _of_group(kind: str, group: list[CaseResult]) -> str:

@@ -493,15 +493,11 @@ def head_of(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter 
 
 def run_facts(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None) -> dict[str, Json]:
     """Return what the view of the run shows besides."""
-    # the upstream tests that cases restate, and the operators of torch's database that they were made of; each with its cases by outcome
+    # the upstream tests that cases restate, with the cases by outcome
     covered: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    operators: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for result in results:
         for name in dict.fromkeys(name.partition("[")[0] for name in result.covers):
             covered[name][result.outcome.label] += 1
-        point = result.case_id.partition("[")[2].rstrip("]").split(",")
-        for name in [part.removeprefix("op=") for part in point if part.startswith("op=")][:1]:
-            operators[name][result.outcome.label] += 1
     statement = header.statement(results) if footer else None
     statements = [
         {
@@ -527,7 +523,6 @@ def run_facts(header: RunHeader, results: Sequence[CaseResult], footer: RunFoote
         "merged": _shown(header.merged),
         "not_requested": header.not_requested,
         "coverage": [[shown(name), dict(counts)] for name, counts in sorted(covered.items())],
-        "operators": [[shown(name), dict(counts)] for name, counts in sorted(operators.items())],
         "statement": _shown(statements),
     }
 

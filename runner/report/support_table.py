@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from runner.model.escaping import one_line
-from runner.model.events import ResultsCompleted, RunEvent
+from runner.model.events import Listener, ResultsCompleted, RunEvent
 from runner.model.header import RunHeader
 from runner.model.outcomes import Outcome
 from runner.model.results import NOT_CLAIMED, NOT_MEASURED, PROOF, CaseResult
@@ -203,16 +203,13 @@ def write(path: Path, header: RunHeader, results: Sequence[CaseResult]) -> None:
     replace(path, text.encode("utf-8", "replace"))
 
 
-class SupportReporter:
+@dataclass
+class SupportReporter(Listener):
     """Writes the table when a run has ended."""
 
-    def __init__(self, setup: ReportSetup) -> None:
-        self._path = setup.options.support
+    setup: ReportSetup
 
     def on_event(self, event: RunEvent) -> None:
         """Write the table of the results."""
-        if isinstance(event, ResultsCompleted) and self._path is not None:
-            write(self._path, event.header, event.results)
-
-    def close(self) -> None:
-        """Do nothing: the file is written as a whole."""
+        if isinstance(event, ResultsCompleted) and (path := self.setup.options.support) is not None:
+            write(path, event.header, event.results)

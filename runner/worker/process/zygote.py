@@ -34,7 +34,7 @@ _FORK_SECONDS = 10.0
 """Time limit for retries of a fork that fails, for example with EAGAIN."""
 
 
-_IMPORT_SECONDS = 60.0
+_IMPORT_SECONDS = 60
 """Time limit for the import of a module of a compiler ahead of its cases."""
 
 
@@ -104,18 +104,12 @@ def _import_where_safe(module: str) -> None:
     child = os.fork()
     if child == 0:
         imports.be_silent()
-        is_safe = False
+        signal.alarm(_IMPORT_SECONDS)  # ends this process
         with contextlib.suppress(BaseException):  # a vendor's module may raise anything: the workers report it
             importlib.import_module(module)
-            is_safe = not danger()
-        os._exit(not is_safe)
-    until = time.monotonic() + _IMPORT_SECONDS
-    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < until:
-        time.sleep(_POLL_SECONDS)
-    if ended[0] == 0:
-        os.kill(child, signal.SIGKILL)
-        ended = os.waitpid(child, 0)
-    if ended[1] == 0:
+            os._exit(bool(danger()))
+        os._exit(1)
+    if os.waitpid(child, 0)[1] == 0:
         importlib.import_module(module)
 
 

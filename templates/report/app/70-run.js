@@ -6,7 +6,7 @@ T.runView = () => {
   T.keys = { Escape: () => T.go({ view: "summary" }) };
   T.part("run").then((run) => {
     if (!view.isConnected) return;
-    T.clear(view).append(T.el("div", { class: "wide" }, T.el("h1", { tabindex: "-1" }, `Run ${D.head.run}`), timeline(run.timeline), slowest(), profile(run.statement), coverage("Upstream tests that cases restate", "test", run.coverage), coverage("Operators", "operator", run.operators), machine(run)));
+    T.clear(view).append(T.el("div", { class: "wide" }, T.el("h1", { tabindex: "-1" }, `Run ${D.head.run}`), timeline(run.timeline), slowest(), profile(run.statement), coverage("Upstream tests that cases restate", "test", run.coverage), coverage("Operators", "operator", operators()), machine(run)));
   }).catch((error) => view.append(T.el("p", { class: "failed" }, error.message)));
   return { nodes: [view], ready: () => {} };
 };
@@ -19,6 +19,18 @@ const slowest = () => T.el("section", {}, T.el("h2", {}, "Slowest cases"), table
 const profile = ([found]) => (found ? T.el("section", {}, T.el("h2", {}, `Profile ${found.profile} ${found.version}: ${found.conformance}`),
   table(["level", "", "required", "executed", "passed", "waived", "failed", "not executed"], found.levels, [2, 3, 4, 5, 6, 7]), found.problems.map((problem) => T.el("p", {}, problem)),
   found.waivers.length ? T.el("div", { style: { marginTop: "10px" } }, table(["waiver", "issue", "until", "cases"], found.waivers.map(([reason, issue, until, count]) => [reason, T.link(issue), until, count]), [3])) : null) : null);
+
+// The operators that cases were made of, with the cases by outcome.
+const operators = () => {
+  const found = new Map();
+  for (let i = 0; i < D.n; i++) {
+    const pair = D.params[D.point[i]].find(([key]) => key === "op"), name = D.names[D.outcome[i]];
+    if (!pair) continue;
+    if (!found.has(pair[1])) found.set(pair[1], {});
+    found.get(pair[1])[name] = (found.get(pair[1])[name] || 0) + 1;
+  }
+  return [...found].sort(([a], [b]) => (a < b ? -1 : 1));
+};
 
 const coverage = (title, what, rows) => (rows.length ? T.el("section", {}, T.el("h2", {}, `${title}: ${rows.length}`), T.el("div", { class: "card" }, T.el("details", { class: "fold" }, T.el("summary", {}, `all ${T.count(rows.length, what)}`),
   table([what, "cases"], rows.slice(0, 3000).map(([name, totals]) => [T.to({ view: "cases", q: what === "operator" ? `op=${name}` : "" }, {}, name), Object.entries(totals).map(([outcome, count]) => [T.chip(outcome), ` ${count}  `])]))))) : null);
