@@ -317,7 +317,10 @@ def result_of_execution(
     if judged.outcome not in PASSED and not problem and execution.space is not None:
         texts = "\n".join(f"{verdict.observed}\n{verdict.detail}" for verdict in judged.verdicts)
         if shortage := scratch.shortage(execution.space, texts):  # with no space left on the device a failure is an ERROR
-            judged = judge(case, backend, surroundings, replace(facts, problem=shortage))
+            problem = shortage
+            judged = judge(case, backend, surroundings, replace(facts, problem=problem))
+    if problem or facts.nonsense:  # no facts decided: nothing can be judged again
+        digests.clear()
     has_benches = not problem and any(step.bench is not None for step in facts.steps)
     timings, attachments, notes = benches_of(folder, facts) if has_benches else ((), (), ())
     # the files of generated code, by step and piece, then those of graphs
@@ -328,7 +331,7 @@ def result_of_execution(
         datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds") if moment else ""
         for moment in (execution.begun, execution.warmup.begun)
     )
-    return _with_case(
+    return with_case(
         case,
         apply(judged, case, surroundings, waivers),
         seconds=round(execution.seconds, 3),
@@ -352,7 +355,7 @@ def result_of_execution(
     )
 
 
-def _with_case(case: Case, judged: CaseResult, **more: Any) -> CaseResult:
+def with_case(case: Case, judged: CaseResult, **more: Any) -> CaseResult:
     """Return a result with the report's data about the case and its execution."""
     if judged.outcome is Outcome.PASS:
         return replace(judged, digest=digest_of(case), **{**more, "code": ()})
@@ -373,12 +376,12 @@ def result_of_unavailable(case: Case, verdict: CaseAvailability, required: Seque
     if case.backend in required or verdict.capability in required:
         name = case.backend if case.backend in required else verdict.capability
         outcome, reason = Outcome.ERROR, f"--require {name}: {reason}"
-    return _with_case(case, result_of(case, outcome, reason, UNAVAILABLE), repro=repro)
+    return with_case(case, result_of(case, outcome, reason, UNAVAILABLE), repro=repro)
 
 
 def result_of_unrun(case: Case, reason: str, repro: str, failure_type: str = "not-run") -> CaseResult:
     """Return the result of a case that the run did not start."""
-    return _with_case(case, result_of(case, Outcome.NOT_RUN, reason, failure_type), repro=repro)
+    return with_case(case, result_of(case, Outcome.NOT_RUN, reason, failure_type), repro=repro)
 
 
 def repro(options: RunOptions, case: Case, required: Sequence[str] = ()) -> str:

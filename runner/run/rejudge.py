@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -26,10 +26,7 @@ from runner.model.header import RunHeader
 from runner.model.outcomes import JUDGED_BY_FACTS, Outcome
 from runner.model.results import Attempt, CaseResult, fold
 from runner.plan.selection import without_benches
-from runner.record.case_files import EvidenceAltered, RecordedFiles, alterations
-
-BY_FACTS = (*JUDGED_BY_FACTS, Outcome.XFAIL, Outcome.XPASS, Outcome.FLAKY)
-"""Outcomes that follow from facts, with what waivers and retries make of them."""
+from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles, alterations
 
 
 def problems(case: Case, backend: Backend, known: Surroundings, result: CaseResult, run: Path, waivers: Waivers | None = None) -> list[str]:
@@ -37,39 +34,52 @@ def problems(case: Case, backend: Backend, known: Surroundings, result: CaseResu
 
     Without ``waivers``, none is looked at.
     """
-    if altered := list(alterations(run, result)):
-        return altered
-    why = disagreement(case, backend, known, result, run)
-    # what is masked matches no pattern of a waiver
-    if (
-        not why
-        and waivers
-        and result.outcome in (Outcome.XFAIL, Outcome.XPASS)
-        and not any(MASK in part.message for part in result.verdicts)
-    ):
-        outcome, failure_type, _ = fold(result.verdicts, result.target)
-        judged = replace(result, outcome=outcome, failure_type=failure_type, waivers=())
-        excused = apply(judged, case, here_of(case, backend, result, known), replace(waivers, today=date.min))
-        why = "" if excused.outcome is result.outcome else f"{result.outcome.label} is recorded, and no waiver gives this outcome"
-    return [f"{case.id}: {why}"] if why else []
+    if reasons := list(alterations(run, result)):
+        return reasons
+    for part, now in again(case, backend, known, result, run):
+        if isinstance(now, str):
+            reasons.append(now)
+        elif why := difference(case, part, now):
+            reasons.append(why)
+        elif waivers and part is result and result.outcome in (Outcome.XFAIL, Outcome.XPASS):
+            excused = apply(now, case, here_of(case, backend, result, known), replace(waivers, today=date.min)).outcome
+            # what is masked matches no pattern of a waiver
+            if excused is not result.outcome and not any(MASK in verdict.message for verdict in result.verdicts):
+                reasons.append(f"{result.outcome.label} is recorded, and no waiver gives this outcome")
+    return [f"{case.id}: {why}" for why in reasons]
 
 
-def disagreement(case: Case, backend: Backend, known: Surroundings, result: CaseResult, run: Path) -> str:
-    """Return how the verdicts of a result or of an attempt differ when judged again; empty if they do not, or if no facts decided them.
+def again(case: Case, backend: Backend, known: Surroundings, result: CaseResult, run: Path) -> Iterator[tuple[Attempt, CaseResult | str]]:
+    """Yield a result and each attempt of it that facts decided, with what judging them again gives, or why that is impossible.
 
     ``known`` are the surroundings of the machine of the run; what names a node is judged by the facts of that node.
     """
     for part in (result, *result.attempts):
-        by_facts = part.outcome is not Outcome.NOT_RUN and fold(part.verdicts, result.target)[0] in JUDGED_BY_FACTS
-        if not part.evidence or not by_facts:
-            continue
-        folder = run / part.folder
-        now = judged_again(case, backend, here_of(case, backend, part, known), result, RecordedFiles(folder, part.evidence), folder)
-        if isinstance(now, str):
-            return now
-        # an attempt has the verdicts alone that speak against the case
-        if difference := _difference(case, part.verdicts, now.verdicts if part is result else now.failed):
-            return difference if part is result else f"{part.folder}: {difference}"
+        is_decided = fold(part.verdicts, result.target)[0] in (*JUDGED_BY_FACTS, Outcome.ERROR)
+        if is_decided and part.outcome is not Outcome.NOT_RUN and OBSERVATION in part.evidence:
+            folder = run / part.folder
+            here, files = here_of(case, backend, part, known), RecordedFiles(folder, part.evidence)
+            now = judged_again(case, backend, here, result, files, folder)
+            # an attempt has the verdicts alone that speak against the case
+            yield part, now if part is result or isinstance(now, str) else replace(now, verdicts=now.failed)
+
+
+def difference(case: Case, old: Attempt, new: CaseResult) -> str:
+    """Return how the verdicts of a recorded part differ from those of now; empty where they are the same, or a pattern was too slow."""
+    if is_too_slow(new.verdicts):
+        return ""
+    recorded, now = (fold(part.verdicts, case.target)[0] for part in (old, new))
+    if recorded is not now:
+        why = next((f": {verdict.message}" for verdict in new.failed), "")
+        return f"{recorded.label} is recorded, and judging its files again gives {now.label}{why}"
+    if len(old.verdicts) != len(new.verdicts):
+        return f"{len(old.verdicts)} verdicts are recorded, and judging its files again gives {len(new.verdicts)}"
+    for said, verdict in zip(old.verdicts, new.verdicts, strict=True):
+        # an error stands where the spec's own code raised: a submission has other names of files in its traceback
+        lines = [(part.position.line, part.position.column) if verdict.kind != "error" else () for part in (said, verdict)]
+        if (said.kind, said.status, lines[0]) != (verdict.kind, verdict.status, lines[1]):
+            gives = f"judging its files again gives {verdict.kind} {verdict.status.value}: {verdict.message}"
+            return f"{said.position}: {said.kind} {said.status.value} is recorded, and {gives}"
     return ""
 
 
@@ -116,9 +126,13 @@ def is_text(recorded: str, now: str) -> bool:
     return MASK in recorded or MASK in now or recorded == now
 
 
+TRACED = ("raised", "error")
+"""Kinds of verdicts whose detail is a traceback: its frames are folded by their folders, which a submission does not have."""
+
+
 def is_same_text(old: Verdict, new: Verdict) -> bool:
-    """Whether two verdicts have the same texts. The frames of a traceback are folded by their folders, which a submission does not have."""
-    texts = [(old.expected, new.expected), (old.observed, new.observed), *([] if old.kind == "raised" else [(old.detail, new.detail)])]
+    """Whether two verdicts have the same texts."""
+    texts = [(old.expected, new.expected), (old.observed, new.observed), *([] if old.kind in TRACED else [(old.detail, new.detail)])]
     return all(is_text(recorded, now) for recorded, now in texts)
 
 

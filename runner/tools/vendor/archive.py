@@ -19,12 +19,13 @@ import contextlib
 import io
 import json
 import re
+import shlex
 import tarfile
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 from runner.machine.scratch import open_untrusted
@@ -118,6 +119,23 @@ def collision(names: Iterable[str]) -> tuple[str, str] | None:
 def as_json(value: object) -> bytes:
     """Return the one form in which a submission holds JSON, so that equal values are equal bytes."""
     return json.dumps(value, ensure_ascii=True, sort_keys=True, allow_nan=False, indent=1).encode("ascii") + b"\n"
+
+
+def changed(value: Any, change: Callable[[str, str], str], key: str = "") -> Any:
+    """Return JSON with each text changed; ``change`` is given the text and the key of the object that it stands in."""
+    if isinstance(value, str):
+        return change(value, key)
+    if isinstance(value, list):
+        return [changed(item, change, key) for item in value]
+    return {name: changed(item, change, name) for name, item in value.items()} if isinstance(value, dict) else value
+
+
+def repro(options: Mapping[str, str], case_id: str) -> str:
+    """Return the command that runs a case alone; ``options`` are those of the run, with the names that files have in a submission."""
+    words = ["torch-conformance", "run", *shlex.split(options.get("paths", ""))]
+    for option in ("backends", "waivers"):
+        words += [word for file in shlex.split(options.get(option, "")) for word in (f"--{option}", file)]
+    return shlex.join([*words, "--select", case_id])
 
 
 # -- bytes ----------------------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from runner.judge.waiving import apply
-from runner.language.expand import surroundings_for
 from runner.machine import output
 from runner.machine.cache_dirs import folder
 from runner.machine.redaction import IDENTIFIERS, redacted
@@ -27,7 +26,7 @@ from runner.model.header import RunHeader
 from runner.model.options import argument, flag, option
 from runner.model.outcomes import ExitCode
 from runner.model.results import CaseResult
-from runner.record.case_files import OBSERVATION, SERVICES, RecordedFiles, alterations, digest
+from runner.record.case_files import OBSERVATION, SERVICES, alterations, digest
 from runner.record.journal import JournalError, Run, read_run
 from runner.record.run_folder import JOURNAL, find_run, require_still
 from runner.report import replace as replace_file
@@ -40,10 +39,12 @@ from runner.tools.vendor.archive import (
     MOST_CONTENT,
     OWN,
     SHIPPED,
+    changed,
     key_id,
     member_of,
     packed,
     read_private_key,
+    repro,
     signed,
     statement_of,
 )
@@ -124,15 +125,17 @@ class Portable:
     def facts(self, data: bytes) -> bytes:
         """Return an observation without folders of this machine and without secrets; the same bytes where nothing is to be cut."""
         sent = json.loads(data)
-        cut = _changed(sent, "", lambda text, key: text if key == "id" else redacted(self.text(text)))
+        cut = changed(sent, lambda text, key: text if key == "id" else redacted(self.text(text)))
         return data if cut == sent else json.dumps(cut, ensure_ascii=True).encode("ascii")
 
     def line(self, written: bytes) -> dict[str, Any]:
         """Return a line of the journal with the names of the submission."""
         record = json.loads(written)
-        line: dict[str, Any] = _changed(record, "", self._renamed)
+        line: dict[str, Any] = changed(record, self._renamed)
+        # as in the files of the submission
+        line.update({name: record[name] for name in ("summary", "options") if name in record and line["kind"] != "header"})
         for recorded, waiver in zip(record.get("waivers", ()), line.get("waivers", ()), strict=True):
-            waiver["reason"] = recorded["reason"]  # as in the file of waivers, which the submission has
+            waiver["reason"] = recorded["reason"]
         if line.get("kind") == "header":
             line["specs"] = {self._names.get(name, name): digest for name, digest in record["specs"].items()}
             line["options"] |= {name: self._option(text) for name, text in record["options"].items() if name in _FILES_OF_OPTIONS}
@@ -149,15 +152,6 @@ class Portable:
         if key in ("spec", "file"):
             return self._names.get(text) or self.text(text)
         return self.text(text) if key in IDENTIFIERS else redacted(self.text(text))
-
-
-def _changed(value: Any, key: str, change: Callable[[str, str], str]) -> Any:
-    """Return JSON with each text changed; ``change`` is given the text and the key of the object that it stands in."""
-    if isinstance(value, str):
-        return change(value, key)
-    if isinstance(value, list):
-        return [_changed(item, key, change) for item in value]
-    return {name: _changed(item, name, change) for name, item in value.items()} if isinstance(value, dict) else value
 
 
 def _places(run: Path) -> dict[str, str]:
@@ -267,6 +261,8 @@ def _journal(path: Path, portable: Portable, digests: dict[str, dict[str, str]],
     with open_untrusted(path / JOURNAL) as stream:
         lines = [portable.line(line) for line in stream]
     for line in lines:
+        if "case_id" in line:
+            line["repro"] = redacted(repro(lines[0]["options"], line["case_id"]))
         for part in (line, *line.get("attempts", ())):
             if part.get("evidence"):
                 known = digests.get(part["folder"], {})
@@ -321,22 +317,19 @@ def _texts_of_cut_facts(folder: Path, run: Run, packed: Run, members: Mapping[st
 def _told(old: CaseResult, new: CaseResult, then: Then, folder: Path, place: Path) -> Iterator[CaseResult]:
     """Yield the result with the texts of its cut facts, where the uncut facts give the recorded texts."""
     case = then.cases.get(new.case_id)
-    if case is None or old.outcome not in rejudge.BY_FACTS or OBSERVATION not in old.evidence:
+    if case is None:
         return
     backend = then.suite.backends.by_name[case.backend]
-    surroundings = surroundings_for(backend, then.known, case.target)
-    before, after = (
-        rejudge.judged_again(case, backend, surroundings, result, RecordedFiles(root / result.folder, result.evidence), Path(result.folder))
-        for result, root in ((old, folder), (new, place))
-    )
-    if isinstance(before, str) or isinstance(after, str) or not (len(old.verdicts) == len(before.verdicts) == len(after.verdicts)):
+    surroundings = rejudge.here_of(case, backend, new, then.known)
+    judged = [now for part, root in ((old, folder), (new, place)) for _, now in rejudge.again(case, backend, then.known, part, root)]
+    if len(judged) < 2 or not all(isinstance(now, CaseResult) and len(now.verdicts) == len(old.verdicts) for now in judged):
         return
-    before, after = (apply(judged, case, surroundings, then.waivers) for judged in (before, after))
+    before, after = (apply(now, case, surroundings, then.waivers) for now in judged if isinstance(now, CaseResult))
     if before.outcome is not old.outcome or not all(map(rejudge.is_same_text, old.verdicts, before.verdicts)):
         return
     # the frames of a traceback stay: they are folded by their folders
     verdicts = tuple(
-        replace(verdict, expected=now.expected, observed=now.observed, detail=verdict.detail if now.kind == "raised" else now.detail)
+        replace(verdict, expected=now.expected, observed=now.observed, detail=verdict.detail if now.kind in rejudge.TRACED else now.detail)
         for verdict, now in zip(new.verdicts, after.verdicts, strict=True)
     )
     has_its_reason = not old.waivers and rejudge.is_text(old.reason, before.reason)

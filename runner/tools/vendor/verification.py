@@ -4,19 +4,21 @@ Its files are compared with the published ones and loaded as the run read them; 
 computed from what that gives: findings, what could not be judged, what follows from evidence, and what is the word of its author.
 """
 
+import functools
 import json
 import os
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runner import __version__
 from runner.judge.evidence import carried_out, read_facts
 from runner.judge.waiving import Waivers, apply
+from runner.language.backends import Backend
 from runner.language.load import Suite, load, load_specs, surroundings_of
 from runner.language.read.document import Document
 from runner.language.read.spec_files import SpecPath
@@ -25,20 +27,21 @@ from runner.machine import output
 from runner.machine.cache_dirs import folder
 from runner.machine.redaction import redacted
 from runner.model.case import Case
+from runner.model.case_facts import Facts
 from runner.model.codec import encode
 from runner.model.conditions import Surroundings
-from runner.model.diagnostics import InvalidSpecs, Position, UsageError, one_line, shown_path
+from runner.model.diagnostics import InvalidSpecs, UsageError, one_line, shown_path
 from runner.model.header import ProfileRecord, RunHeader
 from runner.model.options import REFUSED, argument, flag, option, profile_option, several
 from runner.model.outcomes import ExitCode, Outcome
-from runner.model.results import WEAK, CaseResult
+from runner.model.results import WEAK, CaseResult, result_of
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
-from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles, alterations, digest
+from runner.record.case_files import RecordedFiles, alterations, digest
 from runner.record.journal import JournalError, Run, digest_of_selection, read_run, totals
 from runner.report import junit
 from runner.run import rejudge
-from runner.run.pipeline import phases_of
+from runner.run.pipeline import phases_of, with_case
 from runner.run.preparation import option_text
 from runner.tools.vendor import archive
 from runner.tools.vendor.archive import (
@@ -294,7 +297,18 @@ def _judged_again(
     except (InvalidSpecs, UsageError, ValueError) as error:
         unjudged.append(f"the cases cannot be loaded here: {_first(error)}".replace(f"{place}/", ""))
     else:
-        findings += _of_cases(run, then, place)
+        if problem := rejudge.impossible_on_machine(run.results, header.environment, then.suite.backends.by_name):
+            findings.append(Finding("machine", problem))
+        for record in header.profile:
+            entry = then.suite.backends.by_name.get(record.compiler)
+            if (header.options.get("backend", ""), record.proof) != (record.compiler, entry.asked if entry else ""):
+                what = "the backend of the run's profile is not that of --backend, or its entry says another proof"
+                findings.append(Finding("profile", what))
+        for result in run.results:
+            findings += problems_of_case(result, header, then, place)
+        digests = {str(case.id): digest_of(case) for case in then.suite.cases}
+        if header.selection != digest_of_selection({result.case_id: digests.get(result.case_id, "") for result in run.results}):
+            findings.append(Finding("cases", "its cases are not those that the run selected"))
     # the reader's profile to compare with: the one that is named, or the shipped one that the run names
     shipped = f"{SHIPPED}/profiles/"
     mine = profile or next((Path(record.file).stem for record in header.profile if record.file.startswith(shipped)), "")
@@ -339,7 +353,7 @@ class NotOfTheRun(Exception):
     """The journal names a file that the submission does not have, or that is not what the run read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Then:
     """The specs, waivers and surroundings by which the run was judged, loaded again."""
 
@@ -349,14 +363,10 @@ class Then:
     names: Mapping[str, str]
     """The name in the submission of each file that was loaded, by its name in messages."""
 
-    @property
-    def cases(self) -> dict[str, Case]:
+    @functools.cached_property
+    def cases(self) -> Mapping[str, Case]:
         """The cases by id."""
         return {case.id: case for case in self.suite.cases}
-
-    def place(self, position: Position) -> Position:
-        """Return a position with the name of the submission."""
-        return replace(position, file=self.names.get(position.file, position.file))
 
 
 def problems_of_files(header: RunHeader, place: Path, published: Sequence[Path]) -> Iterator[str]:
@@ -446,94 +456,76 @@ def stolen(results: Sequence[CaseResult]) -> Iterator[str]:
 # -- cases ----------------------------------------------------------------------------------------------------------
 
 
-def _of_cases(run: Run, then: Then, place: Path) -> Iterator[Finding]:
-    """Yield how the results contradict the files, the machine, and what judging them again gives."""
-    cases = then.cases
-    if problem := rejudge.impossible_on_machine(run.results, run.header.environment, then.suite.backends.by_name):
-        yield Finding("machine", problem)
-    for record in run.header.profile:
-        entry = then.suite.backends.by_name.get(record.compiler)
-        if (run.header.options.get("backend", ""), record.proof) != (record.compiler, entry.asked if entry else ""):
-            yield Finding("profile", "the backend of the run's profile is not that of --backend, or its entry says another proof")
-    for result in run.results:
-        case = cases.get(result.case_id)
-        if case is None:
-            yield Finding("cases", f"{result.case_id}: it is no case of the files")
-            continue
-        same = {
-            "digest": result.digest == digest_of(case),
-            "spec": result.spec == then.names.get(case.spec, case.spec),
-            "target": result.target == case.target,
-            "covers": result.covers == case.covers,
-            "requires": result.requires == tuple(dict.fromkeys(requirement.name for requirement in case.requires)),
-        }
-        if other := [name for name, is_same in same.items() if not is_same]:
-            yield Finding("cases", f"{result.case_id}: its {other[0]} is not that of the case in the files")
-        elif result.outcome in rejudge.BY_FACTS and OBSERVATION in result.evidence:
+WORDS = (
+    *"seconds begun warmup_begun warmup timings isolation folder worker gpus node".split(),
+    *"stdout stderr code attachments notes evidence attempts".split(),
+)
+"""The entries of a line of the journal that its case and its facts do not give."""
+
+_CHECKS: Mapping[str, str] = {
+    **dict.fromkeys(("case_id", *"spec summary options digest covers tags target requires repro benches_left_out".split()), "cases"),
+    "phases": "facts",
+}
+"""Which check compares an entry of a line; ``verdicts`` compares the others."""
+
+
+def problems_of_case(result: CaseResult, header: RunHeader, then: Then, place: Path) -> Iterator[Finding]:
+    """Yield how a result contradicts its case, its facts, and what judging them again gives; the members lie in the folder ``place``."""
+    case = then.cases.get(result.case_id)
+    if case is None:
+        yield Finding("cases", f"{result.case_id}: it is no case of the files")
+        return
+    backend = then.suite.backends.by_name[case.backend]
+    known = {name: getattr(result, name) for name in (*WORDS, "waivers", "level", "phase", "phases", "eager_operators", "by_aten")}
+    judged = result_of(case, result.outcome, result.reason, result.failure_type, verdicts=result.verdicts, position=result.position)
+    for part, now in rejudge.again(case, backend, then.known, result, place):
+        if part is result and isinstance(now, CaseResult) and not rejudge.is_too_slow(now.verdicts):
             files = RecordedFiles(place / result.folder, result.evidence)
-            facts = _disagreements(case, result, run.header, then, files)
-            yield from (Finding("facts", f"{result.case_id}: {problem}") for problem in facts)
-            verdicts = _differences(case, result, then, files, place)
-            yield from (Finding("verdicts", f"{result.case_id}: {problem}") for problem in verdicts)
-    digests = {str(case_id): digest_of(case) for case_id, case in cases.items()}
-    if run.header.selection != digest_of_selection({result.case_id: digests.get(result.case_id, "") for result in run.results}):
-        yield Finding("cases", "its cases are not those that the run selected")
-
-
-def _disagreements(case: Case, result: CaseResult, header: RunHeader, then: Then, files: RecordedFiles) -> Iterator[str]:
-    if case.target:
-        return
-    try:
-        facts = read_facts(files.observation(), files.code)
-        if facts.nonsense or not facts.is_answered or facts.error is not None:
+            facts = read_facts(files.observation(), files.code)
+            problems = _disagreements(case, backend, result, header, facts)
+            yield from (Finding("facts", f"{result.case_id}: {problem}") for problem in problems)
+            if not result.attempts:
+                judged = apply(now, case, rejudge.here_of(case, backend, result, then.known), then.waivers)
+                known = {name: known[name] for name in WORDS} | {"phases": phases_of(facts)}
+        if problem := now if isinstance(now, str) else rejudge.difference(case, part, now):
+            yield Finding("verdicts", f"{result.case_id}: {problem}")
             return
-        whole = without_benches(case) if result.benches_left_out else case
-        steps = list(carried_out(whole, facts.steps))
-    except (EvidenceAltered, OSError, ValueError, LookupError, TypeError):
-        return  # the judge says what is wrong with them
-    if dict(result.phases) != phases_of(facts):
-        yield "the times of its phases are not those of the observation"
-    backend = then.suite.backends.by_name[case.backend]
+    left_out = len(without_benches(case).left_out) if result.benches_left_out else 0
+    expected = with_case(case, judged, **known, repro=archive.repro(header.options, case.id), benches_left_out=left_out)
+    said, gives = encode(result), archive.changed(encode(expected), lambda text, key: then.names.get(text, text) if key in _FILES else text)
+    # a traceback has other names of files in a submission, and so has a reason that names a waiver
+    free = {"position"} if expected.outcome is Outcome.ERROR else {"reason"} if result.waivers else set()
+    for name in said:
+        if name not in free and not _agree(said[name], gives[name]):
+            pairs = zip(said["verdicts"], gives["verdicts"], strict=True) if name == "verdicts" else ()
+            where = next((f"{old['kind']} at line {old['position']['line']}" for old, new in pairs if not _agree(old, new)), "")
+            what = f"the text of {where}" if where else f"its {name.replace('_', ' ')}"
+            yield Finding(_CHECKS.get(name, "verdicts"), f"{result.case_id}: {what} is not what the files and judging it again give")
+
+
+_FILES = ("file", "spec")
+"""Keys of positions and results whose values are names of files."""
+
+
+def _agree(said: Any, gives: Any) -> bool:
+    """Whether JSON of a line is what it should be; what is masked may differ."""
+    match said, gives:
+        case str(), str():
+            return rejudge.is_text(said, gives)
+        case list(), list():
+            return len(said) == len(gives) and all(map(_agree, said, gives))
+        case dict(), dict():
+            free = {"raised": {"detail"}, "error": {"detail", "position"}}.get(gives.get("kind", ""), set())
+            return said.keys() == gives.keys() and all(_agree(said[key], gives[key]) for key in said.keys() - free)
+    return bool(said == gives)
+
+
+def _disagreements(case: Case, backend: Backend, result: CaseResult, header: RunHeader, facts: Facts) -> Iterator[str]:
+    if case.target or facts.nonsense or facts.error is not None:
+        return
+    whole = without_benches(case) if result.benches_left_out else case
+    steps = list(carried_out(whole, facts.steps))
     yield from dict.fromkeys(disagreements(backend, result.node or header.environment, facts, steps))
-
-
-def _differences(case: Case, old: CaseResult, then: Then, files: RecordedFiles, place: Path) -> Iterator[str]:
-    """Yield how a recorded result differs from what judging it again gives."""
-    backend = then.suite.backends.by_name[case.backend]
-    if old.attempts:
-        problem = rejudge.disagreement(case, backend, then.known, old, place)
-        yield from [problem] if problem else []
-        return
-    surroundings = rejudge.here_of(case, backend, old, then.known)
-    judged = rejudge.judged_again(case, backend, surroundings, old, files, Path(old.folder))
-    if isinstance(judged, str):
-        yield judged
-        return
-    new = apply(judged, case, surroundings, then.waivers)
-    if rejudge.is_too_slow(new.verdicts):
-        return
-    if (old.outcome, old.failure_type, old.level) != (new.outcome, new.failure_type, new.level):
-        yield f"{old.outcome.label} is recorded, and judging it again gives {new.outcome.label}{f': {new.reason}' if new.reason else ''}"
-        return
-    if (old.eager_operators, old.by_aten) != (new.eager_operators, new.by_aten):
-        yield "the operators that ATen ran are not those of the observation"
-    if len(old.verdicts) != len(new.verdicts):
-        yield f"{len(old.verdicts)} verdicts are recorded, and judging it again gives {len(new.verdicts)}"
-        return
-    for said, verdict in zip(old.verdicts, new.verdicts, strict=True):
-        if (said.kind, said.status, said.position) != (verdict.kind, verdict.status, then.place(verdict.position)):
-            was = f"{said.kind} {said.status.value} at line {said.position.line}"
-            yield f"{was} is recorded, and judging it again gives {verdict.kind} {verdict.status.value}"
-        elif not rejudge.is_same_text(said, verdict):
-            yield f"the text of {said.kind} at line {said.position.line} is not what judging it again gives"
-    waivers = [replace(waiver, position=then.place(waiver.position)) for waiver in new.waivers]
-    if old.position not in (then.place(new.position), *(waiver.position for waiver in waivers[:1])):
-        yield "its position is not that of its first failure"
-    has_reasons = all(rejudge.is_text(said.reason, waiver.reason) for said, waiver in zip(old.waivers, waivers, strict=False))
-    if not has_reasons or [replace(waiver, reason="") for waiver in old.waivers] != [replace(waiver, reason="") for waiver in waivers]:
-        yield "its waivers are not those of the files"
-    if not old.waivers and not rejudge.is_text(old.reason, new.reason):
-        yield "its reason is not what judging it again gives"
 
 
 # -- the profile ----------------------------------------------------------------------------------------------------
