@@ -74,7 +74,7 @@ CHECKS: Mapping[str, str] = {
     "report": "the JUnit report says what the journal says",
     "files": "the files that the run read are the published ones",
     "evidence": "each observation and each piece of generated code is the one by which its case was judged",
-    "cases": "each case is one of the files, with the same content",
+    "cases": "each case is one of the files, with the same content, claim, options and command",
     "verdicts": "judging each observation again gives the same verdicts, outcome and waivers",
     "facts": "code, counters, census and kernels of each observation agree",
     "machine": "the facts of the machine allow what was executed there",
