@@ -65,8 +65,7 @@ def folded_ids(results: Iterable[CaseResult]) -> Iterator[str]:
     """Yield the ids of cases; those that differ in their operator alone on one line, with what ATen ran of each."""
     groups: defaultdict[str, list[str]] = defaultdict(list)
     for result in results:
-        operator = parts_of(result.case_id).get("op")
-        if operator is None:
+        if (operator := parts_of(result.case_id).get("op")) is None:
             groups[result.case_id] = []
         else:
             by_aten = f" ({', '.join(sorted(result.by_aten))})" if result.by_aten else ""

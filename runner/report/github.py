@@ -13,7 +13,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from runner.machine import output
 from runner.model.escaping import line, one_line, plain, visible_name
@@ -88,8 +87,8 @@ class GitHubReporter(Listener):
         """Tell GitHub how the run ended. A summary that cannot be written is a warning, and does not fail the run."""
         if not isinstance(event, RunEnded | RunAbandoned):
             return
-        how: dict[str, Any] = {"footer": event.footer} if isinstance(event, RunEnded) else {"why": event.why}
-        report = RunReport(header=event.header, results=event.results, folder=self.setup.folder.path, **how)
+        footer, why = (event.footer, "") if isinstance(event, RunEnded) else (None, event.why)
+        report = RunReport(header=event.header, results=event.results, footer=footer, folder=self.setup.folder.path, why=why)
         cached_file.cache_clear()
         for command in annotations(report):
             output.command(command)

@@ -32,7 +32,6 @@ from runner.model.results import NOT_MEASURED, UNAVAILABLE, CaseResult, executed
 from runner.model.targets import evidence_of
 from runner.record.run_folder import JUNIT, LATEST, REPORTS, RunFolder
 from runner.report import Excerpts, ReportSetup, Source, columns, cut_to, note_lines, timing_lines, verdict_text
-from runner.report.causes import causes, folded_ids, notes_of
 
 BLOCK_LIMIT = 6_000
 """Bytes of one case's block; the JUnit report and the run's folder have the rest."""
@@ -145,6 +144,8 @@ def report_of(
         if result.outcome.junit is JUnitTag.SKIPPED and result.outcome not in _GROUPED
     ]
     if failed := [result for result in results if result.outcome.is_failure and result.outcome not in _GROUPED]:
+        from runner.report.causes import causes, folded_ids  # only for a run with failures
+
         for result, *others in causes(failed):
             lines.append(f"\n{painted(result.outcome, color=color)}  {shown_id(result.case_id)}")
             lines.append(verdict_text(result, limit=BLOCK_LIMIT, folder=folder, source=source))
@@ -162,6 +163,8 @@ def report_of(
             lines += [f"  {shown_id(result.case_id)}", *(f"  {line}" for line in timing_lines(result))]
             lines += [f"    {one_line(f'{result.folder}/{name}')}" for name in result.attachments]
     if noted := [result for result in results if note_lines(result)]:
+        from runner.report.causes import causes, folded_ids, notes_of
+
         lines.append("\nnotes: they change no outcome")
         for result, *others in causes(noted, notes_of):
             lines += [f"  {shown_id(result.case_id)}", *(f"    {line}" for line in note_lines(result))]

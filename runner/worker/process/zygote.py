@@ -33,7 +33,6 @@ _POLL_SECONDS = 0.002
 _FORK_SECONDS = 10.0
 """Time limit for retries of a fork that fails, for example with EAGAIN."""
 
-
 _IMPORT_SECONDS = 60
 """Time limit for the import of a module of a compiler ahead of its cases."""
 
