@@ -10,11 +10,11 @@ import re
 import shlex
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from runner.judge.waiving import apply
 from runner.machine import output
@@ -171,9 +171,6 @@ def _places(run: Path) -> dict[str, str]:
 
 # -- the members ----------------------------------------------------------------------------------------------------
 
-ToldAgain: TypeAlias = Callable[[Run, Mapping[str, bytes]], Mapping[str, CaseResult]]
-"""Returns the results, by case id, whose texts the cut facts change; it is given the packed journal and the members so far."""
-
 _MOST_FILE = 64 << 20
 
 
@@ -200,10 +197,8 @@ def recorded(name: str) -> tuple[Path, Run]:
     return path, run
 
 
-def members_of(path: Path, run: Run, key: "Ed25519PrivateKey | None", judge: ToldAgain = lambda *_: {}) -> dict[str, bytes]:
+def members_of(path: Path, run: Run, key: "Ed25519PrivateKey | None") -> dict[str, bytes]:
     """Return the members of the submission of a run, whose folder is ``path``.
-
-    ``judge`` judges again: without it each text is the recorded one, without folders.
 
     Raises ``UsageError`` where a file that the run read is not there, or is another one now.
     """
@@ -219,7 +214,7 @@ def members_of(path: Path, run: Run, key: "Ed25519PrivateKey | None", judge: Tol
                 raise UsageError(f"the run has more than {MOST_CONTENT >> 20} MiB to submit")
     members[JOURNAL] = _journal(path, portable, digests, {})
     packed = _read(members[JOURNAL])
-    if texts := judge(packed, members):
+    if texts := _texts_of_cut_facts(path, run, packed, members):
         members[JOURNAL] = _journal(path, portable, digests, texts)
         packed = _read(members[JOURNAL])
     members[JUNIT] = document_of(packed.header, packed.results)
@@ -343,7 +338,7 @@ def main(options: SubmitOptions) -> ExitCode:
     key = read_private_key(options.key) if options.key else None
     try:
         folder, run = recorded(options.run)
-        members = members_of(folder, run, key, lambda cut, members: _texts_of_cut_facts(folder, run, cut, members))
+        members = members_of(folder, run, key)
     except Altered as error:
         output.note(f"torch-conformance: {error}; nothing was written")
         return ExitCode.FAILED

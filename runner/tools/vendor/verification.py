@@ -280,7 +280,7 @@ def _judged_again(
     run: Run, place: Path, findings: list[Finding], *, signer: str, is_signed: bool, profile: str | None, specs: Sequence[Path]
 ) -> Verification:
     """Return what is found of a run whose members lie in the folder ``place``; ``findings`` are those so far."""
-    header = run.header
+    header, record = run.header, next(iter(run.header.profile), None)
     published = list(specs)
     if profile is not None and profile not in shipped_profiles():  # of a reader's own profile, the files must be the same too
         own, shipped_specs = read_profile(profile), folder("specs").resolve()
@@ -299,7 +299,7 @@ def _judged_again(
     else:
         if problem := rejudge.impossible_on_machine(run.results, header.environment, then.suite.backends.by_name):
             findings.append(Finding("machine", problem))
-        for record in header.profile:
+        if record is not None:
             entry = then.suite.backends.by_name.get(record.compiler)
             if (header.options.get("backend", ""), record.proof) != (record.compiler, entry.asked if entry else ""):
                 what = "the backend of the run's profile is not that of --backend, or its entry says another proof"
@@ -311,8 +311,7 @@ def _judged_again(
             findings.append(Finding("cases", "its cases are not those that the run selected"))
     # the reader's profile to compare with: the one that is named, or the shipped one that the run names
     shipped = f"{SHIPPED}/profiles/"
-    mine = profile or next((Path(record.file).stem for record in header.profile if record.file.startswith(shipped)), "")
-    record = next(iter(header.profile), None)
+    mine = profile or (Path(record.file).stem if record is not None and record.file.startswith(shipped) else "")
     if record is None and mine:
         findings.append(Finding("profile", f"the run is not one of a profile, and --profile asks for {mine}"))
     elif record is not None:
