@@ -103,23 +103,6 @@ def is_too_slow(verdicts: Iterable[Verdict]) -> bool:
     return any("pattern too slow" in verdict.observed for verdict in verdicts if verdict.status is Status.ERROR)
 
 
-def _difference(case: Case, then: tuple[Verdict, ...], now: tuple[Verdict, ...]) -> str:
-    if is_too_slow(now):
-        return ""
-    recorded, again = (fold(verdicts, case.target)[0] for verdicts in (then, now))
-    if recorded is not again:
-        why = next((f": {verdict.message}" for verdict in now if verdict.status in (Status.FAILED, Status.ERROR)), "")
-        return f"{recorded.label} is recorded, and judging its files again gives {again.label}{why}"
-    if len(then) != len(now):
-        return f"{len(then)} verdicts are recorded, and judging its files again gives {len(now)}"
-    for old, new in zip(then, now, strict=True):
-        places = [(part.kind, part.status, part.position.line, part.position.column) for part in (old, new)]
-        if places[0] != places[1]:
-            gives = f"judging its files again gives {new.kind} {new.status.value}: {new.message}"
-            return f"{old.position}: {old.kind} {old.status.value} is recorded, and {gives}"
-    return ""
-
-
 def is_text(recorded: str, now: str) -> bool:
     """Whether a recorded text is the one of now; what is masked may differ."""
     now = redacted(now)
