@@ -11,6 +11,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -120,6 +121,8 @@ def load(folder: Path, *, cudnn: bool) -> ctypes.CDLL:
 
     The library is built in ``folder`` if it is not there yet. Its name has the digest of all it is made of. Raise ``NoShim``.
     """
+    if "torch" in sys.modules:
+        raise NoShim("torch was imported before the C++ side of a simulated GPU, and does not ask for it again")
     root, compiler = torch_root(), shutil.which(COMPILER)
     if compiler is None:
         raise NoShim(f"{COMPILER} is not installed, which builds the C++ side of a simulated GPU")

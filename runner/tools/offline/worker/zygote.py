@@ -57,11 +57,13 @@ def _facts(target: Target) -> dict[str, Any]:
 
 def install(target: Target, folder: Path) -> None:
     """Install the simulation for the rest of the process: the C++ side before torch is imported, the rest before Inductor is."""
-    from runner.tools.offline.worker import simulated_codegen, simulated_patches, simulated_shim
-    from runner.worker.torch_compat import imports
+    from runner.tools.offline.worker import simulated_shim
 
     loaded = simulated_shim.load(folder, cudnn=target.backend == "cuda")
     import torch
+
+    from runner.tools.offline.worker import simulated_codegen, simulated_patches  # they import torch
+    from runner.worker.torch_compat import imports
 
     torch.set_num_threads(1)
     imports.without_monitor_thread()
