@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CI = ("workflow", "gitlab", "jenkins")
 """Marks of fences that are files of a CI system."""
 
-FILES = ("spec", "red-spec", "defaults", "backends", "waivers", "profile", "lab")
+FILES = ("spec", "red-spec", "defaults", "backends", "claims", "waivers", "profile", "lab")
 """Marks of fences that are files of their page."""
 
 TUTORIAL = "docs/tutorial/"

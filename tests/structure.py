@@ -23,7 +23,7 @@ BOUNDS: Mapping[str, float] = {
     "runner/: files": 220,
     "the core: lines of Python": 37_700,
     "the core: files": 163,
-    "tests/: lines of Python": 33_250,
+    "tests/: lines of Python": 33_300,
     "tests/: modules of runner that they import": 140,
     "docs/: files": 55,
     "docs/: KB": 450,

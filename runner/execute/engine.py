@@ -79,10 +79,7 @@ class LocalExecutor:
     """Runs jobs in workers on this machine (``executor_protocol``); ``close`` ends its processes, and removes the scratch folder."""
 
     def __init__(
-        self,
-        settings: ExecutorSettings,
-        make_starter: Callable[[Path], ProcessStarter] | None = None,
-        grace: Grace | None = None,
+        self, settings: ExecutorSettings, make_starter: Callable[[Path], ProcessStarter] | None = None, grace: Grace | None = None
     ) -> None:
         """``make_starter`` makes the starter of other processes, from the scratch folder."""
         self._settings = settings

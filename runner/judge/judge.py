@@ -237,13 +237,7 @@ def _python_files(case: Case) -> set[str]:
 
 
 def _unjudged(
-    case: Case,
-    reason: str,
-    position: Position | None = None,
-    detail: str = "",
-    *,
-    outcome: Outcome = Outcome.ERROR,
-    expected: str = "",
+    case: Case, reason: str, position: Position | None = None, detail: str = "", *, outcome: Outcome = Outcome.ERROR, expected: str = ""
 ) -> CaseResult:
     """Return the result of a case that could not be judged: an ERROR, a CRASH or a TIMEOUT."""
     kind, place = outcome.label.lower(), position or case.position

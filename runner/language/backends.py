@@ -1,11 +1,13 @@
 """Backends as data: how a case is compiled, on which device, which other backends' specs it runs, and the proof that it ran."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runner.language.read.document import BACKENDS, DataPath, Document, Kind
+from runner.language.operators import labels
+from runner.language.read.document import BACKENDS, CLAIMS, DataPath, Document, Kind
 from runner.language.read.python_source import find_name, is_installed, missing_module
 from runner.language.read.spec_files import link_problem
 from runner.language.read.spec_schema import read_formed
@@ -17,7 +19,7 @@ from runner.model import devices
 from runner.model.case import Requirement
 from runner.model.conditions import as_list, is_template
 from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, one_of, unknown_word
-from runner.model.matching.patterns import check_pattern
+from runner.model.matching.patterns import Ids, check_pattern
 from runner.vocabulary.expectations.expectation_base import BadExpectation, Range, parse_count
 
 if TYPE_CHECKING:
@@ -110,6 +112,10 @@ class Claims:
     dynamic: bool = True
     dtypes: frozenset[str] = frozenset()
     """The types that it computes; empty for all."""
+    file: Document | None = None
+    """The file of the operators that it computes; None for all."""
+    operators: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """These, by type, as the ids of the operator suite have them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +145,11 @@ class Backend:
     def compiler(self) -> str:
         """The name that torch.compile knows its compiler by."""
         return _compiler_of(self.settings)
+
+    @property
+    def documents(self) -> tuple[Document, ...]:
+        """The files that define it."""
+        return (self.document, *filter(None, [self.claims.file]))
 
     @property
     def asked(self) -> str:
@@ -257,7 +268,7 @@ def read_backends(extra: Sequence[Path], problems: list[Diagnostic]) -> Backends
             forks=body.get("fork", True),
             compiles=body.get("compiles", True),
             proof=_proof(document, name, problems, is_shipped=document is files[0]),
-            claims=Claims(trains=body.get("trains", True), dynamic=body.get("dynamic", True), dtypes=frozenset(body.get("dtypes", ()))),
+            claims=_claims(document, name, problems),
             document=document,
             settings={key: body[key] for key in ("config", "dynamo_config", "env", "torch", "compile") if key in body},
         )
@@ -303,6 +314,27 @@ def _reach(name: str, joins: Mapping[str, list[str]]) -> set[str]:
             names.add(current)
             waiting.extend(joins.get(current, []))
     return names
+
+
+def _claims(document: Document, name: str, problems: list[Diagnostic]) -> Claims:
+    body, file = document.data[name], None
+    operators: dict[str, frozenset[str]] = {}
+    if "claims" in body:
+        path = document.path.parent / body["claims"]
+        if not os.path.lexists(path):
+            message, hint = f"no such file: {body['claims']}", "its path is relative to this file"
+            problems.append(document.problem((name, "claims"), message, hint))
+        elif (file := read_named(path, CLAIMS, problems)) is not None:
+            known = Ids(sorted(labels()))
+            for dtype, globs in file.data.items():
+                matching = {glob: known.matching(glob) for glob in globs}
+                operators[dtype] = frozenset(label for matched in matching.values() for label in matched)
+                for index, operator in enumerate(globs):
+                    if not matching[operator]:
+                        near = known.nearest(operator.removeprefix("aten."))
+                        problems.append(file.diagnostic((dtype, index), "unclaimable", name=operator, near=near))
+    said = {key: body[key] for key in ("trains", "dynamic") if key in body}
+    return Claims(**said, dtypes=frozenset(body.get("dtypes", ())), operators=operators, file=file)
 
 
 def _proof(document: Document, name: str, problems: list[Diagnostic], *, is_shipped: bool) -> Proof:

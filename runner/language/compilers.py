@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from runner.language.backends import Backend
+from runner.language.backends import INDUCTOR, Backend
 from runner.model.case import Case
 from runner.model.expectation import About
 from runner.model.results import NOT_CLAIMED
@@ -23,12 +23,12 @@ _NEUTRAL = ("fallback_random", "shape_padding")
 
 
 def settled(case: Case, backend: Backend, *, is_joined: bool) -> Case:
-    """Return a case as a compiler other than Inductor runs it, with why it need not: its claims, and in a joined spec words of Inductor.
+    """Return a case as a compiler runs it that claims less than Inductor, or is another, with why it need not.
 
     A compiler that does not train gives answers without gradients: the case is compared forward alone.
     """
     why = [*case.missing_names]
-    if is_joined:
+    if is_joined and backend.compiler != INDUCTOR:
         why += [f"{word} is about Inductor, and {backend.name} compiles with {backend.compiler}" for word in words_of_inductor(case)]
     why += [f"{NOT_CLAIMED} {backend.name}: {what}" for what in _unclaimed(case, backend)]
     case = replace(case, missing_names=tuple(dict.fromkeys(why)))
@@ -70,6 +70,9 @@ def _unclaimed(case: Case, backend: Backend) -> Iterator[str]:
         yield "dynamic shapes"
     dtypes = {text for entry in (*case.body.inputs, case.params) for text in _dtypes(entry)}
     dtypes |= {str(step.arguments["dtype"]) for step in case.steps if step.kind == SAMPLES and step.arguments.get("dtype")}
+    for step in case.steps if claims.file is not None else ():
+        if step.kind == SAMPLES and case.params["op"] not in claims.operators.get(step.arguments["dtype"], ()):
+            yield f"the operator in {step.arguments['dtype']}"
     if claims.dtypes and (others := sorted(dtypes - claims.dtypes)):
         yield f"the dtype {others[0]}"
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from runner.language.backends import INDUCTOR, Backend, Backends, read_requirements
+from runner.language.backends import INDUCTOR, Backend, Backends, Claims, read_requirements
 from runner.language.check.functions import entry_of
 from runner.language.check.names import GUARD_FILTER, filter_problem, judged_names, value_problem
 from runner.language.read import matrix, python_source, templates
@@ -151,7 +151,7 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
         from runner.language.operators import with_operators
 
         cases = with_operators(anatomy, cases, known)
-    others = {name: backend for name, backend in backends.by_name.items() if backend.compiler != INDUCTOR}
+    others = {name: backend for name, backend in backends.by_name.items() if backend.compiler != INDUCTOR or backend.claims != Claims()}
     if not any(case.backend in others for case in cases):
         return cases
     from runner.language.compilers import settled

@@ -51,10 +51,7 @@ class Suite:
 
 
 def load(
-    paths: Sequence[Path],
-    backend_files: Sequence[Path] = (),
-    known: Surroundings | None = None,
-    torch: InstalledTorch | None = None,
+    paths: Sequence[Path], backend_files: Sequence[Path] = (), known: Surroundings | None = None, torch: InstalledTorch | None = None
 ) -> Suite:
     """Read, validate and expand; raise ``InvalidSpecs`` with all problems of all files, or ``UsageError``.
 

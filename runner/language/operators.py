@@ -160,6 +160,12 @@ def minors() -> list[str]:
     return sorted(stems, key=lambda minor: tuple(map(int, minor.split("."))))
 
 
+def labels() -> set[str]:
+    """Return the operators of all tables, as ids have them."""
+    tables = filter(None, map(load, minors()))
+    return {operator.label(call) for table in tables for operator in table.operators for call in operator.calls}
+
+
 def table_for(minor: str | None) -> tuple[Table, str]:
     """Return the table of a minor, else the newest one and why its cases cannot run; None stands for a machine without torch."""
     newest = minors()[-1]

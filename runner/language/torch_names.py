@@ -18,11 +18,7 @@ from runner.machine.installed_torch import InstalledTorch, release, version_fact
 from runner.model.diagnostics import Diagnostic, UsageError, nearest, one_of, unknown_word
 from runner.model.problem_texts import shown_types
 
-CONFIG_FILES = {
-    "config": "_inductor/config.py",
-    "dynamo_config": "_dynamo/config.py",
-    "functorch_config": "_functorch/config.py",
-}
+CONFIG_FILES = {"config": "_inductor/config.py", "dynamo_config": "_dynamo/config.py", "functorch_config": "_functorch/config.py"}
 """The files of the options, by the sections of a spec that set them."""
 COUNTER = "counter"
 METRIC = "metric"

@@ -328,6 +328,7 @@ TEXTS: Mapping[str, Sequence[str]] = {
         "the backend '$name' has no proof that it ran",
         "add proof: {graphs: {min: 1}}, or compiles: false if it compiles nothing",
     ),
+    "unclaimable": ("the operator suite has no operator '$name'", "ids have it after op=, such as $near"),
     "bad-pattern": ("the pattern is not a regular expression: $reason",),
     "capability-without-argument": ("the capability '$name' needs an argument that is text", 'write {$name: "$example"}'),
     "capability-with-argument": ("the capability '$name' takes no argument", "write $name"),
@@ -449,10 +450,8 @@ TEMPLATE_PARTS: Mapping[str, str] = {
 KINDS: Mapping[str, tuple[str, str]] = {
     "spec": ("a spec", "a spec is a map with the keys summary, backends, function, inputs and expect"),
     "defaults": ("a file of defaults", "defaults are a map with keys such as config, tags, context and prelude"),
-    "backends": (
-        "a file of backends",
-        "backends are a map by name: NAME: {summary: TEXT, device: cuda, proof: {graphs: {min: 1}}}",
-    ),
+    "backends": ("a file of backends", "backends are a map by name: NAME: {summary: TEXT, device: cuda, proof: {graphs: {min: 1}}}"),
+    "claims": ("a file of claims", 'claims are a map of types to operators: float32: [add, "nn.functional.*"]'),
     "waivers": (
         "a waiver file",
         "write waivers: [{cases: GLOB, failure: {type: counter, match: TEXT}, reason: TEXT, issue: LINK or ID, until: 2027-03-01}]",
@@ -465,9 +464,6 @@ KINDS: Mapping[str, tuple[str, str]] = {
         "a file of settings",
         "settings are a map with the keys paths, backends, waivers and profile: {paths: [specs], waivers: [waivers.yaml]}",
     ),
-    "lab": (
-        "the file of a lab",
-        "a lab is a map with the keys lab and nodes: {NAME: {count: 1, vendor: nvidia, torch: 2.13.0+cu130}}",
-    ),
+    "lab": ("the file of a lab", "a lab is a map with the keys lab and nodes: {NAME: {count: 1, vendor: nvidia, torch: 2.13.0+cu130}}"),
 }
 """The kinds of files by their schemas: the kind with its article, and how such a file looks."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from runner.language.backends import Backends, read_named
-from runner.language.read.document import SETTINGS, SPEC, DataPath
+from runner.language.read.document import PROFILE, SETTINGS, SPEC, DataPath
 from runner.language.read.spec_files import discover, is_spec_file
 from runner.language.read.yaml_source import read_bytes
 from runner.machine.cache_dirs import folder
@@ -219,7 +219,8 @@ def _own_specs() -> tuple[Path, ...]:
     if own.is_dir():
         return () if own.resolve() == folder("specs").resolve() or not discover([own], []) else (own,)
     paths = sorted(path for path in Path().glob("*.y*ml") if path.is_file() and is_spec_file(path, Path()))
-    return tuple(path for path in paths if SPEC.recognises(read_bytes(path).decode("utf-8-sig", "replace")))
+    texts = ((path, read_bytes(path).decode("utf-8-sig", "replace")) for path in paths)
+    return tuple(path for path, text in texts if SPEC.recognises(text) and not PROFILE.recognises(text))
 
 
 def taken(paths: Sequence[Path], count: int) -> str:

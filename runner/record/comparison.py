@@ -33,9 +33,7 @@ FREE_VARIABLES: Mapping[str, str] = {
 }
 """Environment variables that may differ."""
 
-FACTS_OF_SOME: Mapping[str, str] = {
-    "vec_isa": "torch's vector instructions are probed only by a worker that is warmed up for the CPU",
-}
+FACTS_OF_SOME: Mapping[str, str] = {"vec_isa": "torch's vector instructions are probed only by a worker that is warmed up for the CPU"}
 """Facts of a machine that are compared only if both sides have them."""
 
 _OF_FILES = frozenset({"torch", "torch_git", "python", *(build.version for build in devices.builds())})

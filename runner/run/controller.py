@@ -231,12 +231,7 @@ class Controller:
             code, unexercised = self._header.conclusion(results, self._prepared.whole)
             for problem in unexercised:
                 self._emit(events.Note(text=problem))
-        footer = RunFooter(
-            ended=now(),
-            seconds=round(time.monotonic() - self._begun, 3),
-            exit_code=int(code),
-            interrupted=is_interrupted,
-        )
+        footer = RunFooter(ended=now(), seconds=round(time.monotonic() - self._begun, 3), exit_code=int(code), interrupted=is_interrupted)
         self._emit(events.ResultsCompleted(header=self._header, results=results, footer=footer))
         footer = replace(footer, ended=now(), seconds=round(time.monotonic() - self._begun, 3))  # with the time that the files took
         self._emit(events.RunEnded(header=self._header, results=results, footer=footer))

@@ -175,7 +175,7 @@ def option_text(value: object) -> str:
 
 def judging_files(suite: Suite, waivers: Waivers) -> dict[str, str]:
     """Return the digests of the files that decide how cases are judged: backends and waivers."""
-    documents = [backend.document for backend in suite.backends.by_name.values()]
+    documents = [document for backend in suite.backends.by_name.values() for document in backend.documents]
     return {**{document.file: document.digest for document in documents}, **waivers.digests}
 
 

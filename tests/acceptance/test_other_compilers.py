@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from runner.model.outcomes import ExitCode, Outcome
+from runner.record.case_files import digest
+from runner.tools.vendor.archive import packed, unpacked
+from runner.tools.vendor.verification import verified
 from tests.fakes import environment, program
 from tests.ran import Ran
+from tests.submissions import Archive
 
 PASS, FAIL, FELL_BACK, ERROR, UNAVAILABLE = Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK, Outcome.ERROR, Outcome.UNAVAILABLE
 
@@ -124,3 +128,39 @@ def test_operators_of_a_compiler_have_a_support_table(tmp_path: Path) -> None:
     cells = json.loads((tmp_path / "s.json").read_text())["cells"]
     states = {(cell["backend"], cell["operator"]): cell["state"] for cell in cells}
     assert states == {("b1", "mul"): "served", ("b1", "neg"): "raised", ("b1", "t"): "moves-data", ("b2", "mul"): "by-aten"}
+
+
+PROFILE = """\
+profile: few
+version: "1.0"
+summary: A few core operators are computed by the compiler itself
+torch: ">=2.11"
+specs: [shipped]
+backend: any
+levels: {P0: {required: [{cases: "operators/core-forward[*,op=mul,*"}]}, P1: {required: [{cases: "operators/core-forward[*,op=mm,*"}]}}
+"""
+
+
+@pytest.mark.nightly(reason="compiles samples of two operators; test_profiles and test_archive_tampering have made-up runs")
+@pytest.mark.torch
+def test_a_profile_for_any_compiler_from_its_run_to_its_verification(tmp_path: Path) -> None:
+    entries = [backend(1, "honest", SERVED), backend(2, "returns_eager", "served: {allow: [aten.mm, aten.mul]}")]
+    extra = "joins: [cpu]\n  trains: false\n  claims: {}.yaml\n  device:"
+    (tmp_path / "b.yaml").write_text("".join(entry.replace("device:", extra.format(number)) for number, entry in enumerate(entries)))
+    for number, operators in enumerate(("mul", "mul, mm")):
+        (tmp_path / f"{number}.yaml").write_text(f"float32: [{operators}]\n")
+    (tmp_path / "few.yaml").write_text(PROFILE)
+    words = ("run", "--profile", tmp_path / "few.yaml", "--backends", tmp_path / "b.yaml", "--backend")
+    for name, computed, archive in (("b1", {"served": 1, "not-claimed": 1}, "b1.zst"), ("b2", {"by-aten": 2}, "b2.zst")):
+        done = program(*words, name, "--out", tmp_path / name, env=environment(), timeout=600)
+        assert done.returncode == ExitCode.NOTHING, done.stdout + done.stderr
+        assert program("submit", tmp_path / name, "--out", tmp_path / archive).returncode == ExitCode.OK
+        data = (tmp_path / archive).read_bytes()
+        statement = verified(data, profile=str(tmp_path / "few.yaml"), specs=[tmp_path]).statement
+        assert statement is not None
+        assert (statement.conformance.value, statement.computed) == ("INCOMPLETE", computed)
+    changed = Archive(unpacked((tmp_path / "b1.zst").read_bytes()))
+    claims = changed.members["files/own/0.yaml"] = b"float32: [mul, mm]\n"
+    changed.edit(lambda line: line["specs"].update({"files/own/0.yaml": digest(claims)}), "header")
+    findings = verified(packed(changed.repaired().members)).findings
+    assert [finding.check for finding in findings] == ["cases"]

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from runner.language.backends import load_backends
+from runner.language.load import load
 from runner.model.diagnostics import InvalidSpecs
 from tests.conftest import LoadSuite
 
@@ -76,6 +77,43 @@ def test_what_a_compiler_does_not_claim_is_unavailable(load_suite: LoadSuite, sp
 def test_a_compiler_that_does_not_train_is_compared_forward_alone(load_suite: LoadSuite) -> None:
     cases = load_suite(PLAIN + CLOSE, backends=OTHER.format("  trains: false\n")).cases
     assert {case.backend: case.body.context for case in cases} == {"cpu": (), "other": ("no_grad",)}
+
+
+@pytest.mark.parametrize("compiler", ["other", "inductor"])
+def test_operators_that_the_file_of_claims_does_not_name_are_not_claimed(tmp_path: Path, compiler: str) -> None:
+    (tmp_path / "claims.yaml").write_text('float32: [add, "ab*"]\nint64: [add]\n')
+    (tmp_path / "b.yaml").write_text(OTHER.format("  claims: claims.yaml\n").replace("backend: other", f"backend: {compiler}"))
+    source = "source: {opinfo: {dtypes: [float32, int64, float16], operators: core}}\n"
+    (tmp_path / "s.yaml").write_text(PLAIN.partition("function")[0] + source + CLOSE)
+    suite = load([tmp_path / "s.yaml"], [tmp_path / "b.yaml"])
+    cases = [case for case in suite.cases if case.backend == "other"]
+    claimed = {(case.params["op"], case.params["dtype"]) for case in cases if not case.missing_names}
+    assert claimed == {("add", "float32"), ("abs", "float32"), ("add", "int64")}
+    unclaimed = {(f"not claimed by other: the operator in {dtype}",) for dtype in ("float32", "int64", "float16")}
+    assert {case.missing_names for case in cases if case.missing_names} == unclaimed
+    assert [document.path.name for document in suite.backends.by_name["other"].documents] == ["b.yaml", "claims.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("float32: [add, addd]\n", "claims.yaml:1:16", "no operator 'addd' (ids have it after op=, such as add)"),
+        ("int64: [aten.mm]\n", "claims.yaml:1:9", "such as mm)"),
+        ("float32: [add]\nflaot64: [add]\n", "claims.yaml:2:1", "did you mean 'float64'?"),
+        ("float32: []\n", "claims.yaml:1:10", "is empty"),
+        ("", "claims.yaml:1:1", "the file is empty"),
+        (None, "b.yaml:7:11", "no such file: claims.yaml"),
+    ],
+)
+def test_what_is_wrong_with_claims_has_its_place(tmp_path: Path, text: str | None, place: str, words: str) -> None:
+    (tmp_path / "b.yaml").write_text(OTHER.format("  claims: claims.yaml\n"))
+    if text is not None:
+        (tmp_path / "claims.yaml").write_text(text)
+    with pytest.raises(InvalidSpecs) as raised:
+        load_backends([tmp_path / "b.yaml"])
+    (problem,) = map(str, raised.value.diagnostics)
+    assert place in problem
+    assert words in problem
 
 
 @pytest.mark.parametrize(("gradients", "claimed"), [("true", True), ("false", True), ("required", False)])

@@ -41,7 +41,7 @@ def test_the_pages_of_outcomes_name_every_outcome_and_exit_code() -> None:
         assert f"\n| {code.value} | " in page, code
 
 
-LANGUAGE = ("spec", "defaults", "inputs", "steps", "expectations", "common", "backends", "waivers", "profile")
+LANGUAGE = ("spec", "defaults", "inputs", "steps", "expectations", "common", "backends", "claims", "waivers", "profile")
 
 
 def keys_of(node: Any) -> Iterator[str]:

@@ -124,7 +124,7 @@ def _documents() -> list[tuple[str, Any]]:
         kinds = {"backends": "backends", "_defaults": "defaults", "waivers": "waivers"}
         name = "profile" if path.parent.name == "profiles" else kinds.get(path.stem, "spec")
         found.append((name, read(path).data))
-    for name in ("spec", "defaults", "backends", "waivers", "profile"):
+    for name in ("spec", "defaults", "backends", "claims", "waivers", "profile"):
         found.extend((name, example) for example in spec_schema.load(name)["examples"])
     return found
 

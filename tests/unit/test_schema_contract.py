@@ -13,7 +13,7 @@ from tests.json_schemas import validator_of
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(path.name.removesuffix(".schema.json") for path in (ROOT / "schemas").glob("*.schema.json"))
-LANGUAGE = ["backends", "common", "defaults", "expectations", "inputs", "profile", "spec", "steps", "waivers"]
+LANGUAGE = ["backends", "claims", "common", "defaults", "expectations", "inputs", "profile", "spec", "steps", "waivers"]
 """What people write, and editors complete and explain; the others are what programs exchange."""
 
 KEYWORDS = frozenset(

@@ -18,6 +18,7 @@ SHIPPED = "shipped cases; name a path, or write conformance.yaml, for your own"
         ({"specs/good.yaml": GOOD}, [], "specs: 1 case of ./specs"),
         ({"specs/good.yaml": GOOD}, ["."], "specs: 1 case of ."),
         ({"good.yaml": GOOD, "docker-compose.yaml": "services: {web: {image: x}}\n"}, [], "specs: 1 case of ./good.yaml"),
+        ({"good.yaml": GOOD, "ours.yaml": "profile: ours\nsummary: Ours\ntorch: '>=2'\nlevels: {}\n"}, [], "specs: 1 case of ./good.yaml"),
         ({"specs/good.yaml": GOOD, "mine/a.yaml": GOOD, "mine/b.yaml": GOOD, "conformance.yaml": "paths: mine\n"}, [], "2 cases of ./mine"),
         ({"specs/good.yaml": GOOD, "mine/a.yaml": GOOD, "conformance.yaml": "paths: [mine]\n"}, ["specs"], "specs: 1 case of ./specs"),
         ({"conformance.yaml": "path: mine\n"}, [], "conformance.yaml:1:1: unknown key 'path' in conformance (did you mean 'paths'?)"),

@@ -16,14 +16,7 @@ from runner.language.check.functions import (
     required_packages,
 )
 from runner.language.check.names import name_problems, option_problems
-from runner.language.check.steps import (
-    expectation_problems,
-    named_value_problems,
-    references,
-    spy_problems,
-    step_problems,
-    value_problems,
-)
+from runner.language.check.steps import expectation_problems, named_value_problems, references, spy_problems, step_problems, value_problems
 from runner.language.read import matrix, python_source, spec_schema, templates
 from runner.language.read.anatomy import KEYS_OF_SOURCE, SOURCE, Anatomy, stage_of, with_data
 from runner.language.read.document import DataPath, Document, mapped, walk

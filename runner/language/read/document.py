@@ -157,11 +157,7 @@ SPEC = Kind(
 )
 _DEFAULTS = frozenset(["config", "dynamo_config", "functorch_config", "torch", "isolation", "context", "tags", "prelude"])
 DEFAULTS = Kind(
-    name="defaults",
-    keys=_DEFAULTS,
-    marks=_DEFAULTS - {"tags", "context"},
-    mistaken=SPEC.keys - _DEFAULTS,
-    file_name="_defaults.yaml",
+    name="defaults", keys=_DEFAULTS, marks=_DEFAULTS - {"tags", "context"}, mistaken=SPEC.keys - _DEFAULTS, file_name="_defaults.yaml"
 )
 BACKENDS = Kind(
     name="backends",
@@ -169,6 +165,8 @@ BACKENDS = Kind(
     marks=frozenset(["device", "joins", "only_tags", "compiles", "proof"]),
     anywhere=True,
 )
+_DTYPES = frozenset("bool bfloat16 float16 float32 float64 complex64 complex128 int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
+CLAIMS = Kind(name="claims", keys=_DTYPES, marks=_DTYPES, least=1, file_name="claims.yaml")
 WAIVERS = Kind(
     name="waivers",
     keys=frozenset(["waivers", "cases", "failure", "reason", "issue", "until"]),
@@ -188,9 +186,4 @@ SETTINGS = Kind(
     least=1,
     file_name="conformance.yaml",
 )
-LAB = Kind(
-    name="lab",
-    keys=frozenset(["lab", "nodes"]),
-    marks=frozenset(["lab"]),
-    file_name="lab.yaml",
-)
+LAB = Kind(name="lab", keys=frozenset(["lab", "nodes"]), marks=frozenset(["lab"]), file_name="lab.yaml")

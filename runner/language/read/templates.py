@@ -71,10 +71,7 @@ class Template:
         return _bounded(values[0] if self.is_single else "".join(map(_as_text, values)))
 
 
-_EXPRESSION = re.compile(
-    r"""\{\{((?:[^'"{}\#]|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|\{(?!\{)|\}(?!\}))*)\}\}""",
-    re.DOTALL,
-)
+_EXPRESSION = re.compile(r"""\{\{((?:[^'"{}\#]|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|\{(?!\{)|\}(?!\}))*)\}\}""", re.DOTALL)
 """Braces in a string do not end an expression."""
 
 

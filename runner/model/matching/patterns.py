@@ -99,12 +99,12 @@ class Ids:
     """Ids that many globs are matched with. An index of their words leaves a glob few candidates: there are tens of thousands of ids."""
 
     def __init__(self, ids: Iterable[str]) -> None:
-        self._ids = tuple(ids)
+        self.ids = tuple(ids)
 
     @functools.cached_property
     def _by_word(self) -> Mapping[str, Sequence[str]]:
         by_word = defaultdict(list)
-        for case_id in self._ids:
+        for case_id in self.ids:
             for word in set(_WORD.findall(case_id)):
                 by_word[word].append(case_id)
         return dict(by_word)
@@ -112,19 +112,19 @@ class Ids:
     def matching(self, pattern: str) -> list[str]:
         """Return the ids that a glob matches."""
         words = _WHOLE_WORD.findall(pattern)
-        candidates = min((self._by_word.get(word, ()) for word in words), key=len) if words else self._ids
+        candidates = min((self._by_word.get(word, ()) for word in words), key=len) if words else self.ids
         matches = glob(pattern).fullmatch
         return [case_id for case_id in candidates if matches(case_id)]
 
     def nearest(self, pattern: str) -> str:
-        """Return an id with many words of a glob, or words like them; rare words count before frequent ones."""
-        known = self._by_word
-        words = [
-            near for word in _WORD.findall(pattern) for near in ([word] if word in known else difflib.get_close_matches(word, known, n=1))
-        ]
-        nearest: Sequence[str] = self._ids
-        for word in sorted(words, key=lambda word: len(known[word])):
-            nearest = [case_id for case_id in nearest if word in case_id] or nearest
+        """Return an id with many words of a glob, or words like them; words that ids have count first, and of these rare ones."""
+        known, words = self._by_word, []
+        for word in _WORD.findall(pattern):
+            near = [word] if word in known else difflib.get_close_matches(word, known, n=1)
+            words += [(word not in known, len(known[other]), other) for other in near]
+        nearest: Sequence[str] = self.ids
+        for number, (_, _, word) in enumerate(sorted(words)):
+            nearest = [case_id for case_id in nearest if word in case_id] or nearest if number else known[word]
         return nearest[0]
 
 

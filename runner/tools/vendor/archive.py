@@ -278,30 +278,20 @@ def differences(attested: bytes, expected: bytes) -> Iterator[str]:
 # -- signatures -----------------------------------------------------------------------------------------------------
 
 
-def read_private_key(path: Path) -> "Ed25519PrivateKey":
-    """Return the private key of a PEM file; raise ``UsageError`` for anything else."""
+def read_key(path: Path, *, private: bool) -> Any:
+    """Return the private or the public key of a PEM file; raise ``UsageError`` for anything else."""
     data = _key_file(path)
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ed25519
 
+    kind: type = ed25519.Ed25519PrivateKey if private else ed25519.Ed25519PublicKey
     with contextlib.suppress(ValueError, TypeError):
-        if isinstance(key := load_pem_private_key(data, None), Ed25519PrivateKey):
+        key = serialization.load_pem_private_key(data, None) if private else serialization.load_pem_public_key(data)
+        if isinstance(key, kind):
             return key
-    what, hint = "no private key of the kind Ed25519 in PEM form without a passphrase", "openssl genpkey -algorithm ed25519 -out KEY"
-    raise UsageError(f"--key {shown_path(path)}: this is {what} ({hint})")
-
-
-def read_public_key(path: Path) -> "Ed25519PublicKey":
-    """Return the public key of a PEM file; raise ``UsageError`` for anything else."""
-    data = _key_file(path)
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
-    with contextlib.suppress(ValueError):
-        if isinstance(key := load_pem_public_key(data), Ed25519PublicKey):
-            return key
-    hint = "openssl pkey -in KEY -pubout"
-    raise UsageError(f"--key {shown_path(path)}: this is no public key of the kind Ed25519 in PEM form ({hint})")
+    what = "private key of the kind Ed25519 in PEM form without a passphrase" if private else "public key of the kind Ed25519 in PEM form"
+    hint = "openssl genpkey -algorithm ed25519 -out KEY" if private else "openssl pkey -in KEY -pubout"
+    raise UsageError(f"--key {shown_path(path)}: this is no {what} ({hint})")
 
 
 def _key_file(path: Path) -> bytes:

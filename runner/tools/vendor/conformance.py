@@ -282,14 +282,7 @@ def statement_of(profile: ProfileRecord, results: Iterable[CaseResult], *, torch
         executed=sum(level.executed for level in levels),
         levels=tuple(levels),
         waivers=tuple(
-            UsedWaiver(
-                cases=waiver.cases,
-                position=waiver.position,
-                reason=waiver.reason,
-                issue=waiver.issue,
-                until=waiver.until,
-                used_by=tuple(ids),
-            )
+            UsedWaiver(**{key: getattr(waiver, key) for key in ("cases", "position", "reason", "issue", "until")}, used_by=tuple(ids))
             for waiver, ids in used.items()
         ),
         problems=tuple(problems),

@@ -43,7 +43,7 @@ from runner.tools.vendor.archive import (
     key_id,
     member_of,
     packed,
-    read_private_key,
+    read_key,
     repro,
     signed,
     statement_of,
@@ -335,7 +335,7 @@ def main(options: SubmitOptions) -> ExitCode:
     """Pack a run, verify the archive, and write it; exit 1 where something contradicts it."""
     if options.out is not None:
         _require_free(options.out, may_replace=options.replace)
-    key = read_private_key(options.key) if options.key else None
+    key = read_key(options.key, private=True) if options.key else None
     try:
         folder, run = recorded(options.run)
         members = members_of(folder, run, key)

@@ -10,7 +10,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ from runner.model.diagnostics import InvalidSpecs, UsageError, one_line, shown_p
 from runner.model.header import ProfileRecord, RunHeader
 from runner.model.options import REFUSED, argument, flag, option, profile_option, several
 from runner.model.outcomes import ExitCode, Outcome
-from runner.model.results import WEAK, CaseResult, result_of
+from runner.model.results import NOT_CLAIMED, WEAK, CaseResult, result_of
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
 from runner.record.case_files import RecordedFiles, alterations, digest
@@ -55,7 +55,7 @@ from runner.tools.vendor.archive import (
     SHIPPED,
     BadArchive,
     name_of,
-    read_public_key,
+    read_key,
     unpacked,
 )
 from runner.tools.vendor.conformance import Statement
@@ -129,20 +129,9 @@ FORMAT = 1
 
 def as_json(verification: Verification) -> dict[str, object]:
     """Return a verification as ``verify --json`` prints it."""
-    return {
-        "format": FORMAT,
-        "verified": not verification.findings and not verification.unjudged,
-        "exit_code": int(verification.exit_code),
-        "run": verification.run,
-        "signer": verification.signer,
-        "findings": [{"check": finding.check, "message": finding.message} for finding in verification.findings],
-        "unjudged": list(verification.unjudged),
-        "follows": list(verification.follows),
-        "words": list(verification.words),
-        "weak": list(verification.weak),
-        "totals": dict(verification.totals),
-        "statement": encode(verification.statement) if verification.statement else None,
-    }
+    parts = {field.name: encode(getattr(verification, field.name)) for field in fields(Verification) if field.name != "code_of_cases"}
+    is_verified = not verification.findings and not verification.unjudged
+    return {"format": FORMAT, "verified": is_verified, "exit_code": int(verification.exit_code), **parts}
 
 
 # -- what follows from evidence -----------------------------------------------------------------------------------
@@ -419,7 +408,8 @@ def loaded(header: RunHeader, results: Sequence[CaseResult], place: Path) -> The
     waivers = [_file(header, str(path), place) for path in rejudge.files_of(header, "waivers")]
     suite = load_specs(list(specs.values()), backends, surroundings_of(header.environment.get("torch"), None))
     waiver_files = load_waivers(waivers, suite.backends)
-    documents = [*suite.documents, *(backend.document for backend in suite.backends.by_name.values()), *waiver_files.documents]
+    of_backends = (document for backend in suite.backends.by_name.values() for document in backend.documents)
+    documents = [*suite.documents, *of_backends, *waiver_files.documents]
     names = {document.file: _name(document, place) for document in documents}
     other = sorted(names[document.file] for document in documents if header.specs.get(names[document.file]) != document.digest)
     if other:
@@ -473,6 +463,10 @@ def problems_of_case(result: CaseResult, header: RunHeader, then: Then, place: P
     case = then.cases.get(result.case_id)
     if case is None:
         yield Finding("cases", f"{result.case_id}: it is no case of the files")
+        return
+    said, claimed = ({why for why in reasons if why.startswith(NOT_CLAIMED)} for reasons in (result.reason.split("; "), case.missing_names))
+    if said != claimed and result.outcome is not Outcome.NOT_RUN:
+        yield Finding("cases", f"{result.case_id}: the run says otherwise than the entry of its backend whether it is claimed")
         return
     backend = then.suite.backends.by_name[case.backend]
     known = {name: getattr(result, name) for name in (*WORDS, "waivers", "level", "phase", "phases", "eager_operators", "by_aten")}
@@ -589,7 +583,7 @@ class VerifyOptions:
 
 def main(options: VerifyOptions) -> ExitCode:
     """Verify an archive; exit 1 where something contradicts it, else as its statement or its results say."""
-    key = read_public_key(options.key) if options.key else None
+    key = read_key(options.key, private=False) if options.key else None
     try:
         with options.archive.open("rb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):

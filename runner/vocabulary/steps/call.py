@@ -14,19 +14,7 @@ from runner.model.protocol import Json, encode
 from runner.vocabulary.expectations.comparing import opened
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from runner.vocabulary.forms import TEMPLATE, Boolean, Callable_, Contexts, Form, Inputs, KeywordArguments, Name, ValueName
-from runner.vocabulary.steps.step_base import (
-    ONLY,
-    Around,
-    Callee,
-    Compared,
-    DataPath,
-    Session,
-    Side,
-    StepKind,
-    Traits,
-    needed,
-    values_of,
-)
+from runner.vocabulary.steps.step_base import ONLY, Around, Callee, Compared, DataPath, Session, Side, StepKind, Traits, needed, values_of
 
 if TYPE_CHECKING:
     import torch

@@ -291,12 +291,7 @@ class Samples(StepKind):
         """Run the samples; ``output`` is a list of ``Done``."""
         with needed("torch's database of operators"), session.phases("inputs"):
             operator = session.opinfo.find(
-                self.op,
-                self.variant,
-                dtype=self.dtype,
-                device=session.device_api.name,
-                call=self.call,
-                gradients=bool(self.gradients),
+                self.op, self.variant, dtype=self.dtype, device=session.device_api.name, call=self.call, gradients=bool(self.gradients)
             )
             session.reseed()
             samples, most = operator.samples(1 if self.samples == "first" else None), self.most

@@ -212,8 +212,7 @@ def read_wrapper(source: str) -> Wrapper:
     for statement in tree.body:
         match statement:
             case ast.Assign(
-                targets=[ast.Name(id=name)],
-                value=ast.Call(func=ast.Attribute(value=ast.Name(id="async_compile"), attr=kind)) as call,
+                targets=[ast.Name(id=name)], value=ast.Call(func=ast.Attribute(value=ast.Name(id="async_compile"), attr=kind)) as call
             ) if name != "async_compile":
                 kernels.add(name)
                 text = "\n".join(node.value for node in ast.walk(call) if isinstance(node, ast.Constant) and isinstance(node.value, str))
