@@ -322,8 +322,7 @@ def _claims(document: Document, name: str, problems: list[Diagnostic]) -> Claims
     if "claims" in body:
         path = document.path.parent / body["claims"]
         if not os.path.lexists(path):
-            message, hint = f"no such file: {body['claims']}", "its path is relative to this file"
-            problems.append(document.problem((name, "claims"), message, hint))
+            problems.append(document.diagnostic((name, "claims"), "no-claims-file", path=body["claims"]))
         elif (file := read_named(path, CLAIMS, problems)) is not None:
             known = Ids(sorted(labels()))
             for dtype, globs in file.data.items():

@@ -328,6 +328,7 @@ TEXTS: Mapping[str, Sequence[str]] = {
         "the backend '$name' has no proof that it ran",
         "add proof: {graphs: {min: 1}}, or compiles: false if it compiles nothing",
     ),
+    "no-claims-file": ("no such file: $path", "its path is relative to this file"),
     "unclaimable": ("the operator suite has no operator '$name'", "ids have it after op=, such as $near"),
     "bad-pattern": ("the pattern is not a regular expression: $reason",),
     "capability-without-argument": ("the capability '$name' needs an argument that is text", 'write {$name: "$example"}'),
