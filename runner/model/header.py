@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runner.model.case import Case
+from runner.model.codec import REQUIRED
 from runner.model.optional import hooks
 from runner.model.outcomes import ExitCode, exit_code
 from runner.model.results import CaseResult, executed
@@ -27,6 +28,8 @@ class PermittedWaiver:
     cases: str
     issue: str
     until: str
+    is_shipped: bool = field(default=False, metadata={REQUIRED: True})
+    """Whether every permitted waiver with these fields is a shipped one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +44,13 @@ class ProfileRecord:
     torch: str
     """The range of versions that it is for."""
     levels: tuple[ProfileLevel, ...]
+    conditions: Mapping[str, Any] = field(default_factory=dict, metadata={REQUIRED: True})
+    """The condition under which a required case is one, by id; without those that are required everywhere."""
     waivers: tuple[PermittedWaiver, ...] = ()
+    most_waived: float = field(default=2, metadata={REQUIRED: True})
+    """How many of 100 required cases may be waived."""
+    most_waived_because: str = field(default="", metadata={REQUIRED: True})
+    """Why it may be more than usual."""
     compiler: str = ""
     """Of a profile for any compiler the backend of --backend; empty for any other profile."""
     proof: str = ""

@@ -122,10 +122,9 @@ def prepare(options: RunOptions, suite: Suite | None = None, only: Collection[st
         seed = secrets.randbelow(1 << 32)
         output.note(f"the cases run in a random order, which --shuffle {seed} repeats")
     judged_by = judging_files(suite, waivers)
-    masked = None
     if record is not None:
         judged_by |= {record.file: record.digest}
-        masked = replace(record, waivers=tuple(map(redacted_result, record.waivers)))  # as the results that name them are
+        record = replace(record, waivers=tuple(map(redacted_result, record.waivers)))  # as the results that name them are
     header = RunHeader(
         run_id="",
         started=now(),
@@ -141,7 +140,7 @@ def prepare(options: RunOptions, suite: Suite | None = None, only: Collection[st
         options=option_texts(options),
         # who names specs or a backend knows which cases are meant
         not_requested=0 if options.paths or options.backend else not_requested,
-        profile=() if masked is None else (masked,),
+        profile=() if record is None else (record,),
     )
     return Prepared(
         options=options,

@@ -209,63 +209,22 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
 
 IN_CI = (
     # what ran was not what was compiled
-    "disabled-helper",
-    "refused-before-backend",
-    "refused-after-backend",
-    "refused-by-eager",
-    "captured-only-disabled",
-    "captured-dynamo-off",
-    "compiled-though-disabled",
-    "misspelt-name-raises",
-    "child-exits-early",
-    "captured-raise-dynamo-off",
-    "captured-eager-stance",
-    "captured-no-operation",
-    "compiled-in-prelude",
-    "script-runs-eagerly",
-    "suppressed-lowering-error",
+    "disabled-helper refused-before-backend refused-after-backend refused-by-eager captured-only-disabled captured-dynamo-off "
+    "compiled-though-disabled misspelt-name-raises child-exits-early captured-raise-dynamo-off captured-eager-stance "
+    "captured-no-operation compiled-in-prelude script-runs-eagerly suppressed-lowering-error "
     # the reference, or what a call changes, is not what it seems
-    "overwritten-reference",
-    "mutated-buffer-differs",
-    "resized-argument",
-    "repeated-effect-differs",
-    "gradient-of-buffer-differs",
-    "replaced-state",
-    "result-strides-differ",
-    "results-share-memory",
-    "memory-of-earlier-result",
-    "class-attribute-differs",
-    "global-counter-forgotten",
-    "update-that-is-all-lost",
-    "python-values-differ",
-    "gradient-of-the-spec-kept",
-    "output-aliases-input",
-    "uncopyable-named-value",
-    "float-noop-alias",
-    "buffers-share-memory",
+    "overwritten-reference mutated-buffer-differs resized-argument repeated-effect-differs gradient-of-buffer-differs replaced-state "
+    "result-strides-differ results-share-memory memory-of-earlier-result class-attribute-differs global-counter-forgotten "
+    "update-that-is-all-lost python-values-differ gradient-of-the-spec-kept output-aliases-input uncopyable-named-value "
+    "float-noop-alias buffers-share-memory "
     # code of the case lies to the judge
-    "lying-tensor-subclass",
-    "replaced-measure-table",
-    "replaced-step-method",
-    "replaced-step-trait",
-    "replaced-torch-function",
-    "deepcopy-returns-self",
+    "lying-tensor-subclass replaced-measure-table replaced-step-method replaced-step-trait replaced-torch-function "
+    "deepcopy-returns-self "
     # what is right passes
-    "captured-whole-without-tensors",
-    "captured-around-disabled",
-    "captured-break-is-claimed",
-    "captured-by-own-backend",
-    "expected-raise-in-one-call",
-    "dataclass-output",
-    "pytree-class-output",
-    "dict-subclass-output",
-    "views-as-results",
-    "python-values",
-    "update-is-all",
-    "gradients-of-the-spec",
-    "dataclass-differentiated",
-    "forms-of-inputs",
-)
+    "captured-whole-without-tensors captured-around-disabled captured-break-is-claimed captured-by-own-backend "
+    "expected-raise-in-one-call dataclass-output pytree-class-output dict-subclass-output views-as-results python-values "
+    "update-is-all gradients-of-the-spec dataclass-differentiated forms-of-inputs "
+).split()
 """Specs that every run of the tests runs: of each class those that compile little. The nightly tests run all others."""
 
 NIGHTLY = pytest.mark.nightly(reason="every run of the tests runs other specs of its class")

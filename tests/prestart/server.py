@@ -19,23 +19,7 @@ from typing import Any, NoReturn
 from runner.model import devices
 from tests.prestart import SITE, UNREAD
 
-_OF_TORCH = (
-    "TORCH",
-    "PYTORCH",
-    "TRITON",
-    "OMP_",
-    "MKL_",
-    "OPENBLAS_",
-    "NUMEXPR_",
-    "CUDA",
-    "HIP",
-    "ROC",
-    "CXX",
-    "CC",
-    "KMP_",
-    "LD_",
-    "INDUCTOR",
-)
+_OF_TORCH = tuple("TORCH PYTORCH TRITON OMP_ MKL_ OPENBLAS_ NUMEXPR_ CUDA HIP ROC CXX CC KMP_ LD_ INDUCTOR".split())
 """How variables begin that torch, or a library that it loads, reads while it is imported."""
 
 _OWN = ("TORCH_CONFORMANCE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")

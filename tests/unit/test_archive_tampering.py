@@ -478,7 +478,16 @@ CONTENTS: Mapping[str, Kind] = {
     "the profile is another": Kind("profile", of_profile(lambda one: one.update(digest="0" * 64)), options=BY_MINE),
     "a required case is optional": Kind("profile", of_profile(less_required), options=BY_MINE),
     "the profile permits another waiver": Kind(
-        "profile", of_profile(lambda one: one["waivers"].append({"cases": "*", "issue": "x", "until": "2099-01-01"})), options=BY_MINE
+        "profile",
+        of_profile(lambda one: one["waivers"].append({"cases": "*", "issue": "x", "until": "2099-01-01", "is_shipped": False})),
+        options=BY_MINE,
+    ),
+    "a permitted waiver is a shipped one": Kind(
+        "profile", of_profile(lambda one: one["waivers"][0].update(is_shipped=True)), options=BY_MINE
+    ),
+    "the profile permits more waived cases": Kind("profile", of_profile(lambda one: one.update(most_waived=50)), options=BY_MINE),
+    "a case is required elsewhere": Kind(
+        "profile", of_profile(lambda one: one["conditions"].update({one["levels"][0]["required"][0]: {"torch": "<2"}})), options=BY_MINE
     ),
     "the run is of no profile": Kind("report", journal("header", profile=[])),
     "an option names a file of the reader": Kind("files", lambda archive: archive.edit(of_passwords, "header")),

@@ -129,9 +129,9 @@ def test_the_compiler_that_torch_calls(tmp_path: Path) -> None:
     assert (openmp.level, openmp.cause) == (PROBLEM, "it ended with exit code 1: <stdin>:1: fatal error: omp.h: No such file")
 
 
-@pytest.mark.parametrize(("name", "text"), [("ccache", "\x7fELF"), ("cc-script", "#!/bin/sh\nexec sccache g++\n"), ("g++-12", "\x7fELF")])
-def test_what_stands_in_place_of_a_compiler(tmp_path: Path, name: str, text: str) -> None:
-    made(tmp_path / "other" / name, text)
+@pytest.mark.parametrize("name", ["ccache", "g++-12"])
+def test_what_stands_in_place_of_a_compiler(tmp_path: Path, name: str) -> None:
+    made(tmp_path / "other" / name, "")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "g++").symlink_to(f"../other/{name}")
     wrappers = [finding.level for finding in compiled(tmp_path) if finding.id == "cxx.wrapper"]

@@ -3,6 +3,9 @@
 import json
 import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +14,24 @@ from jsonschema import Draft202012Validator
 
 from runner.cli.parser import main
 from runner.execute.executor_protocol import Execution, Job
+from runner.judge.waiving import Waivers
+from runner.language.expand import surroundings_for
 from runner.language.load import Suite, load
 from runner.language.read import spec_schema
 from runner.language.waivers import load_waivers
-from runner.model.case_facts import Ending
+from runner.machine.capabilities import HOLDS, availability_of, inspect_files, questions_of
+from runner.machine.installed_torch import release
+from runner.model.case import Availability
 from runner.model.codec import encode
 from runner.model.diagnostics import InvalidSpecs
-from runner.model.outcomes import ExitCode
+from runner.model.outcomes import ExitCode, Outcome
+from runner.model.results import AppliedWaiver, CaseResult, WaiverEffect
 from runner.record.journal import JournalError, read_run
-from runner.tools.vendor.profiles import Resolved, cases_of, read_profile, shipped_profiles
-from tests.fakes import ENDED, observation, seen, shipped_suite, use_executor
+from runner.run.rejudge import surroundings_of_record
+from runner.tools.vendor.conformance import Conformance, statement_of
+from runner.tools.vendor.profiles import Resolved, cases_of, for_compiler, read_profile, shipped_profiles
+from tests.fakes import ENDED, observation, place, seen, shipped_suite, use_executor
+from tests.recorded import recorded
 
 SPEC = """\
 summary: The counters of a compile are those of one graph
@@ -136,6 +147,16 @@ BAD: Mapping[str, tuple[str, str]] = {
     "version": (PROFILE.replace('"1.0"', "1.0"), "ours.yaml:2:10: expected text, found the number 1.0"),
     "waiver file": (PROFILE + "waivers: [{file: none.yaml}]\n", "none.yaml:1:1: cannot be read: No such file"),
     "specs": (PROFILE.replace("[specs]", "[spec]"), "no such file or folder: spec"),
+    "optional under a condition": (
+        levels("{required: [{tag: first}], optional: [{tag: second, when: {arch: sm_90}}]}"),
+        "ours.yaml:7:66: an optional case needs no condition",
+    ),
+    "condition": (
+        levels("{required: [{tag: first, when: {device: cpu}}]}"),
+        "ours.yaml:7:46: unknown key 'device' in condition on the machine",
+    ),
+    "range of a condition": (levels("{required: [{tag: first, when: {torch: '2'}}]}"), "ours.yaml:7:53: '2' is not a version range"),
+    "limit": (PROFILE + "most_waived: {percent: 51, reason: It is new}\n", "ours.yaml:8:24: "),
     "file of backends": (PROFILE + "backends: [none.yaml]\n", "none.yaml:1:1: cannot be read"),
 }
 
@@ -159,16 +180,54 @@ def shipped() -> Suite:
     return shipped_suite()
 
 
-@pytest.mark.parametrize("name", shipped_profiles())
-def test_a_shipped_profile_names_cases_and_is_called_as_its_file(name: str, shipped: Suite) -> None:
-    profile = read_profile(name)
+PERFECT: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("inductor-cpu", "operators-core", "compiler-core", "compiler-core-training"), ("",)),
+    "inductor-cuda": ("sm_80", "sm_90", "sm_100"),
+    "rocm": ("gfx90a", "gfx942", "gfx950", "gfx1100"),
+    "rocm-gemm-ck": ("gfx90a", "gfx942", "gfx950"),
+}
+"""The machines that each shipped profile is for: architectures, empty for the CPU."""
+
+
+MATCHED = AppliedWaiver(effect=WaiverEffect.MATCHED, cases="", position=place(1), reason="", issue="", until="")
+
+
+@pytest.mark.parametrize(("name", "arch"), [(name, arch) for name in shipped_profiles() for arch in PERFECT[name]])
+def test_a_perfect_run_of_a_shipped_profile_is_conformant_on_every_machine_that_it_is_for(name: str, arch: str, shipped: Suite) -> None:
+    Path("ours.yaml").write_text(ENTRY.format("ours", "served: all"))
+    profile, suite = read_profile(name), shipped
     assert profile.name == name
-    found = cases_of(profile, shipped, load_waivers(profile.waivers, shipped.backends))
-    assert [level.name for level in found.record.levels] == sorted(level.name for level in found.record.levels)
-    assert len(found.record.required) >= 10
-    ids = [case.id for case in found.cases]
-    assert set(found.record.required) <= set(ids)
-    assert Draft202012Validator(spec_schema.load("profile")).is_valid(profile.document.data)
+    assert Draft202012Validator(spec_schema.resolved("profile")).is_valid(profile.document.data)
+    if profile.is_for_any:
+        profile, suite = for_compiler(profile, ["ours"]), load(profile.specs, [Path("ours.yaml")])
+    resolved = cases_of(profile, suite, load_waivers(profile.waivers, suite.backends))
+    waivers = Waivers(resolved.waivers)
+    build = {"s": {"cuda": "13.0"}, "g": {"hip": "7.0"}}.get(arch[:1], {})
+    whole = inspect_files(None)
+    for torch in ("2.11.0", "2.12.0", "2.13.0"):
+        facts = {"torch": torch, "python": "3.12.1", "gpus": str(len(build)), **build, **({"arch": arch} if arch else {})}
+        packages = dict.fromkeys(("triton", "cxx", "redis", "ck"), ("/folder",))
+        answers = dict.fromkeys(questions_of(resolved.cases), HOLDS)
+        machine = replace(whole, torch=torch, release=release(torch), builds=build, found=packages, packages={"torch": True})
+        machine = replace(machine, gpus=len(build), gpu_memory=48 << 30, arch=arch, answers=answers)
+        results: dict[str, CaseResult] = {}
+        for case in resolved.cases:
+            here = surroundings_for(suite.backends.by_name[case.backend], surroundings_of_record(facts))
+            applied = [
+                replace(MATCHED, cases=known.cases, issue=known.issue, until=known.until.isoformat())
+                for known in waivers.of(case.id, here)[:1]
+            ]
+            can_run = availability_of(case, machine).availability is Availability.YES
+            # as many are waived as may be
+            outcome = Outcome.UNAVAILABLE if not can_run else Outcome.XFAIL if applied else Outcome.PASS
+            results[case.id] = recorded(case.id, outcome, case_id=case.id, eager_operators=0, waivers=tuple(applied))
+        state = partial(statement_of, resolved.record, environment=facts, day=date(2026, 12, 1))
+        assert state(results.values()).conformance is Conformance.CONFORMANT, state(results.values()).why
+        for level in state(results.values()).levels:
+            assert {results[case_id].outcome for case_id in level.not_required} <= {Outcome.UNAVAILABLE}
+        for level in resolved.record.levels:
+            lost = next(case_id for case_id in level.required if results[case_id].outcome is not Outcome.UNAVAILABLE)
+            assert state([result for case_id, result in results.items() if case_id != lost]).conformance is Conformance.INCOMPLETE
 
 
 # -- runs -------------------------------------------------------------------------------------------------------------
@@ -176,8 +235,6 @@ def test_a_shipped_profile_names_cases_and_is_called_as_its_file(name: str, ship
 PASS: Mapping[str, Any] = {"observation": observation(seen())}
 FAIL: Mapping[str, Any] = {"observation": observation(seen(counters={"inductor": {"fxgraph_cache_miss": 2}}))}
 OTHER: Mapping[str, Any] = {"observation": observation(seen(counters={"inductor": {"fxgraph_cache_miss": 3}}))}
-EARLY: Mapping[str, Any] = {"observation": None, "ending": Ending(exit_code=1, phase="inputs")}
-HANGS: Mapping[str, Any] = {"observation": None, "ending": Ending(timed_out=True, phase="codegen")}
 
 Run = Callable[..., tuple[ExitCode, dict[str, Any]]]
 
@@ -233,30 +290,6 @@ def test_a_failure_is_not_conformant(run: Run, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize(
-    ("ends", "code", "word", "executed"),
-    [
-        ({"one[backend=cpu,size=2]": EARLY}, 4, "INCOMPLETE", 3),
-        ({"one[backend=cpu,size=2]": HANGS}, 1, "NOT CONFORMANT", 4),
-        ({"one[backend=cpu,size=2]": EARLY, "two[backend=cpu,size=2]": FAIL}, 1, "NOT CONFORMANT", 3),
-        ({"one": EARLY, "two": EARLY}, 4, "INCOMPLETE", 0),
-    ],
-)
-def test_what_did_not_reach_its_claim_is_not_executed(run: Run, ends: Any, code: int, word: str, executed: int) -> None:
-    found, statement = run(PROFILE, ends=ends)
-    assert (found, statement["conformance"], statement["executed"]) == (code, word, executed)
-
-
-def test_a_profile_in_which_everything_is_unavailable_is_incomplete(run: Run, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("one", "two"):
-        file = folder / "specs" / "area" / f"{name}.yaml"
-        file.write_text(file.read_text() + "requires: [{module: no_such_module_here}]\n")
-    code, statement = run(PROFILE)
-    assert (code, statement["conformance"], statement["executed"], statement["required"]) == (4, "INCOMPLETE", 0, 4)
-    assert "is INCOMPLETE: 4 of 4 required cases not executed: 4 x UNAVAILABLE: " in capsys.readouterr().err
-    assert '<property name="statement" value="INCOMPLETE"' in Path("out/junit.xml").read_text()
-
-
-@pytest.mark.parametrize(
     ("deletes", "change", "gone"),
     [
         ("one case", lambda file: file.write_text(TWO.replace("[2, 3]", "[2]").replace("params.size", "2 + params.size")), IDS[3:]),
@@ -282,30 +315,35 @@ def test_a_case_that_the_ledger_has_and_no_spec_has_any_more_stays_required(
 
 # -- waivers of a run -------------------------------------------------------------------------------------------------
 
-PERMITS = PROFILE + "waivers: [{file: known.yaml}]\n"
+LIMIT = "most_waived: {percent: 50, reason: Half of it is new}\n"
+LATER = PROFILE.replace("P0", "P2")
+PERMITS = LATER + LIMIT + "waivers: [{file: known.yaml}]\n"
 
 
 def test_a_permitted_waiver_excuses_a_failure_and_is_listed(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     code, statement = run(PERMITS, ends={"one": FAIL})
-    assert (code, statement["conformance"], statement["levels"][0]["waived"]) == (0, "CONFORMANT", 2)
+    assert (code, statement["conformance"], statement["waived"]) == (0, "CONFORMANT", 2)
     assert [(waiver["issue"], waiver["used_by"]) for waiver in statement["waivers"]] == [("JIRA-1", IDS[:2])]
     assert "known.yaml:2:5 until 2099-01-01, 2 cases: The cache counts a miss too many (JIRA-1)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("waivers", "ends"),
+    ("text", "ends", "used"),
     [
-        ("", {"one": FAIL}),
-        ("waivers: []\n", {"one": FAIL}),
-        ("waivers: [{file: shipped}]\n", {"one": FAIL}),
-        ("waivers: [{file: known.yaml}]\n", {"one": OTHER}),
-        ("waivers: [{file: known.yaml}]\n", {"two": FAIL}),  # expired
-        ("waivers: [{file: known.yaml}]\n", {}),  # one passes, though it is waived
+        (LATER + LIMIT, {"one": FAIL}, 0),
+        (LATER + LIMIT + "waivers: []\n", {"one": FAIL}, 0),
+        (LATER + LIMIT + "waivers: [{file: shipped}]\n", {"one": FAIL}, 0),
+        (PERMITS, {"one": OTHER}, 0),
+        (PERMITS, {"two": FAIL}, 0),  # expired
+        (PERMITS, {}, 0),  # one passes, though it is waived
+        (PERMITS.replace("P2", "P0"), {"one": FAIL}, 0),  # a waiver that is not shipped
+        (PERMITS.replace(LIMIT, ""), {"one": FAIL}, 1),
+        (PERMITS.replace("50", "49.9"), {"one": FAIL}, 1),
     ],
 )
-def test_a_failure_without_a_permitted_valid_waiver_is_one(run: Run, waivers: str, ends: Any) -> None:
-    code, statement = run(PROFILE + waivers, ends=ends)
-    assert (code, statement["conformance"], statement["waivers"]) == (1, "NOT CONFORMANT", [])
+def test_a_failure_without_a_permitted_valid_waiver_is_one(run: Run, text: str, ends: Any, used: int) -> None:
+    code, statement = run(text, ends=ends)
+    assert (code, statement["conformance"], len(statement["waivers"])) == (1, "NOT CONFORMANT", used)
 
 
 def test_other_waivers_are_refused(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -383,40 +421,24 @@ def forged(change: Callable[[list[dict[str, Any]]], None]) -> str:
     return str(error.value)
 
 
-def _fewer_required(lines: list[dict[str, Any]]) -> None:
-    del lines[0]["profile"][0]["levels"][1]
-
-
-def _optional(lines: list[dict[str, Any]]) -> None:
-    level = lines[0]["profile"][0]["levels"][1]
-    level["optional"], level["required"] = level["required"], []
-
-
-def _two(lines: list[dict[str, Any]]) -> None:
-    lines[0]["profile"] *= 2
-
-
-def _twice(lines: list[dict[str, Any]]) -> None:
-    lines[0]["profile"][0]["levels"][0]["required"] *= 2
-
-
-def _permits(lines: list[dict[str, Any]]) -> None:
-    lines[0]["profile"][0]["torch"] = "any"
-
-
-def _exit_code(lines: list[dict[str, Any]]) -> None:
-    lines[-1]["exit_code"] = 0
+def _level(lines: Any) -> Any:
+    return lines[0]["profile"][0]["levels"][1]
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (_fewer_required, "its exit code is 1, but its cases give 0"),
-        (_optional, "its exit code is 1, but its cases give 0"),
-        (_two, "two profiles"),
-        (_twice, "its profile names a case or a level twice"),
-        (_permits, "its profile: 'any' is not a version range"),
-        (_exit_code, "its exit code is 0, but its cases give 1"),
+        (lambda lines: lines[0]["profile"][0]["levels"].pop(), "its exit code is 1, but its cases give 0"),
+        (lambda lines: _level(lines).update(optional=_level(lines)["required"], required=[]), "its exit code is 1, but its cases give 0"),
+        (lambda lines: lines[0]["profile"].append(lines[0]["profile"][0]), "two profiles"),
+        (lambda lines: _level(lines)["required"].extend(_level(lines)["required"]), "its profile names a case or a level twice"),
+        (lambda lines: lines[0]["profile"][0].update(torch="any"), "its profile: 'any' is not a version range"),
+        (
+            lambda lines: lines[0]["profile"][0]["conditions"].update({IDS[0]: {"torch": "any"}}),
+            "its profile: 'any' is not a version range",
+        ),
+        (lambda lines: lines[0]["profile"][0]["conditions"].update({IDS[0]: {"host": "any"}}), "its profile: 'host'"),
+        (lambda lines: lines[-1].update(exit_code=0), "its exit code is 0, but its cases give 1"),
     ],
 )
 def test_every_reader_computes_the_statement_again(run: Run, change: Any, says: str) -> None:

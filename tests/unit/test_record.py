@@ -40,7 +40,7 @@ def filled(kind: Any) -> Any:
     if issubclass(kind, Enum):
         return list(kind)[-1]
     texts = "lone \ud800 and \udcff, NUL \x00, \x1b[31m, \U0001f600, a\r\n\u2028"
-    return {str: texts, int: 3, float: 1e-9, bool: True}[kind]
+    return {str: texts, int: 3, float: 1e-9, bool: True, Any: {}}[kind]
 
 
 FULL: CaseResult = filled(CaseResult)

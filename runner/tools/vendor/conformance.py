@@ -9,9 +9,11 @@ A statement is a function of the profile as the run recorded it (``ProfileRecord
 | XFAIL by a permitted waiver that has not expired                                                     | waived       |
 | FAIL, FELL_BACK, FLAKY, XPASS, OFFLINE_FAIL; CRASH and TIMEOUT while compiling or running; any other XFAIL | failed       |
 | UNAVAILABLE, NOT_RUN, OFFLINE_PASS, ERROR, no result; CRASH and TIMEOUT before the function was compiled | not executed |
+| anything, where the profile requires it under a condition that fails by the recorded facts of each machine | not required |
 | of a profile for any compiler also a PASS where ATen computed something, whatever its entry allows, or nobody measured it | not executed |
 
-One failed case: NOT CONFORMANT. Otherwise one that was not executed: INCOMPLETE. A failure stays one, whatever else could not be run.
+One failed case, or more waived ones than the profile permits: NOT CONFORMANT. Otherwise one that was not executed: INCOMPLETE. A failure
+stays one, whatever else could not be run.
 """
 
 from collections import Counter
@@ -19,9 +21,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
+from typing import Any
 
 from runner.machine.installed_torch import release
-from runner.model.conditions import BadRange, VersionRange
+from runner.model.conditions import BadRange, VersionRange, as_list, holds
 from runner.model.diagnostics import Position
 from runner.model.escaping import one_line
 from runner.model.header import ProfileRecord, RunHeader
@@ -29,6 +32,7 @@ from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import AppliedWaiver, CaseResult, WaiverEffect
 from runner.plan.case_ledger import fold
 from runner.report.support_table import State, counts_of, state_of
+from runner.run.rejudge import surroundings_of_record
 
 LEVELS = ("P0", "P1", "P2")
 """The levels of a profile; P0 is the most important."""
@@ -69,11 +73,13 @@ class LevelStatement:
     """The reason of each failed case, by id."""
     not_executed: Mapping[str, str] = field(default_factory=dict)
     """The reason of each case that was not executed, by id."""
+    not_required: Mapping[str, str] = field(default_factory=dict)
+    """Why a case that the profile requires under a condition is not required on this machine, by id."""
     optional: Mapping[str, int] = field(default_factory=dict)
-    """How many optional cases have each outcome; they change no statement."""
+    """How many cases that are optional, or not required here, have each outcome; they change no statement."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class UsedWaiver:
     """A permitted waiver with the required cases whose failure it waived."""
 
@@ -99,10 +105,14 @@ class Statement:
     conformance: Conformance
     required: int
     executed: int
+    passed: int
+    waived: int
     levels: tuple[LevelStatement, ...]
     waivers: tuple[UsedWaiver, ...] = ()
     problems: tuple[str, ...] = ()
-    """Reasons that concern no single case: a torch that the profile is not for."""
+    """Reasons that concern no single case: a torch that the profile is not for, too many waived cases."""
+    remarks: tuple[str, ...] = ()
+    """What the statement leaves out: how many cases are not required here, and why; how many are waived."""
     compiler: str = ""
     """The backend of a profile for any compiler; empty for any other profile, as are the next two."""
     proof: str = ""
@@ -127,11 +137,6 @@ class Statement:
         return {case_id: reason for level in self.levels for case_id, reason in level.not_executed.items()}
 
     @property
-    def in_words(self) -> str:
-        """The statement with how many required cases passed, are waived, failed and were not executed."""
-        return f"{self.conformance.value}: {_standings(self.levels)} of {self.required} required"
-
-    @property
     def why(self) -> str:
         """Why a profile is not CONFORMANT, on one line; empty where it is."""
         if self.conformance is Conformance.CONFORMANT:
@@ -151,24 +156,23 @@ class Statement:
         """What the failures of optional cases change; empty where none of them failed."""
         failures = [outcome.label for outcome in Outcome if outcome.is_failure and outcome is not Outcome.NOT_RUN]
         count = sum(level.optional.get(label, 0) for level in self.levels for label in failures)
-        if not count:
-            return ""
-        cases, they = ("1 optional case", "It changes") if count == 1 else (f"{count} optional cases", "They change")
-        return f"{cases} of the profile failed. {they} neither the statement nor the exit code."
+        cases = f"{count} optional case{'' if count == 1 else 's'} of the profile failed"
+        return f"{cases}, which changes neither the statement nor the exit code." if count else ""
 
     @property
     def remark(self) -> str:
         """Why the statement and the number of failed cases go together; empty where both need no explanation."""
-        return " ".join(filter(None, [f"{self.why}." if self.why else "", self.optional_failures]))
+        return " ".join(filter(None, [*(f"{text}." for text in (self.why, *self.remarks) if text), self.optional_failures]))
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of a report for people."""
         yield f"\nprofile {one_line(self.profile)} {one_line(self.version)}, sha256 {self.digest}"
         for level in self.levels:
             optional = ", ".join(f"{count} {label}" for label, count in level.optional.items())
-            yield f"  {level.level}  {_of_level(level, ': ')}{f'; optional: {optional}' if optional else ''}"
-        yield from (f"  {one_line(remark, 2_000)}" for remark in (*self.about_compiler, *self.problems))
-        for what, reasons in (("failed", self.failed), ("not executed", self.not_executed)):
+            yield f"  {level.level}  {in_words(level)}{f'; optional: {optional}' if optional else ''}"
+        yield from (f"  {one_line(remark, 2_000)}" for remark in (*self.about_compiler, *self.problems, *self.remarks))
+        spared = {case_id: reason for level in self.levels for case_id, reason in level.not_required.items()}
+        for what, reasons in (("failed", self.failed), ("not executed", self.not_executed), ("not required here", spared)):
             if reasons:
                 yield f"  {what}:"
             for reason in dict.fromkeys(reasons.values()):
@@ -180,7 +184,7 @@ class Statement:
         for waiver in self.waivers:
             words = f"{waiver.position} until {waiver.until}, {len(waiver.used_by)} cases: {waiver.reason} ({waiver.issue})"
             yield f"    {one_line(words)}"
-        yield self.in_words
+        yield in_words(self)
         yield from filter(None, [self.optional_failures])
 
     def properties(self) -> dict[str, str]:
@@ -191,28 +195,21 @@ class Statement:
             "statement": self.conformance.value,
             "statement.required": str(self.required),
             "statement.executed": str(self.executed),
-            "statement.passed": str(sum(level.passed for level in self.levels)),
-            "statement.waived": str(sum(level.waived for level in self.levels)),
+            "statement.passed": str(self.passed),
+            "statement.waived": str(self.waived),
+            "statement.remarks": "; ".join(self.remarks),
             "statement.waivers": " ".join(waiver.issue for waiver in self.waivers),
-            **{f"profile.{level.level}": _of_level(level, ", ") for level in self.levels},
+            **{f"profile.{level.level}": in_words(level, ", ") for level in self.levels},
             **{f"statement.{word}": str(count) for word, count in self.computed.items()},
             **({"statement.proof": self.proof} if self.compiler else {}),
         }
 
 
-def _of_level(level: LevelStatement, mark: str) -> str:
-    return f"{level.conformance.value}{mark}{_standings([level])} of {level.required} required"
-
-
-def _standings(levels: Sequence[LevelStatement]) -> str:
-    """Return how many required cases passed, are waived, failed and were not executed."""
-    counts = {
-        "passed": sum(level.passed for level in levels),
-        "waived": sum(level.waived for level in levels),
-        "failed": sum(len(level.failed) for level in levels),
-        "not executed": sum(len(level.not_executed) for level in levels),
-    }
-    return ", ".join(f"{count} {word}" for word, count in counts.items() if count or word == "passed")
+def in_words(part: "LevelStatement | Statement", mark: str = ": ") -> str:
+    """Return what is stated, with how many required cases passed, are waived, failed and were not executed."""
+    counts = {"passed": part.passed, "waived": part.waived, "failed": len(part.failed), "not executed": len(part.not_executed)}
+    standings = ", ".join(f"{count} {word}" for word, count in counts.items() if count or word == "passed")
+    return f"{part.conformance.value}{mark}{standings} of {part.required} required"
 
 
 # -- how it is computed -----------------------------------------------------------------------------------------------
@@ -233,63 +230,98 @@ def statement_of_run(header: RunHeader, results: Iterable[CaseResult]) -> Statem
         day = date.fromisoformat(header.started[:10])
     except ValueError:
         day = date.max  # no waiver reaches it
-    return statement_of(header.profile[0], results, torch=header.environment.get("torch", ""), day=day, shard=header.shard)
+    return statement_of(header.profile[0], results, environment=header.environment, day=day, shard=header.shard)
 
 
-def statement_of(profile: ProfileRecord, results: Iterable[CaseResult], *, torch: str, day: date, shard: str = "") -> Statement:
-    """Return the statement. ``torch`` is the version that ran, ``day`` the day of the run, ``shard`` is empty for a whole run."""
+def statement_of(
+    profile: ProfileRecord, results: Iterable[CaseResult], *, environment: Mapping[str, str], day: date, shard: str = ""
+) -> Statement:
+    """Return the statement by the facts of the machine (``environment``) on a ``day``; ``shard`` is empty for a whole run."""
     by_id: dict[str, CaseResult] = {result.case_id: result for result in results}
-    nodes = (part.node.get("torch", "") for result in by_id.values() for part in (result, *result.attempts))
-    releases = dict.fromkeys(map(_release, (torch, *nodes)))
+    nodes = (part.node for result in by_id.values() for part in (result, *result.attempts) if part.node)
+    machines = list({tuple(sorted(facts.items())): facts for facts in (environment, *nodes)}.values())
+    releases = dict.fromkeys(_release(facts.get("torch", "")) for facts in machines)
     problems = [problem for known in releases if known and (problem := wrong_torch(profile, known))]
-    if _release(torch) is None and any(result.outcome.is_executed for result in by_id.values()):
+    if _release(environment.get("torch", "")) is None and any(result.outcome.is_executed for result in by_id.values()):
         problems.append(f"the run does not say which torch executed its cases; the profile is for {profile.torch}")
 
-    permitted = frozenset((waiver.cases, waiver.issue, waiver.until) for waiver in profile.waivers if _is_valid(waiver.until, day))
+    spared = not_required(profile, machines)
     levels: list[LevelStatement] = []
     used: dict[AppliedWaiver, list[str]] = {}
     for level in profile.levels:
-        standings = {
-            case_id: standing(by_id.get(case_id), permitted, shard, is_measured=bool(profile.compiler)) for case_id in level.required
-        }
-        counts = Counter(counted for counted, _ in standings.values())
-        failed = {case_id: reason for case_id, (counted, reason) in standings.items() if counted is Standing.FAILED}
-        missing = {case_id: reason for case_id, (counted, reason) in standings.items() if counted is Standing.NOT_EXECUTED}
-        for case_id, (counted, _) in standings.items():
-            if counted is Standing.WAIVED and (waiver := _matched(by_id[case_id])) is not None:
+        valid = (waiver for waiver in profile.waivers if _is_valid(waiver.until, day) and (waiver.is_shipped or level.name != LEVELS[0]))
+        permitted = frozenset((waiver.cases, waiver.issue, waiver.until) for waiver in valid)
+        required = [case_id for case_id in level.required if case_id not in spared]
+        standings = {case_id: standing(by_id.get(case_id), permitted, shard, is_measured=bool(profile.compiler)) for case_id in required}
+        reasons = {kind: {case_id: why for case_id, (known, why) in standings.items() if known is kind} for kind in Standing}
+        failed, missing = reasons[Standing.FAILED], reasons[Standing.NOT_EXECUTED]
+        for case_id in reasons[Standing.WAIVED]:
+            if (waiver := _matched(by_id[case_id])) is not None:
                 used.setdefault(waiver, []).append(case_id)
-        optional = Counter(by_id[case_id].outcome if case_id in by_id else Outcome.NOT_RUN for case_id in level.optional)
+        free = {case_id: spared[case_id] for case_id in level.required if case_id in spared}
+        optional = Counter(by_id[case_id].outcome if case_id in by_id else Outcome.NOT_RUN for case_id in (*free, *level.optional))
         levels.append(
             LevelStatement(
                 level=level.name,
                 conformance=Conformance.of(failed=bool(failed), missing=bool(missing)),
-                required=len(level.required),
-                executed=len(level.required) - len(missing) - sum(by_id[case_id].outcome is Outcome.OFFLINE_FAIL for case_id in failed),
-                passed=counts[Standing.PASSED],
-                waived=counts[Standing.WAIVED],
+                required=len(required),
+                executed=len(required) - len(missing) - sum(by_id[case_id].outcome is Outcome.OFFLINE_FAIL for case_id in failed),
+                passed=len(reasons[Standing.PASSED]),
+                waived=len(reasons[Standing.WAIVED]),
                 failed=failed,
                 not_executed=missing,
+                not_required=free,
                 optional={outcome.label: optional[outcome] for outcome in Outcome if optional[outcome]},
             )
         )
-    is_missing = bool(problems) or any(level.not_executed for level in levels) or not profile.required
+    count, waived = sum(level.required for level in levels), sum(level.waived for level in levels)
+    is_missing = bool(problems) or any(level.not_executed for level in levels) or not count
+    remarks = [f"{times} more cases are {why}" for why, times in Counter(spared.values()).items()]
+    limit = ": ".join(filter(None, (f"{profile.most_waived:g} %", profile.most_waived_because)))
+    if waived:
+        remarks.append(f"{waived} of {count} required cases are waived; the profile permits {limit}")
+    if has_excess := waived * 100 > profile.most_waived * count:
+        problems.append(remarks.pop())
     return Statement(
         profile=profile.name,
         version=profile.version,
         digest=profile.digest,
-        conformance=Conformance.of(failed=any(level.failed for level in levels), missing=is_missing),
-        required=sum(level.required for level in levels),
+        conformance=Conformance.of(failed=has_excess or any(level.failed for level in levels), missing=is_missing),
+        required=count,
         executed=sum(level.executed for level in levels),
+        passed=sum(level.passed for level in levels),
+        waived=waived,
         levels=tuple(levels),
         waivers=tuple(
-            UsedWaiver(**{key: getattr(waiver, key) for key in ("cases", "position", "reason", "issue", "until")}, used_by=tuple(ids))
-            for waiver, ids in used.items()
+            UsedWaiver(waiver.cases, waiver.position, waiver.reason, waiver.issue, waiver.until, tuple(ids)) for waiver, ids in used.items()
         ),
         problems=tuple(problems),
+        remarks=tuple(remarks),
         compiler=profile.compiler,
         proof=profile.proof,
         computed=counts_of(state_of(by_id[case_id]) for case_id in profile.required if case_id in by_id) if profile.compiler else {},
     )
+
+
+def not_required(profile: ProfileRecord, machines: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return why cases that the profile requires under conditions are not required on these machines, by id.
+
+    A condition must fail on each machine, and by recorded facts: what is not known makes no case less required.
+    """
+    failures = {case_id: [_failure(when, facts) for facts in machines] for case_id, when in profile.conditions.items()}
+    return {case_id: "; ".join(dict.fromkeys(reasons)) for case_id, reasons in failures.items() if all(reasons)}
+
+
+def _failure(when: Mapping[str, Any], facts: Mapping[str, str]) -> str:
+    """Return the first part of a condition that fails by the facts of a machine; empty where all hold, or where a fact is not recorded."""
+    if _release(facts.get("torch", "")) is None:
+        return ""
+    known, arch = surroundings_of_record(facts), "no GPU" if facts.get("gpus") == "0" else ""
+    values = {"torch": facts["torch"], "python": facts.get("python"), "vendor": known.vendor or "no GPU", "arch": known.arch or arch}
+    for word, required in when.items():
+        if values[word] and not holds({word: required}, known):
+            return f"required for {word} {' or '.join(map(str, as_list(required)))}, and the machine has {values[word]}"
+    return ""
 
 
 def standing(
@@ -309,7 +341,7 @@ def standing(
             waiver = _matched(result)
             if waiver is not None and (waiver.cases, waiver.issue, waiver.until) in permitted:
                 return Standing.WAIVED, ""
-            return Standing.FAILED, f"{reason}; the profile does not permit this waiver"
+            return Standing.FAILED, f"{reason}; the profile does not permit this waiver ({LEVELS[0]} permits shipped ones alone)"
         case Outcome.UNAVAILABLE | Outcome.NOT_RUN | Outcome.OFFLINE_PASS | Outcome.ERROR:
             return Standing.NOT_EXECUTED, reason
         case Outcome.CRASH | Outcome.TIMEOUT if result.phase in PHASES_BEFORE_CLAIM:
@@ -351,6 +383,8 @@ def problem_of_record(profile: ProfileRecord) -> str:
         return "its profile names a case or a level twice, or a level that there is not"
     try:
         VersionRange.parse(profile.torch)
-    except BadRange as error:
+        for when in profile.conditions.values():
+            _failure(when, {"torch": "2.0", "python": "3.0", "gpus": "0"})
+    except (BadRange, LookupError, TypeError, AttributeError) as error:
         return f"its profile: {error}"
     return ""

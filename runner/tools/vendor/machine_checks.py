@@ -204,9 +204,16 @@ def cxx(scene: Scene) -> Iterator[Finding]:
         return
     origin = "named by CXX" if named is not None else "the first g++ on PATH"
     yield Finding("cxx.version", OK, f"torch calls {compiler} ({origin}): {printed.line()}")
-    if wrapper := wrapper_of(compiler):
+    names = {name for path in (compiler, compiler.resolve()) for name in (path.name, path.parent.name)}
+    if wrapper := next(filter(names.__contains__, _WRAPPERS), ""):
         cause = "it may answer from a cache or another machine, so that a case compiles nothing here"
-        yield Finding("cxx.wrapper", WARNING, f"{compiler} is {wrapper}", cause, "set CXX to the compiler itself for a run that counts")
+        yield Finding(
+            "cxx.wrapper",
+            WARNING,
+            f"{compiler} is {wrapper}, a compiler wrapper",
+            cause,
+            "set CXX to the compiler itself for a run that counts",
+        )
     with tempfile.TemporaryDirectory(prefix="torch-conformance-doctor-") as folder:
         target = Path(folder) / "built.so"
         command = [str(compiler), "-x", "c++", "-", "-shared", "-fPIC", "-o", str(target)]
@@ -233,26 +240,7 @@ def _why(printed: Printed) -> str:
 
 
 _WRAPPERS = ("ccache", "sccache", "distcc", "icecc", "buildcache", "fastbuild", "clcache")
-"""Programs that stand before a compiler and may answer from a cache or from another machine."""
-
-
-def wrapper_of(program: Path) -> str:
-    """Return in words what stands in place of a compiler: a known wrapper, or a script; empty for a binary."""
-    for _ in range(16):  # a circle of links ends here
-        if wrapper := next((name for name in _WRAPPERS if name == program.name or (name == program.parent.name == "ccache")), ""):
-            return f"{wrapper}, a compiler wrapper"
-        if not program.is_symlink():
-            break
-        program = program.parent / os.readlink(program)
-    try:
-        with program.open("rb") as stream:
-            text = stream.read(4096).decode("utf-8", "replace")
-    except OSError:
-        return ""
-    if not text.startswith("#!"):
-        return ""
-    called = next((name for name in _WRAPPERS if re.search(rf"\b{name}\b", text)), "")
-    return f"a script ({one_line(text.splitlines()[0], 60)})" + (f" that names {called}" if called else "")
+"""Programs that stand before a compiler, by name or by a link, and may answer from a cache or from another machine."""
 
 
 def ptxas(scene: Scene) -> Iterator[Finding]:

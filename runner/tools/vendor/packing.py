@@ -48,6 +48,7 @@ from runner.tools.vendor.archive import (
     signed,
     statement_of,
 )
+from runner.tools.vendor.conformance import in_words
 from runner.tools.vendor.verification import NotOfTheRun, Then, loaded, verified
 
 if TYPE_CHECKING:
@@ -375,7 +376,7 @@ def main(options: SubmitOptions) -> ExitCode:
         output.note(f"warning: not verified: {redacted(why)}")
     for reason in verification.weak:
         output.note(redacted(f"weak: {reason}"))
-    signed, counted = f"signed with the key {signer[:16]}" if signer else "not signed", f"; {stated.in_words}" if stated else ""
+    signed, counted = f"signed with the key {signer[:16]}" if signer else "not signed", f"; {in_words(stated)}" if stated else ""
     output.note(f"{len(members)} files, {len(data)} bytes, {signed}{counted}")
     output.raw(f"{shown_path(path)}\n")
     return ExitCode.OK

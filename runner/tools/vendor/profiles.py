@@ -7,7 +7,6 @@ A profile is read without specs (``read_profile``), then its cases are looked fo
 import functools
 import os
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.language.backends import read_named
+from runner.language.check.spec import condition_problems
 from runner.language.load import Suite, load
 from runner.language.read.document import PROFILE, DataPath, Document
 from runner.language.waivers import WaiverFiles, load_waivers
@@ -31,7 +31,7 @@ from runner.model.options import REFUSED, RunOptions
 from runner.plan.case_ledger import NAME, compare, read_ledger
 from runner.plan.selection import requested, unmatched
 from runner.run.preparation import roots_of
-from runner.tools.vendor.conformance import LEVELS, wrong_torch
+from runner.tools.vendor.conformance import LEVELS, not_required, wrong_torch
 
 SHIPPED = "shipped"
 """The word for the specs and the waivers of the package."""
@@ -40,7 +40,7 @@ ANY = "any"
 """The word for the backend of ``--backend``, whatever its compiler."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """Cases of a level. Every key that is not empty must hold."""
 
@@ -51,6 +51,8 @@ class Entry:
     tags: tuple[str, ...]
     backends: tuple[str, ...]
     left_out: tuple[str, ...]
+    when: Mapping[str, Any]
+    """The condition under which they are required; empty for none."""
     place: DataPath
     """Where it stands in the file."""
 
@@ -73,6 +75,8 @@ class Profile:
     entries: tuple[Entry, ...]
     """Those that are required first, each kind in the order of the levels."""
     document: Document
+    most_waived: Mapping[str, Any] = field(default_factory=dict)
+    """Its limit of waived cases: ``percent`` and ``reason``; empty for the usual one."""
     is_for_any: bool = False
     """Whether it is for any compiler: a run of it names one backend, and the compiler itself must compute what is required."""
     compiler: str = ""
@@ -81,13 +85,8 @@ class Profile:
     @property
     def waivers(self) -> tuple[Path, ...]:
         """The permitted files of waivers. The shipped file is left out: every run reads it already."""
-        shipped = os.path.realpath(_shipped_waivers())
+        shipped = os.path.realpath(folder("specs") / "waivers.yaml")
         return tuple(dict.fromkeys(file for file in self.permitted if os.path.realpath(file) != shipped))
-
-
-def _shipped_waivers() -> Path:
-    """Return the file of the shipped waivers."""
-    return folder("specs") / "waivers.yaml"
 
 
 def shipped_profiles() -> Mapping[str, Path]:
@@ -130,9 +129,12 @@ def read_profile(name: str) -> Profile:
                 if not entry.keys() & {"cases", "tag"}:
                     hint = "add cases: GLOB or tag: NAME; cases: '*' names every case that is not on request"
                     problems.append(document.problem(place, "this entry names no cases", hint))
+                if kind == "optional" and "when" in entry:
+                    what = "an optional case needs no condition: it changes no statement"
+                    problems.append(document.problem((*place, "when"), what, "remove when", key=True))
                 usual = {"backend": [] if is_for_any else data.get("backend", []), **entry}
                 cases, tags, backends, left_out = (tuple(as_list(usual.get(key, []))) for key in ("cases", "tag", "backend", "except"))
-                entries.append(Entry(level=level, kind=kind, cases=cases, tags=tags, backends=backends, left_out=left_out, place=place))
+                entries.append(Entry(level, kind, cases, tags, backends, left_out, usual.get("when", {}), place))
     if problems:
         raise InvalidSpecs(problems)
 
@@ -149,11 +151,13 @@ def read_profile(name: str) -> Profile:
         specs=() if specs == [SHIPPED] else tuple(Path(shown_path(folder("specs"))) if path == SHIPPED else beside(path) for path in specs),
         backends=tuple(map(beside, data.get("backends", []))),
         permitted=tuple(
-            _shipped_waivers() if permission["file"] == SHIPPED else beside(permission["file"]) for permission in data.get("waivers", [])
+            (folder("specs") / "waivers.yaml") if permission["file"] == SHIPPED else beside(permission["file"])
+            for permission in data.get("waivers", [])
         ),
         levels=tuple(levels),
         entries=tuple(entries),
         document=document,
+        most_waived=data.get("most_waived", {}),
         is_for_any=is_for_any,
     )
 
@@ -186,7 +190,7 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
     who deletes a spec does not make the profile easier.
     """
     document = profile.document
-    problems: list[Diagnostic] = []
+    problems = list(condition_problems(document, ("levels",), suite.backends))
     compiler = suite.backends.by_name.get(profile.compiler)
     if profile.compiler and compiler is None:
         message, hint = unknown("backend", one_line(profile.compiler), suite.backends.by_name)
@@ -201,6 +205,7 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
     indexes: dict[tuple[str, ...], Ids] = {}
     named: dict[str, tuple[str, str]] = {}
     """Level and kind of each case, by its id."""
+    conditions: dict[str, Mapping[str, Any]] = {}
     for entry in profile.entries:
         own = [case for case in suite.cases if not entry.backends or case.backend in entry.backends]
         of = f" of {', '.join(entry.backends)}" if entry.backends else ""
@@ -239,11 +244,15 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
             message = f"all {len(ids)} cases of this entry are named already: {one_line(ids[0])} in {named[ids[0]][0]}"
             problems.append(document.problem(entry.place, message, "remove the entry, or the one above that names them"))
         named.update(dict.fromkeys(new, (entry.level, entry.kind)))
+        if entry.when:
+            conditions |= dict.fromkeys(new, entry.when)
     if problems:
         raise InvalidSpecs(problems)
     files = set(map(os.path.realpath, profile.permitted))
     permitted_names = {read.file for read in waivers.documents if os.path.realpath(read.path) in files}
     permitted = tuple(waiver for waiver in waivers.waivers if waiver.position.file in permitted_names)
+    keys = [(waiver.cases, waiver.issue, waiver.until.isoformat()) for waiver in permitted]
+    not_shipped = {key for key, waiver in zip(keys, permitted, strict=True) if waiver.position.file in waivers.user_files}
     ids_of = {
         (level, kind): tuple(case_id for case_id, place in named.items() if place == (level, kind))
         for level in profile.levels
@@ -255,10 +264,11 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
         file=document.file,
         digest=document.digest,
         torch=profile.torch,
-        levels=tuple(
-            ProfileLevel(name=level, required=ids_of[level, "required"], optional=ids_of[level, "optional"]) for level in profile.levels
-        ),
-        waivers=tuple(PermittedWaiver(cases=waiver.cases, issue=waiver.issue, until=waiver.until.isoformat()) for waiver in permitted),
+        levels=tuple(ProfileLevel(name=name, **{kind: ids_of[name, kind] for kind in ("required", "optional")}) for name in profile.levels),
+        conditions=conditions,
+        waivers=tuple(PermittedWaiver(cases=key[0], issue=key[1], until=key[2], is_shipped=key not in not_shipped) for key in keys),
+        most_waived=profile.most_waived.get("percent", 2),
+        most_waived_because=profile.most_waived.get("reason", ""),
         compiler=profile.compiler,
         proof="" if compiler is None else compiler.asked,
     )
@@ -304,16 +314,12 @@ def with_profile(options: RunOptions, name: str) -> tuple[RunOptions, Profile]:
             raise UsageError(f"--profile {one_line(name)}: {word} does not go with it: {reason} (remove {word})")
     installed = installed_torch()
     if installed is not None and not VersionRange.parse(profile.torch).holds(release(installed.version)):
-        raise UsageError(
-            f"--profile {profile.name}: {profile.name} {profile.version} is for torch {profile.torch}, and torch {installed.version} is "
-            "installed (install one of these versions, or name another profile)"
-        )
+        what = f"{profile.name} {profile.version} is for torch {profile.torch}, and torch {installed.version} is installed"
+        raise UsageError(f"--profile {profile.name}: {what} (install one of these versions, or name another profile)")
     permitted = set(map(os.path.realpath, profile.permitted))
     if other := [path for path in options.waivers if os.path.realpath(path) not in permitted]:
-        raise UsageError(
-            f"--profile {profile.name}: it does not permit the waivers of {shown_path(other[0])} (write another profile with a permission: "
-            f"waivers: [{{file: {other[0].name}}}])"
-        )
+        hint = f"write another profile with a permission: waivers: [{{file: {other[0].name}}}]"
+        raise UsageError(f"--profile {profile.name}: it does not permit the waivers of {shown_path(other[0])} ({hint})")
     files = _once([*profile.backends, *options.backends])
     return replace(options, paths=profile.specs, backends=files, waivers=_once([*profile.waivers, *options.waivers])), profile
 
@@ -336,6 +342,8 @@ class Prospect:
     """Why only the run can decide: how many cases have each reason."""
     problem: str = ""
     """Why no run here is possible, whatever the cases: a torch that the profile is not for."""
+    not_required: Mapping[str, int] = field(default_factory=dict)
+    """How many more cases are required under a condition that fails here, by reason."""
 
     @property
     def can_be_complete(self) -> bool | None:
@@ -366,8 +374,6 @@ class Loaded:
     profile: Profile
     suite: Suite
     resolved: Resolved
-    word: str
-    """The name or the path by which ``--profile`` finds it, quoted for a shell."""
 
 
 def load_profile(name: str, paths: Sequence[Path], backend_files: Sequence[Path], backends: Sequence[str] | None = ()) -> Loaded:
@@ -380,7 +386,7 @@ def load_profile(name: str, paths: Sequence[Path], backend_files: Sequence[Path]
     profile = read_profile(name) if backends is None else for_compiler(read_profile(name), backends)
     suite = load(profile.specs, tuple(dict.fromkeys([*profile.backends, *backend_files])))
     resolved = cases_of(profile, suite, load_waivers(profile.waivers, suite.backends))
-    return Loaded(profile=profile, suite=suite, resolved=resolved, word=shlex.quote(name))
+    return Loaded(profile=profile, suite=suite, resolved=resolved)
 
 
 def levels_of(record: ProfileRecord) -> dict[str, dict[str, Any]]:
@@ -393,10 +399,8 @@ def levels_of(record: ProfileRecord) -> dict[str, dict[str, Any]]:
 def load_shipped(suite: Suite) -> Iterator[Loaded]:
     """Yield the shipped profiles, with the shipped specs as they were loaded, but for those for any compiler."""
     waivers = functools.cache(lambda files: load_waivers(files, suite.backends))
-    for name, profile in ((name, read_profile(name)) for name in shipped_profiles()):
-        if profile.is_for_any:
-            continue
-        yield Loaded(profile=profile, suite=suite, resolved=cases_of(profile, suite, waivers(profile.waivers)), word=name)
+    for profile in (profile for profile in map(read_profile, shipped_profiles()) if not profile.is_for_any):
+        yield Loaded(profile=profile, suite=suite, resolved=cases_of(profile, suite, waivers(profile.waivers)))
 
 
 def prospect_of(loaded: Loaded, machine: Machine) -> Prospect:
@@ -405,7 +409,11 @@ def prospect_of(loaded: Loaded, machine: Machine) -> Prospect:
     verdicts = {str(case.id): capabilities.availability_of(case, machine) for case in loaded.resolved.cases}
     known = {case_id: (verdict.availability, verdict.reason) for case_id, verdict in verdicts.items()}
     record = loaded.resolved.record
-    return prospect_of_cases((known.get(case_id, lost) for case_id in record.required), wrong_torch(record, machine.release))
+    shown = {**machine.builds, "torch": machine.torch, "arch": machine.arch, "gpus": machine.gpus}
+    facts = {"python": ".".join(map(str, machine.python)), **{name: str(value) for name, value in shown.items() if value is not None}}
+    spared, problem = not_required(record, [facts]), wrong_torch(record, machine.release)
+    outlook = prospect_of_cases((known.get(case_id, lost) for case_id in record.required if case_id not in spared), problem)
+    return replace(outlook, not_required=Counter(spared.values()))
 
 
 def lines_of(record: ProfileRecord, outlook: Prospect) -> Iterator[str]:
@@ -420,5 +428,5 @@ def lines_of(record: ProfileRecord, outlook: Prospect) -> Iterator[str]:
     yield f"  {words[outlook.can_be_complete]}: of {outlook.required} required cases {counts}"
     if outlook.problem:
         yield f"  {one_line(outlook.problem)}"
-    for word, reasons in (("perhaps", outlook.uncertain), ("unavailable", outlook.missing)):
+    for word, reasons in (("perhaps", outlook.uncertain), ("unavailable", outlook.missing), ("not required", outlook.not_required)):
         yield from (f"  {count:5}  {word}: {one_line(reason)}" for reason, count in reasons.items())

@@ -543,8 +543,8 @@ def _of_profile(name: str, header: RunHeader, said: ProfileRecord, results: Sequ
     levels, own = ({level.name: (set(level.required), set(level.optional)) for level in profile.levels} for profile in (said, mine))
     if left_out := sorted(set(mine.required) - set(said.required)):
         problems.append(f"the run's profile leaves out {len(left_out)} required cases: {left_out[0]}")
-    elif levels != own:
-        problems.append("the run's profile has other levels, or other cases in one")
+    elif levels != own or (said.conditions, said.most_waived) != (mine.conditions, mine.most_waived):
+        problems.append("the run's profile has other levels, other cases in one, other conditions, or another limit of waived cases")
     if more := set(said.waivers) - set(mine.waivers):
         problems.append(f"the run's profile permits {len(more)} waivers that yours does not: {min(waiver.cases for waiver in more)}")
     permitted = {document.digest for document in waivers.documents}

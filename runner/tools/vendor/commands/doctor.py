@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -82,8 +83,9 @@ def main(options: DoctorOptions) -> ExitCode:
         allows = {"backends": rows_of_backends(suite, worker.machine), "profiles": []}
         for loaded in profiles:
             profile, prospect = loaded.profile, prospect_of(loaded, worker.machine)
-            words = f"{profile.name} {profile.version}", profile.summary
-            allows["profiles"].append(row_of(*words, prospect, prospect.can_be_complete, f"--profile {loaded.word}"))
+            selected_by = f"--profile {shlex.quote(options.profile or profile.name)}"
+            name, runs = f"{profile.name} {profile.version}", prospect.can_be_complete
+            allows["profiles"].append(row_of(name, profile.summary, prospect, runs, selected_by))
     if options.json:
         output.document(as_json(report, allows))
     else:
