@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runner.language.operators import labels
 from runner.language.read.document import BACKENDS, CLAIMS, DataPath, Document, Kind
 from runner.language.read.python_source import find_name, is_installed, missing_module
 from runner.language.read.spec_files import link_problem
@@ -147,11 +146,6 @@ class Backend:
         return _compiler_of(self.settings)
 
     @property
-    def documents(self) -> tuple[Document, ...]:
-        """The files that define it."""
-        return (self.document, *filter(None, [self.claims.file]))
-
-    @property
     def asked(self) -> str:
         """What is compiled with, and what each call must show, in words."""
         proof = self.proof
@@ -268,7 +262,7 @@ def read_backends(extra: Sequence[Path], problems: list[Diagnostic]) -> Backends
             forks=body.get("fork", True),
             compiles=body.get("compiles", True),
             proof=_proof(document, name, problems, is_shipped=document is files[0]),
-            claims=_claims(document, name, problems),
+            claims=_claims(document, name, problems) if body.keys() & {"trains", "dynamic", "dtypes", "claims"} else Claims(),
             document=document,
             settings={key: body[key] for key in ("config", "dynamo_config", "env", "torch", "compile") if key in body},
         )
@@ -324,6 +318,8 @@ def _claims(document: Document, name: str, problems: list[Diagnostic]) -> Claims
         if not os.path.lexists(path):
             problems.append(document.diagnostic((name, "claims"), "no-claims-file", path=body["claims"]))
         elif (file := read_named(path, CLAIMS, problems)) is not None:
+            from runner.language.operators import labels  # few entries have such a file
+
             known = Ids(sorted(labels()))
             for dtype, globs in file.data.items():
                 matching = {glob: known.matching(glob) for glob in globs}

@@ -174,7 +174,9 @@ def option_text(value: object) -> str:
 
 def judging_files(suite: Suite, waivers: Waivers) -> dict[str, str]:
     """Return the digests of the files that decide how cases are judged: backends and waivers."""
-    documents = [document for backend in suite.backends.by_name.values() for document in backend.documents]
+    documents = [
+        document for backend in suite.backends.by_name.values() for document in (backend.document, backend.claims.file) if document
+    ]
     return {**{document.file: document.digest for document in documents}, **waivers.digests}
 
 

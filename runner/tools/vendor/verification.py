@@ -408,7 +408,7 @@ def loaded(header: RunHeader, results: Sequence[CaseResult], place: Path) -> The
     waivers = [_file(header, str(path), place) for path in rejudge.files_of(header, "waivers")]
     suite = load_specs(list(specs.values()), backends, surroundings_of(header.environment.get("torch"), None))
     waiver_files = load_waivers(waivers, suite.backends)
-    of_backends = (document for backend in suite.backends.by_name.values() for document in backend.documents)
+    of_backends = (file for backend in suite.backends.by_name.values() for file in (backend.document, backend.claims.file) if file)
     documents = [*suite.documents, *of_backends, *waiver_files.documents]
     names = {document.file: _name(document, place) for document in documents}
     other = sorted(names[document.file] for document in documents if header.specs.get(names[document.file]) != document.digest)
