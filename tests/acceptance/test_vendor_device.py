@@ -101,6 +101,10 @@ MODULES = {
         "torch.madeup.is_available() returned False",
     ),
     "vendor_works": (WORKS, "returned True"),
+    "vendor_tells": (
+        f"{WORKS}module.get_device_name = lambda index: 'Made up 1'\nconformance_facts = lambda: {{'driver': 24.1, 'code': 'x' * 999}}\n",
+        'returned True\t{"madeup.device": "Made up 1", "madeup.driver": "24.1", "madeup.code": "' + "x" * 200 + '"}',
+    ),
 }
 
 
@@ -113,6 +117,24 @@ def test_what_a_process_says_of_modules(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=240, check=False)
     assert done.stdout.splitlines() == [answer for _, answer in MODULES.values()], done.stderr
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.torch
+def test_what_files_say_of_an_amd_machine(tmp_path: Path) -> None:
+    from runner.worker.torch_compat.device_modules import facts_of_amd
+
+    files = {
+        "lib/libMIOpen.so": "four",
+        "rocm/lib/libMIOpen.so": "",
+        "rocm/lib/librocblas.so.5.0.70000": "2!",
+        "rocm/.info/version": "7\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "rocm/lib/librocblas.so").symlink_to("librocblas.so.5.0.70000")
+    told = facts_of_amd(tmp_path / "lib", tmp_path / "rocm", tmp_path / "no-driver")
+    assert told == {"rocm": "7", "miopen": "libMIOpen.so, 4 bytes", "rocblas": "librocblas.so.5.0.70000, 2 bytes"}
 
 
 WHOLE = pytest.mark.nightly(reason="compiles a C++ extension; the language, the probe and the unavailable case are tested without it")

@@ -39,26 +39,10 @@ def test_ranges(text: str, inside: list[str], outside: list[str]) -> None:
     assert [version for version in numbers if found.holds(numbers[version])] == inside
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "2.12",
-        ">=",
-        "~=2.12",
-        ">=2.x",
-        ">=2.12,",
-        ",",
-        "=2.12",
-        ">=2.12 <2.13",
-        "latest",
-        ">=2.12a0",
-        ">=-1",
-        ">=2..1",
-        ">=٢",
-        ">=" + "9" * 10,
-    ],
-)
+_NO_RANGES = "2.12 >= ~=2.12 >=2.x >=2.12, , =2.12 latest >=2.12a0 >=-1 >=2..1 >=٢".split()
+
+
+@pytest.mark.parametrize("text", ["", ">=2.12 <2.13", ">=" + "9" * 10, *_NO_RANGES])
 def test_what_is_no_range(text: str) -> None:
     with pytest.raises(BadRange, match="is not a version range: write for example"):
         VersionRange.parse(text)

@@ -185,6 +185,14 @@ def test_devices_against_the_build(tmp_path: Path, name: str, build: dict[str, s
     assert (found.level, found.found) == (OK, "torch sees 2 GPUs: A GPU, gfx942, 64 GiB each")
 
 
+def test_variables_that_change_results_are_shown(tmp_path: Path) -> None:
+    names = {"MIOPEN_FIND_MODE": NOTE, "HIPBLASLT_TUNING_OVERRIDE_FILE": NOTE, "HSA_OVERRIDE_GFX_VERSION": WARNING}
+    findings = machine_checks.accelerators(scene(tmp_path, environ={**dict.fromkeys(names, "1"), "MIOPEN_OF_OURS": "1", "TORCH_LOGS": "1"}))
+    assert {finding.found: finding.level for finding in findings if finding.id == "variables"} == {
+        f"{name}=1": names[name] for name in names
+    }
+
+
 # -- ROCm ---------------------------------------------------------------------------------------------------------------
 
 HIPCC = Printed("HIP version: 7.1.25424-4179531dcd\nAMD clang version 20.0.0git\n")

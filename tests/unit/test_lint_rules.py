@@ -143,13 +143,6 @@ def test_unused_prelude_name() -> None:
     assert found("unused-prelude-name") == []
 
 
-def test_the_prelude_of_an_area_is_compared_with_all_its_specs() -> None:
-    write(a__one_two=spec(("x @ y", "helper(x @ y)")), a__one_three=spec(OTHER))
-    Path("specs/a/_defaults.yaml").write_text("prelude: |\n  def helper(x): return x\n  def other(x): return x\n")
-    assert found("unused-prelude-name") == ["nothing in the 2 specs that inherit the prelude uses 'other'"]
-    assert found("unused-prelude-name", paths=(Path("specs/a/one-two.yaml"),)) == []
-
-
 # -- the examples of the reference -------------------------------------------------------------------------------------
 
 

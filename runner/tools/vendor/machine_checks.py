@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from runner.machine import scratch
 from runner.machine.capabilities import Machine
 from runner.machine.installed_torch import InstalledTorch
+from runner.machine.redaction import environment_variables
 from runner.model import devices
 from runner.model.diagnostics import UsageError
 from runner.model.escaping import one_line
@@ -130,13 +131,8 @@ class Scene:
 
 
 def python(scene: Scene) -> Iterator[Finding]:
-    """Name the interpreter, and say whether specs are read by libyaml."""
-    import yaml
-
+    """Name the interpreter."""
     yield Finding("python.version", OK, f"Python {platform.python_version()}, {sys.executable}")
-    if not hasattr(yaml, "CSafeLoader"):
-        cause = "specs are read by PyYAML's Python parser, eight times as slow"
-        yield Finding("yaml.loader", WARNING, "PyYAML without libyaml", cause, "pip install --force-reinstall pyyaml (a wheel has it)")
 
 
 def torch(scene: Scene) -> Iterator[Finding]:
@@ -243,20 +239,6 @@ _WRAPPERS = ("ccache", "sccache", "distcc", "icecc", "buildcache", "fastbuild", 
 """Programs that stand before a compiler, by name or by a link, and may answer from a cache or from another machine."""
 
 
-def ptxas(scene: Scene) -> Iterator[Finding]:
-    """Find the assembler that Triton calls for NVIDIA GPUs: ``$TRITON_PTXAS_PATH``, else Triton's own."""
-    folder, named = scene.package("triton"), scene.environ.get("TRITON_PTXAS_PATH")
-    path = Path(named) if named else folder / "backends" / "nvidia" / "bin" / "ptxas" if folder else None
-    if not scene.built_for("cuda") or path is None:
-        return
-    printed = scene.run([str(path), "--version"])
-    if printed.problem:
-        remedy = "unset TRITON_PTXAS_PATH" if named else "reinstall triton, or set TRITON_PTXAS_PATH"
-        yield Finding("ptxas.version", PROBLEM, f"there is no working ptxas in {path}", printed.problem, remedy)
-    else:
-        yield Finding("ptxas.version", OK, f"{path}: {printed.line('release')}")
-
-
 # -- accelerators ---------------------------------------------------------------------------------------------------
 
 
@@ -299,16 +281,20 @@ MAKERS: tuple[Maker, ...] = (
 _DISPLAY, _COMPUTE = "0x03", "0x12"
 """Classes of PCI devices: displays, which include GPUs, and processing accelerators."""
 
-_OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
+_OF_LIBRARIES = ("HIP", "HSA_", "MIOPEN_", "PYTORCH_TUNABLEOP_", "ROC", "CUBLAS", "CUDA_VISIBLE_DEVICES", "NVIDIA_TF32_OVERRIDE")
+"""How recorded variables begin that choose devices, or kernels of a vendor's library, and so change results."""
 
 
 def accelerators(scene: Scene) -> Iterator[Finding]:
     """Compare, for each maker, its devices, its driver and the build of torch."""
     for maker in MAKERS:
         yield from _of_maker(scene, maker, next(build for build in devices.builds() if build.capability == maker.build))
-    if _OVERRIDE in scene.environ:
-        cause = "the GPU claims to be another one: results of this run are not its own"
-        yield Finding("variables", WARNING, f"{_OVERRIDE}={scene.environ[_OVERRIDE]}", cause, f"unset {_OVERRIDE}")
+    for name, value in environment_variables(scene.environ).items():
+        if name == "HSA_OVERRIDE_GFX_VERSION":
+            cause = "the GPU claims to be another one: results of this run are not its own"
+            yield Finding("variables", WARNING, f"{name}={value}", cause, f"unset {name}")
+        elif name.startswith(_OF_LIBRARIES):
+            yield Finding("variables", NOTE, f"{name}={value}", "the header of a run records it")
 
 
 def _of_maker(scene: Scene, maker: Maker, build: devices.Build) -> Iterator[Finding]:
@@ -535,7 +521,6 @@ CHECKS: tuple[tuple[str, Callable[[Scene], Iterable[Finding]]], ...] = (
     ("Python and torch", torch),
     ("Python and torch", triton),
     ("Compilers", cxx),
-    ("Compilers", ptxas),
     ("Accelerators", accelerators),
     ("ROCm", rocm),
     ("Composable Kernel", composable_kernel),

@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import importlib.util
+import json
 import multiprocessing
 import os
 import platform
@@ -11,7 +12,9 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib import metadata
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -139,7 +142,7 @@ class DeviceApi:
 _SECONDS = 120.0
 """How long the import of vendors' modules and the look at their devices may take, all at the same time."""
 
-_BYTES = 2000
+_BYTES = 64_000
 
 HOLDS = "returned True"
 """The answer where there is a device, in the words of predicates."""
@@ -154,6 +157,7 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
     # first, before this process initializes a driver
     asked = tuple(questions)
     of_vendors = answers([question for question in asked if not {"=", "@"}.isdisjoint(question)])
+    told = {question: text.partition("\t") for question, text in of_vendors.items()}
     counted = [(module, module.device_count()) for _, module in modules() if module.is_available()]
     properties = next(([module.get_device_properties(n) for n in range(count)] for module, count in counted if count), [])
     ck = importlib.util.find_spec("ck4inductor")
@@ -176,8 +180,10 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
         "triton": triton,
         "gpus": len(properties),
         "ck_dir": next(iter(ck.submodule_search_locations or []), None) if ck else None,
+        "ck": _distribution("rocm-composable-kernel") if ck else None,
         "mkldnn": " ".join(mkldnn),
-        "answers": {question: of_vendors.get(question) or _answer(question) for question in asked},
+        "answers": {question: told[question][0] if question in told else _answer(question) for question in asked},
+        **{name: value for _, _, words in told.values() if words for name, value in json.loads(words).items()},
     }
     if properties:
         first, driver = properties[0], None
@@ -193,7 +199,39 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
             sms=min(counts, default=None),
             driver=driver,
         )
+    if torch.version.hip:
+        home = Path(os.environ.get("ROCM_HOME") or os.environ.get("ROCM_PATH") or "/opt/rocm")
+        facts.update(facts_of_amd(Path(imports.torch_root()) / "lib", home, Path("/sys/module/amdgpu/version")))
     return facts
+
+
+LIBRARIES_OF_AMD = {"hipblaslt": "libhipblaslt.so", "rocblas": "librocblas.so", "miopen": "libMIOpen.so", "aotriton": "libaotriton_v2.so"}
+"""Libraries that compute for AMD GPUs, by the fact that names the file."""
+
+
+def facts_of_amd(lib: Path, home: Path, driver: Path) -> dict[str, str]:
+    """Return what is installed for AMD GPUs, by files alone: a call of a library may start a driver that hangs.
+
+    Libraries are those of torch (``lib``), else of ROCm (``home``). There the name of a file has the version; in a wheel its size must do.
+    """
+    facts: dict[str, str] = {}
+    for name, path in (("rocm", home / ".info" / "version"), ("driver", driver)):
+        with contextlib.suppress(OSError):
+            facts[name] = path.read_text("ascii", "replace").strip()
+    for name, file in LIBRARIES_OF_AMD.items():
+        with contextlib.suppress(OSError, StopIteration):
+            first = next(path for folder in (lib, home / "lib") for path in sorted(folder.glob(f"{file}*")))
+            facts[name] = f"{first.resolve().name}, {first.stat().st_size} bytes"
+    return facts
+
+
+def _distribution(name: str) -> str | None:
+    """Return version and commit of an installed distribution, where pip recorded it; None where it is not installed."""
+    with contextlib.suppress(metadata.PackageNotFoundError, ValueError):
+        installed = metadata.distribution(name)
+        commit = json.loads(installed.read_text("direct_url.json") or "{}").get("vcs_info", {}).get("commit_id")
+        return f"{installed.version}, commit {commit}" if commit else installed.version
+    return None
 
 
 def _answer(path: str) -> str:
@@ -246,10 +284,22 @@ def _look(question: str, pipe: Connection) -> None:
     imports.be_silent()
     try:
         text = _compiler_problem(VendorCompiler.parse(question)) if "@" in question else _device_problem(VendorDevice.parse(question))
+        text = text or "\t".join(filter(None, (HOLDS, _description(question))))
     except BaseException as error:  # a vendor's module may raise anything, also SystemExit; the answer says what
         text = f"its import raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:300]
-    pipe.send_bytes((text or HOLDS).encode("utf-8", "replace")[:_BYTES])
+    pipe.send_bytes(text.encode("utf-8", "replace")[:_BYTES])
     os._exit(0)  # what the module registered for the end of the process does not run
+
+
+def _description(question: str) -> str:
+    """Return as JSON the version of a vendor's package, its device, and what ``conformance_facts`` of its module returns."""
+    name, _, path = question.replace("=", "@").partition("@")
+    owners = metadata.packages_distributions().get(path.partition(".")[0])
+    facts = {"package": f"{owners[0]} {_distribution(owners[0])}"} if owners else {}
+    if "=" in question and hasattr(module := getattr(torch, name), "get_device_name"):
+        facts["device"] = module.get_device_name(0)
+    facts |= getattr(sys.modules.get(path), "conformance_facts", dict)()
+    return json.dumps({f"{name}.{key}"[:60]: str(value)[:200] for key, value in list(facts.items())[:20]}) if facts else ""
 
 
 def _device_problem(vendor: VendorDevice) -> str:

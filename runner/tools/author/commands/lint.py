@@ -1,7 +1,7 @@
 """``lint``: print what is valid in specs, but unsound: a table of rules, none of which executes anything."""
 
 import ast
-import os
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -14,7 +14,6 @@ from runner.language.read import matrix, python_source
 from runner.language.read.anatomy import SOURCE, Anatomy, RawExpectation
 from runner.language.read.document import DataPath, Document
 from runner.language.read.python_source import binds_dynamically
-from runner.language.read.spec_files import discover
 from runner.language.torch_names import NameTables
 from runner.machine import output
 from runner.model import devices
@@ -143,62 +142,29 @@ def _dtypes(case: Case) -> tuple[str, ...]:
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def _words(value: object, path: DataPath, without: DataPath) -> Iterator[str]:
-    """Yield the words of all keys and texts of a value, except those at one path."""
-    if path == without:
-        return
-    if isinstance(value, str):
-        yield from _WORD.findall(value)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            if (*path, key) != without:
-                yield from _WORD.findall(str(key))
-            yield from _words(item, (*path, key), without)
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _words(item, (*path, index), without)
-
-
-def _words_of(spec: Spec, document: Document, without: DataPath) -> set[str]:
-    """Return the words of a spec and its defaults that are not written for people, except those at one path of one of these files."""
-    words: set[str] = set()
-    for file in (*spec.anatomy.defaults, spec.document):
-        data = {key: value for key, value in file.data.items() if key not in ("summary", "covers", "tags")}
-        words.update(_words(data, (), without if file.file == document.file else ("no such path",)))
-    return words
-
-
 def unused_prelude_name(scene: Scene) -> Iterator[Problem]:
-    """Yield functions, classes and constants of a prelude that nothing uses: in its spec, or in all specs that inherit it."""
-    linted = {os.path.realpath(spec.document.path) for spec in scene.specs}
-    shared: dict[str, tuple[Document, ast.Module, list[Spec]]] = {}
-    for spec in scene.specs:
-        for document in (*spec.anatomy.defaults, spec.document):
-            tree = spec.anatomy.prelude_trees.get(str(document.path.absolute()))
-            if tree is not None:
-                shared.setdefault(document.file, (document, tree, []))[2].append(spec)
-    for document, tree, specs in shared.values():
-        own = document is specs[0].document
-        if binds_dynamically(tree):
+    """Yield functions, classes and constants of a spec's own prelude that nothing in the spec uses."""
+    for document, anatomy in ((spec.document, spec.anatomy) for spec in scene.specs):
+        file = str(document.path.absolute())
+        tree = anatomy.prelude_trees.get(file)
+        if tree is None or binds_dynamically(tree):
             continue
-        if not own:  # only where every spec below its folder is linted, and no other one inherits it
-            below = {os.path.realpath(path.path) for path in discover([document.path.parent], [])}
-            if not (below <= linted and {os.path.realpath(spec.document.path) for spec in specs} <= below):
-                continue
-        words = {word for spec in specs for word in _words_of(spec, document, ("prelude",))}
+        read = [dict(inherited.data) for inherited in anatomy.defaults]
+        read.append({key: value for key, value in document.data.items() if key != "prelude"})
+        unread = ("summary", "covers", "tags")
+        text = json.dumps([value for data in read for pair in data.items() if pair[0] not in unread for value in pair], ensure_ascii=False)
+        words = set(_WORD.findall(re.sub(r"\\.", " ", text)))
         for statement in tree.body:  # what the prelude itself uses, each outside of its own definition, and the words of its texts
             for node in ast.walk(statement):
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id != getattr(statement, "name", None):
                     words.add(node.id)
                 elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                     words.update(_WORD.findall(node.value))
+        block = next(block for block in anatomy.preludes if block.file == file)
         for name, line in _definitions(tree):
             if name not in words:
-                block = next(block for block in specs[0].anatomy.preludes if block.file == str(document.path.absolute()))
                 place = python_source.place(document, ("prelude",), block, line, 1)
-                what = "in the spec" if own else f"in the {len(specs)} specs that inherit the prelude"
-                message = f"nothing {what} uses '{name}'"
-                yield place, message, "remove it, or name it where it is meant"
+                yield place, f"nothing in the spec uses '{name}'", "remove it, or name it where it is meant"
 
 
 def _definitions(tree: ast.Module) -> Iterator[tuple[str, int]]:
@@ -331,9 +297,8 @@ _ALL = (
     Rule(
         id="unused-prelude-name",
         summary="A function, class, constant or import of a prelude that nothing uses",
-        why="The reader looks for what it does to the claim. A check that was meant to be called is often lost this way. A prelude of "
-        "`_defaults.yaml` is compared with all specs that inherit it, and only where all of them are linted. What has a decorator, and "
-        "`import NAME`, may act by itself and is not reported.",
+        why="The reader looks for what it does to the claim. A check that was meant to be called is often lost this way. What has a "
+        "decorator, and `import NAME`, may act by itself and is not reported, nor is a prelude of `_defaults.yaml`.",
         bad="prelude: |\n  def is_right(found): return found > 0\nexpect: [{close: {to: eager}}]",
         good="prelude: |\n  def is_right(found): return bool((found > 0).all())\n"
         "steps:\n  - {call: {}, expect: [{close: {to: eager}}]}\n"
