@@ -1,6 +1,6 @@
 """The verdicts of a case: each expectation of each step is judged by the facts of that step."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from runner.judge.evidence import ANOTHER_FORM, CarriedOut, folded, judge_expectation, nonsense
@@ -13,7 +13,7 @@ from runner.model.expectation import NO_EXCEPTION, Status, Verdict
 from runner.model.matching.generated_code import code_of, joined
 from runner.model.matching.time_limit import PatternTooSlow
 from runner.model.protocol import Json, decode
-from runner.plan.worker_plan import expects_raise, needs_eager
+from runner.plan.worker_plan import PROOF, expects_raise, needs_eager
 from runner.vocabulary.expectations import side_effects
 from runner.vocabulary.expectations.close import contradiction
 from runner.vocabulary.steps import parsed, traits_of
@@ -55,21 +55,20 @@ def is_active(facts: StepFacts) -> bool:
 
 
 def problem_of_repetitions(expected: Expected, index: int, known: CarriedOut, surroundings: Surroundings) -> Verdict | None:
-    """Return the judgement of the first repetition that does not hold, or of missing ones; None where each holds, or none is judged."""
+    """Return the judgement of the first repetition, or recorded call, that does not hold, or of missing ones; None where all hold."""
     check, step = expected.check, known.step
-    if not check.compares_with_eager or not check.applies(surroundings) or step.repeat == 1:
-        return None
-    if known.facts.raised is not None or expects_raise(step, surroundings):
+    if not check.compares_with_eager or not check.applies(surroundings) or known.facts.raised or expects_raise(step, surroundings):
         return None
     entries = known.facts.repetitions.get(str(index), ())
-    for entry in entries:
-        judgements = [Verdict.error(entry.why_not)]
-        if entry.measured is not None:
-            judgements = _judged_by(entry.measured, expected, known.facts, surroundings)
+    sent = [(f"repetition {entry.first + 1} of {step.repeat}", entry.measured, entry.why_not) for entry in entries]
+    of_proof = known.facts.measurements.get(PROOF)
+    if isinstance(of_proof, Mapping) and isinstance(again := of_proof.get("again"), Mapping) and str(index) in again:
+        sent.append(("one more call, with half of each number", again[str(index)], ""))
+    for where, measured, why_not in sent:
+        judgements = [Verdict.error(why_not)] if measured is None else _judged_by(measured, expected, known.facts, surroundings)
         problem = next((judgement for judgement in judgements if judgement.status is not Status.HELD), None)
         if problem is not None:
-            number = f"repetition {entry.first + 1} of {step.repeat}: {problem.expected}".removesuffix(": ")
-            return replace(problem, expected=number)
+            return replace(problem, expected=f"{where}: {problem.expected}".removesuffix(": "))
     count = sum(entry.times for entry in entries)
     if count != step.repeat - 1:
         return Verdict.error(f"{count + 1} of {step.repeat} repetitions were measured", expected=" close to ".join(check.names))

@@ -38,6 +38,12 @@ TABLE = [
     ("calls_runtime_in_vain", BOTH, FELL_BACK, "by ATen: aten.mm"),
     ("ends_profiler", SERVED, ERROR, "torch's profiler"),
     ("dies", SERVED, UNAVAILABLE, "ended without an answer"),
+    ("stored_by_shape", SERVED, FAIL, "one more call, with half of each number"),
+    ("stored_by_value", SERVED, FELL_BACK, "by ATen: aten.mm"),
+    ("wrong_later", SERVED, FAIL, "one more call, with half of each number"),
+    ("backward_in_thread", SERVED, FELL_BACK, "step 2 (backward, line 9): every operator"),
+    ("of_onednn", SERVED, FELL_BACK, "by ATen: mkldnn._linear_pointwise"),
+    ("of_onednn", "served: {allow: [mkldnn._linear_pointwise]}", PASS, ""),
 ]
 
 BACKEND = """\
@@ -68,8 +74,8 @@ def backend(number: int, compiler: str, proof: str) -> str:
     return BACKEND.format(name=f"b{number}", compiler=compiler, module=module, fork=fork, proof=proof)
 
 
-IN_CI = (0, 1, 9, 11)
-"""Rows that every run of the tests tries: a pass, and an answer of ATen in each call, from the second call on, and in another thread."""
+IN_CI = (0, 1, 9, 11, 16)
+"""Rows that every run of the tests tries: a pass, and an answer of ATen in each call, after the first, in another thread, from a store."""
 
 
 def run(folder: Path, numbers: Sequence[int]) -> Ran:
@@ -97,7 +103,7 @@ def test_each_compiler_is_named_for_what_it_is(ran: Ran, number: int) -> None:
     assert "profiler_start" not in result.stderr, "what measures the call writes nothing into the output of the case"
 
 
-@pytest.mark.nightly(reason="each row compiles with another compiler; four rows, one of each kind of answer, are in every run of the tests")
+@pytest.mark.nightly(reason="each row compiles with another compiler; five rows, one of each kind of answer, are in every run of the tests")
 @pytest.mark.torch
 def test_the_other_compilers_are_named_too(tmp_path: Path) -> None:
     numbers = [number for number in range(len(TABLE)) if number not in IN_CI]

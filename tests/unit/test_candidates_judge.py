@@ -53,7 +53,7 @@ def judged(folder: Path, monkeypatch: pytest.MonkeyPatch, second: Any, body: str
         return second(found) if tried[-1] == 1 else found
 
     torch._dynamo.reset()
-    monkeypatch.setattr(additional.compiling, "only_candidate", only)
+    monkeypatch.setattr(additional.RepeatableCall, "with_candidate", staticmethod(only))
     monkeypatch.setattr(additional.RepeatableCall, "run", answer)
     session, plan = prepared(folder, SPEC.replace("BODY", body))
     (step,) = plan["steps"]

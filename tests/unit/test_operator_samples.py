@@ -197,7 +197,7 @@ def test_an_argument_that_only_the_compiled_call_changes_fails(
     source = "samples: 3, calls: [inplace]" if operator.endswith("_") else "samples: 3"
     found = verdict(*measured(operator, dtype, source))
     assert found.status is Status.FAILED
-    assert "output['arguments that eager does not write']['1'] is 'as before the call: eager does not change it'" in found.expected
+    assert "output['what eager leaves as it is']['1'] is 'as before the call: eager does not change it'" in found.expected
     assert "changed" in found.observed
 
 

@@ -49,7 +49,8 @@ def measure_stand_ins(reference: Any, *, rtol: float, atol: float, against: Meas
     names: Sequence[str] = _OF_ALL
     for part in _parts(right):
         add(part, names)
-        names = [name for name in names if "why_not" in facts[name] or not _is_beyond(facts[name], atol)]
+        mismatches = ("nan_mismatches", "inf_mismatches")
+        names = [name for name in names if not any(map(facts[name].get, mismatches)) and not facts[name].get("excess", 0.0) > atol]
     if len(finite):
         add(finite, _OF_ONE)
     return facts
@@ -60,10 +61,6 @@ _OF_ALL, _OF_ONE = ("zeros", "negated", "rows swapped"), ("one element off", "Na
 
 def _measured(facts: Mapping[str, Any]) -> Mapping[str, Json]:
     return {name: facts[name] for name in ("excess", "nan_mismatches", "inf_mismatches")}
-
-
-def _is_beyond(facts: Mapping[str, Any], atol: float) -> bool:
-    return bool(facts["excess"] > atol or facts["nan_mismatches"] or facts["inf_mismatches"])
 
 
 def measure_other_inputs(reference: Any, other: Any, against: Measure, comparer: Comparer | None = None) -> Mapping[str, Json]:

@@ -1,6 +1,5 @@
 """``samples``: the step of a spec with a source of cases: each sample of an operator, eager and compiled, measured and judged."""
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -21,8 +20,8 @@ Given = tuple[list[Any], dict[str, Any]]
 """The positional and the keyword arguments of a call."""
 
 
-UNWRITTEN = "arguments that eager does not write"
-"""The key of what the compiled call did to them."""
+UNCHANGED = "what eager leaves as it is"
+"""The key of what the compiled call did to it."""
 
 _MOST_TEXT = 600
 """Characters of the description of a sample, and of the message of an exception."""
@@ -54,16 +53,23 @@ class Done:
     """The gradients of the results from which the backward began; empty where there was none."""
     operators: tuple[list[str], list[str]] = ((), ())  # type: ignore[assignment]
     """The operators that ATen ran in eager and in the compiled call, where the case asks for them."""
+    of_operators: "Done | None" = None
+    """The call in which they are recorded, where its answer has other bits than eager's: it is compared as a sample."""
     inputs: list[Any] = field(default_factory=list)
     """``None`` where other calls have a target, the arguments before the call, and ``fixed``: eager computes the same from copies."""
 
-    def called(self, function: Callable[..., Any], arguments: Given) -> dict[str, Any]:
-        """Call a function from the state of the case's seed; return its result, and the gradients of its inputs where it has some."""
+    def called(
+        self, function: Callable[..., Any], arguments: Given, around: Callable[[], AbstractContextManager[Any]] = nullcontext
+    ) -> dict[str, Any]:
+        """Call a function from the state of the case's seed; return its result, and the gradients of its inputs where it has some.
+
+        The call and its backward are each within a context of ``around``; how tensors for ``out=`` are made stands outside.
+        """
         import torch
 
         is_eager = function is self.operator
         with torch.enable_grad():
-            outputs = self._call(function, arguments)
+            outputs = self._call(function, arguments, around())
             if not self.takes_gradients or self.no_gradients:
                 return outputs
             self.reseed()
@@ -71,7 +77,8 @@ class Done:
                 # a random gradient for each result that has a history, the same on both sides
                 fixed = [torch.randn_like(tensor) for tensor in _differentiable(outputs["result"])] if _differentiable(arguments) else []
                 if fixed:
-                    outputs["gradients"] = _gradients(outputs["result"], arguments, fixed)
+                    with around():
+                        outputs["gradients"] = _gradients(outputs["result"], arguments, fixed)
             except Exception as error:  # eager has no gradients for this sample
                 if not is_eager:
                     raise
@@ -89,17 +96,7 @@ class Done:
         if "arguments" in self.eager:
             leaves = _leaves((args, kwargs))
             outputs["arguments"] = {index: leaves[int(index)] for index in self.eager["arguments"]}
-        return {**outputs, UNWRITTEN: self.eager[UNWRITTEN]} if UNWRITTEN in self.eager else outputs
-
-    def record(self, function: Callable[..., Any], arguments: Given, recorded: Callable[[], AbstractContextManager[Any]]) -> None:
-        """Make the call and its backward, each within a context of ``recorded``; how tensors for ``out=`` are made stands outside."""
-        import torch
-
-        with torch.enable_grad():
-            result = self._call(function, arguments, recorded())["result"]
-            if self.fixed:
-                with recorded():
-                    _gradients(result, arguments, self.fixed)
+        return {**outputs, UNCHANGED: self.eager[UNCHANGED]} if UNCHANGED in self.eager else outputs
 
     def _call(self, function: Callable[..., Any], arguments: Given, around: AbstractContextManager[Any] | None = None) -> dict[str, Any]:
         """Call the operator, or what was compiled of it; return its result, and the tensors of ``out=``."""
@@ -190,18 +187,22 @@ def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
     except NotCarriedOut:
         raise
     except Exception as error:  # torch may raise anything: it is the result of this sample
-        kind = type(error)
-        phase = getattr(error, "_conformance_phase", "trace")
-        done.raised = {"type": f"{kind.__module__}.{kind.__qualname__}", "message": str(error)[:_MOST_TEXT], "phase": phase}
+        done.raised = raised(error)
     else:
         watched.end(f"sample {index}")
+        done.graphs = watched.graphs
         before = own()
         _add_changed_arguments(session, done, ours, theirs, before)
         done.inputs = [None, *before, done.fixed]
         if session.additional.records_operators:  # now: the next sample is compiled anew
-            done.operators = session.additional.operators_of_sample(done, compiled, own)
-    done.graphs = watched.graphs
+            done.of_operators = session.additional.operators_of_sample(done, compiled, own)
     return done
+
+
+def raised(error: Exception) -> dict[str, str]:
+    """Return what is known of an exception."""
+    kind, phase = type(error), getattr(error, "_conformance_phase", "trace")
+    return {"type": f"{kind.__module__}.{kind.__qualname__}", "message": str(error)[:_MOST_TEXT], "phase": phase}
 
 
 def plain(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -214,12 +215,14 @@ def plain(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _add_changed_arguments(session: Session, done: Done, *givens: Given) -> None:
-    """Add the tensors among the arguments that differ after the two calls, and writes to those that eager does not write.
+    """Add the tensors among the arguments that differ after the two calls, writes to those that eager does not write, and shared memory.
 
     ``givens`` are the arguments of the compiled call and of eager's after the calls, and copies of them from before the calls.
     """
     import torch
 
+    sides = ((side["result"], _leaves(given)) for side, given in zip((done.compiled, done.eager), givens, strict=False))
+    unwanted = session.effects.shared_memory(*sides)
     for number, (ours, theirs, before) in enumerate(zip(*map(_leaves, givens), strict=True)):
         if not isinstance(ours, torch.Tensor):
             continue
@@ -231,8 +234,10 @@ def _add_changed_arguments(session: Session, done: Done, *givens: Given) -> None
                 )
         for side, value in ((done.compiled, ours), (done.eager, theirs)) if is_changed else ():
             side.setdefault("arguments", {})[str(number)] = value
-        for side, value in ((done.compiled, change["value"]), (done.eager, change["reference"])) if change is not None else ():
-            side.setdefault(UNWRITTEN, {})[str(number)] = value
+        if change is not None:
+            unwanted[str(number)] = change
+    for side, index in ((done.compiled, 0), (done.eager, 1)) if unwanted else ():
+        side[UNCHANGED] = {path: pair[index] for path, pair in unwanted.items()}
 
 
 def description(sample: Any) -> str:
@@ -300,7 +305,8 @@ class Samples(StepKind):
             # at most so many, spread evenly: those of one kind often stand together
             count = len(samples) if most is None else min(most, len(samples))
             numbers = [index * len(samples) // count for index in range(count)]
-        session.output = [_run(session, operator, number, samples[number]) for number in numbers]
+        ran = [_run(session, operator, number, samples[number]) for number in numbers]
+        session.output = [done for sample in ran for done in (sample, sample.of_operators) if done is not None]
 
 
 # -- how its samples are judged ---------------------------------------------------------------------------------------
@@ -383,7 +389,8 @@ class EachSample(Expectation):
             if len(wrong) > 1 + _MOST_NAMED:
                 lines.append(f"and {len(wrong) - 1 - _MOST_NAMED} more")
             # a waiver is compared with every wrong sample
-            values = tuple(itertools.chain.from_iterable(judgement.wrong or (_unlike(bad, judgement),) for bad, judgement in wrong))
+            texts = ((one.wrong, f"expected sample {bad['index']}: {one.expected}, observed {one.observed}") for bad, one in wrong)
+            values = tuple(value for values, message in texts for value in values or [WrongValue(message=message)])
             return [replace(first, expected=f"sample {entry['index']}: {first.expected}", detail="\n".join(lines), wrong=values)]
         if all(judgement.status is Status.NOT_APPLICABLE for _, judgement in judged):
             return [Verdict.not_applicable()]
@@ -437,11 +444,6 @@ class EachSample(Expectation):
             else:
                 changed = [*entries[:index], {**entries[index], "value": mutant.facts.measured}, *entries[index + 1 :]]
                 yield replace(mutant, facts=facts.with_measured(samples=changed))
-
-
-def _unlike(entry: Mapping[str, Any], judged: Verdict) -> WrongValue:
-    """Return what a waiver sees of a sample that raised, or whose result has another form."""
-    return WrongValue(message=f"expected sample {entry['index']}: {judged.expected}, observed {judged.observed}")
 
 
 def _is_empty(measured: Mapping[str, Any] | None) -> bool:

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from runner.model.results import PROOF
 from runner.vocabulary.expectations import MEASURED, OF_SAMPLES, close
-from runner.vocabulary.expectations.additional_calls import CannotRepeat, Poison
+from runner.vocabulary.expectations.additional_calls import CannotRepeat, comparing, differing_bits
 from runner.vocabulary.expectations.calibrated import NoReference, fine_runs_of, nudged, runs_of
 from runner.vocabulary.expectations.close import Answers, Close, Comparison, Judge, add_reference
 from runner.vocabulary.expectations.comparing import leaves_of
@@ -25,7 +26,7 @@ from runner.vocabulary.expectations.served import OF_OPERATORS
 from runner.vocabulary.expectations.stand_ins import Comparer
 from runner.vocabulary.steps import SAMPLES
 from runner.vocabulary.steps.call import Differentiate, differentiation, gradient_leaves, gradients_of
-from runner.vocabulary.steps.samples import Done, Given
+from runner.vocabulary.steps.samples import Done, Given, raised
 from runner.worker.case import copies
 from runner.worker.case.copies import bytes_of
 from runner.worker.case.effects import MOST, Inexact
@@ -97,7 +98,7 @@ class EagerRuns:
     """Receives copies of the inputs and a context, in which it makes the call (not the backward); returns what is compared."""
     is_apart: bool = False
     """Whether the two sides may have begun the call with other numbers: then the compiled answer has more errors than those of the call."""
-    _known: list[Answers | NoReference] = field(default_factory=list)
+    _known: list[Answers] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -122,12 +123,7 @@ class EagerRuns:
     def answers(self, eager: Any) -> Answers:
         """Return the reference of the case's own inputs and pairs of eager and reference; raise ``NoReference``. They are made once."""
         if not self._known:
-            try:
-                self._known.append(self._made(eager))
-            except NoReference as why:
-                self._known.append(why)
-        if isinstance(self._known[0], NoReference):
-            raise self._known[0]
+            self._known.append(self._made(eager))
         return self._known[0]
 
     def _made(self, eager: Any) -> Answers:
@@ -271,6 +267,8 @@ class RepeatableCall:
     """A copy of the step's result."""
     eager_result: Any = None
     """A copy of eager's result, or the ``LookupError`` that says why there is none."""
+    comparisons: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The comparisons of the step's result with eager's that judge a call whose operators are recorded, by their index."""
     eager_calls: int = 0
     """How many of the additional calls ran no compiled graph, though the step's own did."""
 
@@ -285,22 +283,39 @@ class RepeatableCall:
         """Return fresh copies of the arguments."""
         return list(map(_copied, self.called[1:]))
 
-    def operators(self) -> tuple[list[str], list[str]]:
-        """Return the operators that ATen runs and that compute something, in eager and in one more call of the compiled function."""
-        lists: list[list[str]] = []
-        for call in (replace(self, target=self.called[0], executed=0), self):
-            stance = nullcontext() if call is self else compiling.reference_stance()
-            try:
-                names: list[str] = []
-                with stance, residue.recorded(names, of_backward=self.differentiate is not None):
-                    call.run()
-            except residue.NoProfiler as error:
-                raise CannotRepeat(str(error)) from error
-            lists.append(names)
-        return lists[0], lists[1]
+    def operators(self, call: "RepeatableCall | None" = None) -> dict[str, Any]:
+        """Return the operators that ATen runs and that compute something, in eager and in one more call of the compiled function.
 
-    def run(self, arguments: list[Any] | None = None) -> Any:
-        """Call the function from the state before the call; return a copy of the result, or of the gradients."""
+        Its numbers are others where the step compares with eager, and it is compared too: the step's answer may be stored, or be eager's.
+        """
+        eager, left, again = list[str](), list[str](), dict[str, Any]()
+        record = functools.partial(residue.recorded, of_backward=self.differentiate is not None)
+        call = call or (self._halved() if self.comparisons else self)
+        try:
+            with compiling.reference_stance():
+                expected = replace(call, target=self.called[0], executed=0).run(around=record(eager))
+        except Exception as error:  # the function may refuse other numbers
+            if call is self or isinstance(error, CannotRepeat):
+                raise
+            return self.operators(self)
+        result = call.run(around=record(left))
+        self.eager_calls = call.eager_calls
+        if self.comparisons and differing_bits(result, expected):
+            call.eager_result = expected
+            with comparing():
+                again = {index: call.close(arguments, result) for index, arguments in self.comparisons.items()}
+        return {"eager": eager, "residue": left, "again": again, "tensors": 1}
+
+    def _halved(self) -> "RepeatableCall":
+        """Return the call with half of each floating-point number."""
+        halve(arguments := self.arguments())
+        runs = self.eager_runs
+        if isinstance(runs.inputs, list):
+            runs = replace(runs, inputs=[runs.inputs[0], *arguments], _known=[])
+        return replace(self, called=[self.called[0], *arguments], eager_runs=runs)
+
+    def run(self, arguments: list[Any] | None = None, around: AbstractContextManager[Any] | None = None) -> Any:
+        """Call the function from the state before it; return a copy of the result, or of the gradients. ``around`` is entered for that."""
         with self.eager_runs.unseen() as seen:
             called = [self.called[0], *(self.arguments() if arguments is None else arguments)]
             with torch.no_grad():
@@ -310,9 +325,11 @@ class RepeatableCall:
             for leaf, gradient in zip(gradient_leaves(called), self.gradients, strict=False):
                 leaf.grad = None if gradient is None else gradient.clone()
             self.generators.restore()
-            with self.enter():
+            around = around or nullcontext()
+            with self.enter(), nullcontext() if self.differentiate else around:
                 result = self.target(*called[1:])
-            result = copies.frozen(gradients_of(result, called, self.differentiate) if self.differentiate else result)
+            with around if self.differentiate else nullcontext():
+                result = copies.frozen(gradients_of(result, called, self.differentiate) if self.differentiate else result)
         executed = seen.own_calls + seen.captured_others + sum(seen.executed_others.values())
         self.eager_calls += bool(self.executed and not executed)
         return result
@@ -327,13 +344,10 @@ class RepeatableCall:
                 add_reference(comparison, self.eager_runs.answers)
         return facts
 
-    def poisoned(self) -> AbstractContextManager[Poison]:
-        """Return the context in which fresh memory is poisoned."""
-        return compiling.poisoned()
-
-    def with_candidate(self, number: int) -> AbstractContextManager[list[list[str]]]:
-        """Return the context in which only one candidate of each autotuning can be chosen."""
-        return compiling.only_candidate(number)
+    poisoned = staticmethod(compiling.poisoned)
+    """Returns the context in which fresh memory is poisoned."""
+    with_candidate = staticmethod(compiling.only_candidate)
+    """Returns the context in which only one candidate of each autotuning can be chosen."""
 
 
 def close_without_stand_ins(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
@@ -342,6 +356,14 @@ def close_without_stand_ins(arguments: Mapping[str, Any], value: Callable[[str],
     for leaf in facts["leaves"]:
         leaf.pop("stand_ins", None)
     return facts
+
+
+def halve(values: Any) -> None:
+    """Halve the floating-point numbers of tensors, which are copies: hardly a function refuses these."""
+    with torch.no_grad():
+        for leaf in pytree.tree_leaves(values):
+            if _may_be_drawn(leaf) and leaf.element_size() > 1:  # float8 cannot be multiplied
+                leaf.detach().as_strided((leaf.untyped_storage().nbytes() // leaf.element_size(),), (1,), 0).mul_(0.5)
 
 
 def _copied(value: Any) -> Any:
@@ -385,10 +407,9 @@ class AdditionalCalls:
         if any(close.needs_reference(body.get("close", body)) for body in arguments) or calibrates:
             session.reference.copied = self._copied
         observes = any(self._plan["body"].get(word) for word in ("spies", "handlers", "dead"))
-        self._why_observed = "the case observes calls (spies, handlers, dead, log): it would observe an additional one"
+        observes = observes or any(request["kind"] == "log" for request in measures)
+        self._why_observed = "the case observes calls (spies, handlers, dead, log): it would observe an additional one" if observes else ""
         """Why the case could observe an additional call; empty where it could not."""
-        if not observes and not any(request["kind"] == "log" for request in measures):
-            self._why_observed = ""
 
     def run(self, *, references_only: bool = False) -> None:
         """Make the calls, those of eager alone first; with ``references_only`` no others."""
@@ -529,22 +550,27 @@ class AdditionalCalls:
         generator = torch.Generator().manual_seed(self._plan["seed"] ^ 0x5DEECE66D)
         return [target, *pytree.tree_map(lambda leaf: _redrawn(leaf, generator) if _may_be_drawn(leaf) else leaf, arguments)]
 
-    def operators_of_sample(self, done: Done, compiled: Callable[..., Any], own: Callable[[], Given]) -> tuple[list[str], list[str]]:
-        """Return the operators that ATen runs in a sample, in eager and in one more call of what was compiled.
+    def operators_of_sample(self, done: Done, compiled: Callable[..., Any], own: Callable[[], Given]) -> Done | None:
+        """Record the operators that ATen runs in a sample, in eager and in one more call, as ``RepeatableCall.operators`` does.
 
-        Without a profiler there are none, and no claim of operators holds for the step.
+        Return that call, where its answer has other bits than eager's. Without a profiler no claim of operators holds for the step.
         """
-        lists: list[list[str]] = []
-        for function, stance in ((done.operator, compiling.reference_stance()), (compiled, nullcontext())):
-            arguments, names = own(), list[str]()
-            try:
-                with self._session.unseen(), stance:
-                    done.record(function, arguments, functools.partial(residue.recorded, names))
-            except residue.NoProfiler as error:
+        done.compiled = copies.frozen(done.compiled)  # a compiler may give the result of each call the same memory
+        again = replace(done, text=f"again, with half of each number: {done.text}", eager={}, compiled={}, inputs=[None, *own()])
+        arguments, ours, done.operators = own(), own(), ([], [])
+        halve([arguments, ours, again.inputs])
+        try:
+            with self._session.unseen(), compiling.reference_stance():
+                again.eager = again.called(done.operator, arguments, functools.partial(residue.recorded, done.operators[0]))
+            with self._session.unseen():
+                again.compiled = again.called(compiled, ours, functools.partial(residue.recorded, done.operators[1]))
+        except Exception as error:  # torch may raise anything
+            if not again.eager or isinstance(error, CannotRepeat):
                 self._why_no_operators = str(error)
-                return [], []
-            lists.append(names)
-        return lists[0], lists[1]
+                return None
+            again.raised = raised(error)
+        again.inputs.append(again.fixed)
+        return again if again.raised or differing_bits(again.compiled, again.eager) else None
 
     # -- the compiled function again --------------------------------------------------------------------------------
 
@@ -587,10 +613,14 @@ class AdditionalCalls:
             eager_result = value(EAGER)
         except LookupError as error:
             eager_result = error
-        scope = self._session.scope
+        closes = {str(other["index"]): other["arguments"] for other in step["measure"] if other["kind"] == "close"}
+        whole = {index: arguments for index, arguments in closes.items() if (arguments["of"], arguments["to"]) == (OUTPUT, EAGER)}
         again = replace(
             self._latest,
-            differentiate=None if backward is None else differentiation(backward.get("loss"), backward.get("gradient"), scope),
+            differentiate=None
+            if backward is None
+            else differentiation(backward.get("loss"), backward.get("gradient"), self._session.scope),
+            comparisons=whole if request["index"] == PROOF else {},
             executed=executed,
             result=copies.frozen(value(OUTPUT)),
             eager_result=eager_result,

@@ -149,16 +149,6 @@ def _other_gaps(left: torch.Tensor, right: torch.Tensor) -> str | None:
     return f"changed between its elements: {int(differs.sum())} elements of its memory" if differs.any() else None
 
 
-def unwanted_write(ours: torch.Tensor, theirs: torch.Tensor, before: torch.Tensor) -> dict[str, str] | None:
-    """Return how the compiled side changed a tensor that eager did not write, and what was expected; None where it did not.
-
-    All three were made in one way: ``before`` has the version counter with which the others began.
-    """
-    is_unwritten = tensor_version(theirs) == tensor_version(before) and _is_same(plain(theirs), plain(before))
-    change = changed(plain(ours), plain(before)) if is_unwritten else None
-    return None if change is None else {"value": change, "reference": REFERENCE}
-
-
 # -- results --------------------------------------------------------------------------------------------------------
 
 NEW = "memory of its own"
@@ -171,7 +161,7 @@ def _tensors_of(result: Any, name: str = "output") -> list[tuple[str, torch.Tens
     return [(f"{name}{pytree.keystr(path)}", leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
-def _aliases(result: Any, leaves: Mapping[str, Any]) -> dict[str, str]:
+def aliases(result: Any, leaves: Mapping[str, Any]) -> dict[str, str]:
     """Return for each tensor of a result, by its path, how it relates to the tensors of the call, and to those before it in the result.
 
     ``leaves`` are the values that the call could change, by path. Empty tensors share nothing.
@@ -404,7 +394,7 @@ class Effects:
         results = _tensors_of(result)
         self._shared = {storage_of(leaf) for _, leaf in results}
         histories = {path: _history(leaf) for path, leaf in results}
-        self._eager = _EagerLeft(Generators.now(), Modes(self.holders), _aliases(result, theirs), histories)
+        self._eager = _EagerLeft(Generators.now(), Modes(self.holders), aliases(result, theirs), histories)
         storages = {storage_of(leaf) for leaf in theirs.values() if isinstance(leaf, torch.Tensor)} - {None}
         self._of_call = {path: plain(leaf).data for path, leaf in results if storage_of(leaf) in storages}
         changes = {path for path, _ in _texts(theirs).items() ^ self._texts.items()}
@@ -575,7 +565,7 @@ class Effects:
     def _other_results(self, ours: Leaves, result: Any) -> Iterator[dict[str, Any]]:
         if self._eager is None:
             return
-        relations, is_freezing = _aliases(result, ours), compiling.is_set("freezing")
+        relations, is_freezing = aliases(result, ours), compiling.is_set("freezing")
         for path, expected in self._eager.aliases.items():
             # with freezing, parameters are constants of the graph: it returns copies of them
             if path in relations and relations[path] != expected and not (is_freezing and f" {FUNCTION}" in expected):
@@ -671,7 +661,17 @@ class StepEffects:
             parameters, equal_nan = not self._running.is_package, self._running.tolerance["equal_nan"]
             self._session.additional.calibrate_effects(self.facts, self._running.inexact, equal_nan=equal_nan, parameters=parameters)
 
-    def unwanted_write(self, ours: torch.Tensor, theirs: torch.Tensor, before: torch.Tensor) -> dict[str, str] | None:
-        """Return how the compiled side changed a tensor that eager did not write, and what was expected; None where it did not."""
+    def unwanted_write(self, ours: torch.Tensor, theirs: torch.Tensor, before: torch.Tensor) -> tuple[str, str] | None:
+        """Return how the compiled side changed a tensor that eager did not write, and what was expected; None where it did not.
+
+        All three were made in one way: ``before`` has the version counter with which the others began.
+        """
         with self._comparing(), self._session.unseen():
-            return unwanted_write(ours, theirs, before)
+            is_unwritten = tensor_version(theirs) == tensor_version(before) and _is_same(plain(theirs), plain(before))
+            change = changed(plain(ours), plain(before)) if is_unwritten else None
+            return None if change is None else (change, REFERENCE)
+
+    def shared_memory(self, *sides: tuple[Any, Sequence[Any]]) -> dict[str, tuple[str, str]]:
+        """Return how tensors of a compiled result share memory where eager's do not, by path. A side is a result and its arguments."""
+        ours, theirs = (aliases(result, {f"argument {number}": leaf for number, leaf in enumerate(called)}) for result, called in sides)
+        return {f"memory of {path}": (ours[path], NEW) for path, relation in theirs.items() if relation == NEW != ours.get(path, NEW)}
