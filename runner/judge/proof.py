@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from runner.judge.evidence import CarriedOut, first_line
-from runner.language.backends import Backend, Serves
+from runner.language.backends import INDUCTOR, Backend, Serves
 from runner.model.case import Case
 from runner.model.conditions import Surroundings
 from runner.model.devices import kind_of
@@ -134,7 +134,8 @@ def proof(backend: Backend, surroundings: Surroundings, steps: Sequence[CarriedO
     steps = [known for known in steps if traits_of(known.step).is_proof and known.step.runs(surroundings)]
     graphs_wanted = backend.proof.graphs
     # inductor's graphs show nothing of another compiler: its steps must call what dynamo captured
-    is_of_another = backend.proof.served is not None or backend.proof.calls is not None
+    is_measured = backend.proof.served is not None or backend.proof.calls is not None
+    is_of_another = is_measured and backend.compiler != INDUCTOR
     wants_none = is_of_another or (graphs_wanted is not None and graphs_wanted.most == 0)
     kind = kind_of(backend.device)
 
@@ -142,12 +143,13 @@ def proof(backend: Backend, surroundings: Surroundings, steps: Sequence[CarriedO
         known.facts.raised is not None and known.facts.raised.phase in COMPILING and expects_raise(known.step, surroundings)
         for known in steps
     )
+    has_nothing = not is_refused and bool(steps) and not wants_none and all(map(_had_nothing_to_compile, steps))
     if not is_refused:
-        if steps and not wants_none and all(map(_had_nothing_to_compile, steps)):
+        if has_nothing and not is_measured:
             return held(expected=f"backend {backend.name} ran", observed="dynamo traced every call whole and found nothing to compute")
         graphs = sum(wants_none or kind in devices for known in steps for devices in known.facts.graphs)
         calls = sum(known.facts.executed_for(kind) for known in steps)
-        if graphs_wanted is not None and not (graphs_wanted.holds(graphs) and (wants_none or calls > 0)):
+        if graphs_wanted is not None and not has_nothing and not (graphs_wanted.holds(graphs) and (wants_none or calls > 0)):
             expected = f"{graphs_wanted} inductor graphs" + ("" if wants_none else f" for {kind}, compiled or from a cache, and called")
             breaks = [reason for known in steps for reason in known.facts.counters.get("graph_break", {})]
             why = f"; dynamo broke the graph: {first_line(breaks[0])}" if breaks else ""
@@ -170,6 +172,8 @@ def proof(backend: Backend, surroundings: Surroundings, steps: Sequence[CarriedO
             if why := _why_not_captured(steps[:number]):
                 return failed(expected=f"{where} runs a graph that dynamo captured", observed=why)
             continue
+        if has_nothing:
+            continue
         # graphs of helpers count only without needs_own_graphs
         needs_own = traits_of(step).needs_own_graphs
         if parsed(step).runs_graphs and not (observed.executed.get(kind, 0) if needs_own else observed.executed_for(kind)):
@@ -190,7 +194,7 @@ def proof(backend: Backend, surroundings: Surroundings, steps: Sequence[CarriedO
         hint = " (where dynamo refuses what eager refuses, write raises: {..., before: backend})"
         return (held if entered else failed)(expected=expected, observed=f"inductor was entered {entered} times{'' if entered else hint}")
 
-    for number, known in enumerate(steps if is_of_another else (), start=1):
+    for number, known in enumerate(steps if is_measured else (), start=1):
         if known.facts.raised is not None or not calls_compiler(known.step) or expects_raise(known.step, surroundings):
             continue
         where = f"step {number} ({known.step.kind}, line {known.step.position.line})"

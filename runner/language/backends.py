@@ -349,9 +349,10 @@ def _proof(document: Document, name: str, problems: list[Diagnostic], *, is_ship
         problems.append(document.diagnostic((*path, "calls", "of"), missing))
     if (torch := installed_torch()) is not None and isinstance(served := proof.get("served"), dict):
         problems.extend(operator_problems(document, (*path, "served", "allow"), served.get("allow", ()), torch.root))
-    is_of_another = bool(calls) or "served" in proof
+    is_measured = bool(calls) or "served" in proof
+    usual = {"min": 1} if _compiler_of(body) == INDUCTOR else 0
     try:
-        graphs = parse_count(proof["graphs"]) if "graphs" in proof else parse_count(0) if is_of_another else None
+        graphs = parse_count(proof.get("graphs", usual)) if is_measured or "graphs" in proof else None
     except BadExpectation as error:
         problems.append(document.problem((*path, *error.path), str(error), error.hint, code="expectation"))
         return Proof()
