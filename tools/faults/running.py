@@ -11,6 +11,7 @@ from pathlib import Path
 from runner.language.load import load
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
+from runner.model.matching.patterns import Ids
 from runner.plan.selection import select
 from runner.record.journal import read_run
 from tests.fakes import ROOT, environment, program
@@ -64,12 +65,9 @@ def cpu_cases() -> dict[str, Path]:
 
 def matching(pattern: str, ids: Iterable[str]) -> list[str]:
     """Return the ids that a glob matches, as ``run --select`` would; raise ``LookupError`` when there is none."""
-    from runner.plan.selection import glob
-
-    found = [case_id for case_id in ids if glob(pattern).fullmatch(case_id)]
-    if not found:
-        raise LookupError(f"no case on a CPU is called {pattern}")
-    return found
+    if matches := Ids(ids).matching(pattern):
+        return matches
+    raise LookupError(f"no case on a CPU is called {pattern}")
 
 
 def runs_of(trials: Iterable[Trial]) -> list[dict[str, str]]:
