@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.language.load import load
+from runner.model.matching.patterns import Ids
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
-from runner.model.matching.patterns import Ids
 from runner.plan.selection import select
 from runner.record.journal import read_run
 from tests.fakes import ROOT, environment, program
