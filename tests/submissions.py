@@ -54,16 +54,23 @@ most_waived: {percent: 25, reason: One of four is new}
 levels: {P0: {required: [{cases: 'area/one*'}]}, P1: {required: [{tag: second}]}}
 """
 CODE = """\
-# Topologically Sorted Source Nodes: [add]
+# Topologically Sorted Source Nodes: [add], Original ATen: [aten.add]
 from torch._inductor.async_compile import AsyncCompile
 async_compile = AsyncCompile()
 cpp_fused_add_0 = async_compile.cpp_pybinding(['const float*', 'float*'], r'''
 extern "C" void kernel(const float* in_ptr0, float* out_ptr0) { out_ptr0[0] = in_ptr0[0] + 2; }
 ''')
 def call(args):
-    cpp_fused_add_0(args[0], buf0)
+    arg0_1, = args
+    cpp_fused_add_0(arg0_1, buf0)
     return (buf0, )
+
+def benchmark_compiled_module(times=10, repeat=10):
+    arg0_1 = rand_strided((2, ), (1, ), device='cpu', dtype=torch.float32)
 """
+GRAPH = {"arguments": ["float32[2][1]"], "operators": ["aten.add"]}
+"""The graph of this code."""
+
 ONE, TWO = (f"area/{name}[backend=cpu,size=2]" for name in ("one", "two"))
 WAIVED = "area/two[backend=cpu,size=3]"
 
@@ -75,10 +82,11 @@ def _answer(folder: Path, code: str, measured: Mapping[str, Any]) -> Callable[[J
         assert job.plan is not None
         place = folder / job.folder
         place.mkdir(parents=True, exist_ok=True)
-        pieces = keep_code(str(place), 0, [code])
+        pieces = dict(keep_code(str(place), 0, [code]))
         misses = 2 if job.plan["id"] == WAIVED else 1
+        pieces["code_graphs"] = [GRAPH]
         facts = seen(**pieces, counters={"inductor": {"fxgraph_cache_miss": misses}}, graphs=[["cpu"]] * misses, measured=measured)
-        sent = observation(facts, id=job.plan["id"])
+        sent = observation(facts, id=job.plan["id"], digest=job.plan["digest"])
         return Execution(job=job, observation=sent, ending=ENDED, seconds=1.0, isolation="fork", files=("code-0-0.txt",))
 
     return answer

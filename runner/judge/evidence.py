@@ -96,7 +96,11 @@ def read_facts(sent: object, code: ReadCode, **known: Any) -> Facts:
         assert isinstance(sent, dict), "the schema lets nothing else through"
         try:
             steps: tuple[StepFacts, ...] = codec.decode(tuple[StepFacts, ...], sent["steps"], "steps")
-            facts: Facts = codec.decode(Facts, {"case_id": sent["id"], "error": sent["error"], "phases": sent["phases"]}, "observation")
+            facts: Facts = codec.decode(
+                Facts,
+                {"case_id": sent["id"], "digest": sent.get("digest", ""), "error": sent["error"], "phases": sent["phases"]},
+                "observation",
+            )
         except ValueError as error:
             problem = str(error)
     if problem is not None:

@@ -168,9 +168,9 @@ def facts_of(index: int, known: CarriedOut) -> StepFacts:
 
 def _contradiction(measured: Json) -> str:
     """Return how the facts of the values of a comparison contradict each other; empty where they agree, and for other measurements."""
-    leaves = measured.get("leaves") if isinstance(measured, dict) else None
     try:
-        return next(filter(None, map(contradiction, leaves or [])), "")
+        compared = [measured, *(one.get("measured", {}) for one in measured.get("tried", ()))] if isinstance(measured, dict) else []
+        return next(filter(None, (contradiction(leaf) for facts in compared for leaf in facts.get("leaves", ()))), "")
     except ANOTHER_FORM as error:
         return f"the measurement makes no sense: {type(error).__name__}: {error}"
 

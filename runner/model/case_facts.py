@@ -236,6 +236,16 @@ class Repetition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GraphOfCode:
+    """The graph that a piece of code was generated for; without entries where a cache had the code."""
+
+    arguments: tuple[str, ...] | None = None
+    """Dtype, shape and strides of each tensor, ``float32[2, ?][?, 1]``, and ``?`` for other values."""
+    operators: tuple[str, ...] = ()
+    """The operators, before decompositions, that it came from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepFacts:
     """What was measured in and after one step."""
 
@@ -268,6 +278,8 @@ class StepFacts:
     """How many pieces of generated code the worker wrote beside its message."""
     code_digests: tuple[str, ...] = ()
     """The sha256 of each piece as the worker wrote it; empty in runs of before it was recorded."""
+    code_graphs: tuple[GraphOfCode, ...] = ()
+    """The graph of each piece."""
     measurements: Mapping[str, Json] = field(default_factory=dict, metadata={KEY: "measured"})
     """What expectations asked for, by their index: the JSON that each kind's ``measure`` wrote, not decoded."""
     repetitions: Mapping[str, tuple[Repetition, ...]] = field(default_factory=dict)
@@ -327,6 +339,8 @@ class Facts:
 
     ending: Ending = field(default_factory=Ending)
     case_id: str = ""
+    digest: str = ""
+    """That of the case, as the plan of the worker had it."""
     steps: tuple[StepFacts, ...] = ()
     """Those that were carried out, in order."""
     error: Raised | None = None

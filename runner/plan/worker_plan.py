@@ -117,6 +117,7 @@ def make_plan(
     plan = {
         "format": 1,
         "id": case.id,
+        "digest": digest_of(case),
         "backend": case.backend,
         "device": case.device,
         **({"module": case.module} if case.module else {}),

@@ -312,30 +312,3 @@ def cached_file(shown: str) -> str:
     whole = Path(os.path.abspath(working_folder / shown))
     # a path of another folder or machine is not changed, nor a name that no file can have
     return whole.relative_to(root).as_posix() if whole.is_relative_to(root) and os.path.exists(whole) else shown
-
-
-# -- whether a report is that of a journal --------------------------------------------------------------------------
-
-_BY_FOLDER = {("testcase", "file"), ("testsuite", "name")}
-"""What depends on the folder in which a report is written."""
-
-
-def difference(report: bytes, header: RunHeader, results: Sequence[CaseResult]) -> str:
-    """Return why a report is not the one that a journal gives; empty if it is. The report is untrusted."""
-    if len(report) > 2 * FILE_LIMIT or b"<!" in report:
-        return "it is larger than a report, or has a declaration of a type"
-    try:
-        # Read as UTF-8 whatever it declares: in another encoding the bytes of a declaration are others. UTF-16 has zero bytes.
-        text = report.decode("utf-8")
-        if "\0" in text:
-            return "it is no XML: it has a zero byte"
-        document = ET.fromstring(text)  # noqa: S314 - without a declaration no entity can be defined
-    except (ET.ParseError, ValueError) as error:
-        return f"it is no XML: {one_line(str(error))}"
-    expected = ET.fromstring(document_of(header, results))  # noqa: S314 - written by document_of, from no file: it has no entity
-    return "" if _content(document) == _content(expected) else "it is not the one that the journal gives"
-
-
-def _content(element: ET.Element) -> tuple[object, ...]:
-    attributes = {name: value for name, value in element.items() if (element.tag, name) not in _BY_FOLDER}
-    return element.tag, attributes, (element.text or "").strip(), (element.tail or "").strip(), [*map(_content, element)]

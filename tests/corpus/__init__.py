@@ -113,7 +113,7 @@ class CorpusCase:
         observation = edits["observation"] if "observation" in edits else json.loads(self.file("observation.json").read_text("utf-8"))
         if isinstance(observation, dict):
             assert job.plan is not None
-            observation["id"] = job.plan["id"]
+            observation.update(id=job.plan["id"], digest=job.plan["digest"])
             for path, value in edits.get("facts", {}).items():
                 _set(observation, path.split("."), value)
             observation = json.loads(json.dumps(observation).replace("{spec}", f"{out.parent}/specs/{self.folder.name}/{self.slug}.yaml"))
@@ -166,13 +166,21 @@ def _at(facts: Any, path: Sequence[str]) -> Any:
     return facts
 
 
+def _graph(code: str) -> dict[str, list[str]]:
+    """Return a graph of these arguments and operators."""
+    called = re.search(r"def call\((?:self, )?args\):\n +([\w, ]*\w),? = args", code)
+    operators = re.findall(r"(?<=_fused_)\w+?(?=_[0-9]+\b)|(?<=[\[ ])aten\.\w+", code)
+    return {"arguments": ["?"] * len(called[1].split(",")) if called else [], "operators": operators}
+
+
 def _seal(observation: dict[str, Any], code: Mapping[str, str | None]) -> None:
-    """Write the number and the digests of the pieces of code of each step, as the worker does."""
+    """Write the number, the digests and the operators of the pieces of code of each step, as the worker does."""
     for index, step in enumerate(observation.get("steps") or ()):
         pieces = [text for name, text in sorted(code.items()) if name.startswith(f"code-{index}-") and text is not None]
         if isinstance(step, dict) and (pieces or "code_digests" in step):
             step["code"] = len(pieces)
             step["code_digests"] = [hashlib.sha256(text.encode()).hexdigest() for text in pieces]
+            step["code_graphs"] = [*map(_graph, pieces)]
 
 
 def cases(folder: Path) -> Iterator[CorpusCase]:

@@ -22,7 +22,6 @@ from runner.model.expectation import Status, Verdict
 from runner.model.outcomes import ExitCode
 from runner.record.case_files import digest
 from runner.record.journal import digest_of_selection, read_run
-from runner.report.junit import difference
 from runner.run import rejudge
 from runner.tools.vendor import archive as packing
 from runner.tools.vendor.archive import ATTESTATION, ENVELOPE, JOURNAL, JUNIT, BadArchive
@@ -49,7 +48,7 @@ class Honest:
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Honest:
-    return submitted(tmp_path_factory.mktemp("author"))
+    return submitted(tmp_path_factory.mktemp("author"), measured={"8": kernels(), "9": compared()})
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +59,18 @@ def of_any(tmp_path_factory: pytest.TempPathFactory) -> Honest:
     (place / "b.yaml").write_text(f"ours: {{summary: A compiler of ours, joins: [cpu], device: cpu, proof: {proof}}}\n")
     measured = {"proof": {"eager": ["aten.mm", "aten.cos"], "residue": ["aten.mm"], "tensors": 1, "done": True, "eager_calls": 0}}
     return submitted(place, PROFILE.replace("backend: cpu", "backend: any"), measured=measured, options="--backends b.yaml --backend ours")
+
+
+def kernels(**changes: Any) -> dict[str, Any]:
+    """The calls of kernels that a worker counted."""
+    launched = {"fused": 1, "extern": 0, "user": 0}
+    return {"launched": launched, "names": ["fused cpp_fused_add_0"], "recorded": True, "ran": 1, **changes}
+
+
+def compared(**changes: Any) -> dict[str, Any]:
+    """What a worker measured of a value and its reference."""
+    numbers = {"rtol": 0.25, "worst_index": [1], "worst_value": 3.5, "worst_reference": 2.0, "excess": 1.0}
+    return {"leaves": [{"path": "", "shape": [2], "numel": 2, **numbers, **changes}]}
 
 
 def submitted(place: Path, *arguments: Any, **options: Any) -> Honest:
@@ -375,6 +386,25 @@ def step(**fields: Any) -> Callable[[Archive], None]:
     return lambda archive: archive.observation(TWO, lambda sent: sent["steps"][0].update(fields))
 
 
+def with_code(old: str, new: str) -> Callable[[Archive], None]:
+    """Change the code of a case, and its digest in what the worker sent."""
+
+    def change(archive: Archive) -> None:
+        text = CODE.replace(old, new)
+        assert text != CODE
+        archive.code(TWO, lambda _: text.encode())
+        step(code_digests=[digest(text.encode())])(archive)
+
+    return change
+
+
+def pasted(archive: Archive) -> None:
+    """Give a case the facts and the code of another one, under its own id."""
+    sent = json.loads(archive.members["cases/00001/observation.json"])
+    archive.observation(TWO, lambda own: own.update({**sent, "id": TWO}))
+    archive.code(TWO, lambda _: archive.members["cases/00001/code-0-0.txt"])
+
+
 def tuned(**changes: Any) -> dict[str, Any]:
     tally = {"rendered": 2, "compiled": 2, "failed": 0, "timed": 2, "won": 1, "error": "", **changes}
     return {"count": 1, "found": [{"op": "mm", "how": "timed", "winner": "a", "won_by": "CPP", "backends": {"CPP": tally}}]}
@@ -527,6 +557,27 @@ CONTENTS: Mapping[str, Kind] = {
     "more graphs than the counters say": Kind("facts", step(graphs=[["cpu"], ["cpu"]])),
     "calls for a device of no graph": Kind("facts", step(executed={"cpu": 1, "cuda": 1})),
     "code without a kernel": Kind("facts", lambda archive: archive.code(TWO, lambda _: b"# cpp_fus\xffed_add is a fine kernel\n")),
+    "facts and code are those of another case": Kind("facts", pasted),
+    "generated code is that of another case": Kind("facts", lambda archive: archive.code(TWO, lambda code: code + b"# another\n")),
+    "code of another operator": Kind("facts", with_code("[aten.add]", "[aten.mul]")),
+    "a kernel of another operator": Kind("facts", with_code("cpp_fused_add_0", "cpp_fused_add_mul_0")),
+    "code with more arguments than its graph": Kind("facts", with_code("arg0_1, = args", "arg0_1, arg1_1 = args")),
+    "code for another shape than its graph": Kind("facts", with_code("rand_strided((2, )", "rand_strided((3, )")),
+    "code for another dtype than its graph": Kind("facts", with_code("dtype=torch.float32", "dtype=torch.float16")),
+    "code without a call": Kind("facts", with_code("def call(args)", "def other(args)")),
+    "code of no graph": Kind("facts", step(code_graphs=[{}])),
+    "kernels are called that the code does not call": Kind("facts", step(measured={"8": kernels(names=["fused cpp_fused_mul_0"])})),
+    "calls of generated kernels became calls of ATen": Kind(
+        "facts", step(measured={"8": kernels(launched={"fused": 0, "extern": 1, "user": 0}, names=["extern mm"])})
+    ),
+    "generated kernels were not called": Kind("facts", step(measured={"8": kernels(launched={"fused": 0}, names=[])})),
+    "more calls of kernels than names": Kind("facts", step(measured={"8": kernels(launched={"fused": 0, "extern": 1})})),
+    "a difference that its numbers do not give": Kind("facts", step(measured={"9": compared(excess=0.5)})),
+    "a difference that is no number": Kind("facts", step(measured={"9": compared(excess={"$float": "nan"})})),
+    "an element that its shape does not have": Kind("facts", step(measured={"9": compared(worst_index=[2])})),
+    "a number that its repetition does not give": Kind("facts", step(measured={"9": {"tried": [{"measured": compared(worst_value=2.0)}]}})),
+    "a count below 0": Kind("verdicts", step(counters={"inductor": {"fxgraph_cache_miss": 1, "fxgraph_cache_bypass": -1}})),
+    "a metric that is no number": Kind("verdicts", step(metrics={"generated_kernel_count": {"$float": "nan"}})),
     "a winner that is not in the code": Kind("facts", won_by_another),
     "a winner that no count knows": Kind("facts", step(tunings=tuned(won=0))),
     "more candidates timed than written": Kind("facts", step(tunings=tuned(timed=9))),
@@ -663,16 +714,6 @@ def test_a_spec_of_the_author_takes_no_published_id(honest: Honest, tmp_path: Pa
     assert not list(stolen(results))
     (problem,) = stolen([replace(results[0], case_id=CaseId("codecache/fx-cache-hit[backend=cpu]"))])
     assert "takes the ids of the published spec codecache/fx-cache-hit" in problem
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "cp037"])
-def test_a_report_is_read_as_utf_8_alone(encoding: str, honest: Honest, tmp_path: Path) -> None:
-    (tmp_path / "run.jsonl").write_bytes(honest.archive.members[JOURNAL])
-    declared = f'<?xml version="1.0" encoding="{encoding}"?>'
-    rest = '<!DOCTYPE a [<!ENTITY b "c">]><testsuites name="&b;"/>'
-    bomb = declared.encode("ascii") + rest.encode(encoding) if encoding == "cp037" else rest.encode(encoding)
-    assert b"<!" not in bomb, "the bytes alone do not show the declaration"
-    assert difference(bomb, read_run(tmp_path / "run.jsonl").header, ()).startswith("it is no XML")
 
 
 def test_a_traceback_is_folded_by_folders_that_a_submission_lacks(honest: Honest) -> None:

@@ -24,6 +24,7 @@ FULL: dict[str, Any] = seen(
     tunings={"count": 0, "found": []},
     code=2,
     code_digests=["a1", "b2"],
+    code_graphs=[{"arguments": ["float32[2][1]"], "operators": ["aten.add"]}, {}],
     measured={"0": {"excess": {"$float": "inf"}}},
     unmeasured={"1": "no reference"},
     repetitions={"0": [{"first": 0, "times": 2, "measured": {"leaves": []}}, {"first": 2, "times": 1, "why_not": "no"}]},

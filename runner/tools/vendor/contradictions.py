@@ -4,17 +4,24 @@ A verdict looks at the facts that its expectation asks for. A worker that lies m
 every case that torch really compiled and ran.
 """
 
+import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from runner.judge.evidence import CarriedOut
 from runner.language.backends import Backend
-from runner.model.case_facts import Facts, Tuning
+from runner.model.case_facts import Facts, GraphOfCode, StepFacts, Tuning
 from runner.model.devices import kind_of
 from runner.model.matching.generated_code import code_of
+from runner.model.protocol import decode
+from runner.record.case_files import digest
 
 _CACHE = ("fxgraph_cache_miss", "fxgraph_cache_hit", "fxgraph_cache_bypass")
 """Counters of which each compiled graph that inductor looks up adds one."""
+
+_HITS = (("inductor", "fxgraph_cache_hit"), ("aot_autograd", "autograd_cache_hit"))
+"""Counters that grow where code is loaded from a cache."""
 
 _LONGEST = 1e7
 """Seconds: no phase takes longer."""
@@ -24,11 +31,6 @@ _OF_COMPILING = ("trace", "lower", "codegen", "kernel build", "run")
 
 _FREE = ("script", "api")
 """Kinds of step whose Python may set counters itself, and call any part of inductor."""
-
-_WRITTEN = re.compile(
-    r"(?<![\w.])(?:async_compile\.\w+\(|@triton\.jit|@triton_heuristics\.|extern_kernels\.|torch\.ops\.|aten\.|aoti_torch_|cpp_fused)"
-)
-"""What code that inductor generated calls or defines where it computes anything."""
 
 _CPU_KERNEL = re.compile(r"async_compile\.cpp_pybinding\(")
 
@@ -45,9 +47,23 @@ _PROPERTIES = re.compile(r"DeviceProperties\(type='(\w+)'[^)]*?\bcc=(?:'([\w:+-]
 """The GPU for which Triton's code was generated."""
 
 
-def disagreements(backend: Backend, environment: Mapping[str, str], facts: Facts, steps: Sequence[CarriedOut]) -> Iterator[str]:
-    """Yield each way in which the facts of one case contradict each other; none for a backend that claims no compilation."""
-    if not backend.compiles:
+def disagreements(
+    backend: Backend, environment: Mapping[str, str], facts: Facts, steps: Sequence[CarriedOut], *, is_named: bool
+) -> Iterator[str]:
+    """Yield each way in which the facts of one case contradict each other.
+
+    ``is_named``: kernels have the names of their operators, as they have where no option changes that.
+    """
+    texts: list[str] = []
+    hits = 0.0
+    for number, known in enumerate(steps, start=1):
+        texts += (code_of(code, strings=True).text for code in known.facts.code)
+        yield from (f"step {number}: {problem}" for problem in (*_of_numbers(known.facts), *_of_launches(known.facts, "\n".join(texts))))
+        hits_before, hits = hits, sum(known.facts.counters.get(group, {}).get(name, 0) for group, name in _HITS)
+        for piece, code in enumerate(known.facts.code):
+            problems = _of_code(known.facts, piece, code, is_named=is_named, is_loaded=_grown(hits_before, hits) > 0)
+            yield from (f"step {number}, piece {piece} of its code {problem}" for problem in problems)
+    if not backend.compiles:  # it claims no compilation
         return
     kinds: set[str] = set()
     kernels = lookups = 0.0
@@ -82,8 +98,6 @@ def _of_step(known: CarriedOut, kinds: Collection[str], kernels: float, lookups:
             yield f"ran {count} graphs for {device}, and no step until then compiled or loaded one"
     if min((observed.entered, *(count for _, count in calls))) < 0:
         yield "has a count below zero"
-    if kernels > 0 and any(observed.graphs) and code and not any(map(_WRITTEN.search, code)):
-        yield "generated kernels, and its code holds none"
     if len(census.found) > census.count:
         yield f"selected kernels for {census.count} operations, and lists {len(census.found)}"
     if observed.raised is not None:
@@ -100,6 +114,80 @@ def _of_step(known: CarriedOut, kinds: Collection[str], kernels: float, lookups:
     written = sum(len(_CPU_KERNEL.findall(code_of(piece, strings=False).text)) for piece in code)
     if written > kernels:
         yield f"defines {written} kernels for the CPU in its code, and {kernels:g} were generated"
+
+
+_CALL = re.compile(r"^( *)def call\((?:self, )?args\):\n(?: +(?P<names>\w+(?:, \w+)*),? = args\n)?", re.MULTILINE)
+"""The function of a wrapper in Python, and the names of its arguments."""
+
+_ARGUMENT = re.compile(r"^ +(\w+) = rand_strided\(\((.*?),? ?\), \((.*?),? ?\), device='[^']*', dtype=torch\.(\w+)\)$", re.MULTILINE)
+"""An argument, as the benchmark at the end of the code makes it."""
+
+_ORIGINAL = re.compile(r"Original ATen: \[([^\]\n]+)\]")
+_NAMED = re.compile(r"\b(?:cpp|triton_[a-z]+)_fused_(\w+?)_[0-9]+\b")
+
+
+def _of_code(facts: StepFacts, piece: int, code: str, *, is_named: bool, is_loaded: bool) -> Iterator[str]:
+    """Yield how a piece of code is not the one that the worker wrote, or not that of its graph; ``is_loaded``: a cache may have had it."""
+    if digest(code.encode("utf-8", "surrogateescape")) != "".join(facts.code_digests[piece : piece + 1]):
+        yield "is not the text that the worker wrote"
+    graph = facts.code_graphs[piece] if piece < len(facts.code_graphs) else GraphOfCode()
+    wrapper = _CALL.search(code)
+    if graph.arguments is None:
+        if wrapper is not None and not is_loaded:
+            yield "belongs to no graph"
+        return
+    if "AtenTensorHandle" not in code:  # wrappers in C++ have no such function
+        names = (wrapper["names"] or "").split(", ") if wrapper is not None else []
+        made = {name: f"{dtype}[{shape}][{strides}]" for name, shape, strides, dtype in _ARGUMENT.findall(code)}
+        if len(list(filter(None, names))) != len(graph.arguments):
+            yield f"takes {len(names)} arguments, and its graph {len(graph.arguments)}"
+        for name, argument in zip(names, graph.arguments, strict=False):
+            if name in made and argument != "?" and not re.fullmatch(re.escape(argument).replace(r"\?", r"[^,\]]+"), made[name]):
+                yield f"takes {made[name]} as {name}, and its graph {argument}"
+    named = {operator for text in _ORIGINAL.findall(code) for operator in text.split(", ")}
+    words = {operator.split(".")[1] if "." in operator else operator for operator in graph.operators}
+    kernels = {kernel for kernel in _NAMED.findall(code) if is_named and not _consists_of(kernel, words)}
+    if other := sorted([*named - set(graph.operators), *kernels]):
+        yield f"names {other[0]}, and its graph has no such operator"
+
+
+def _consists_of(name: str, words: Collection[str]) -> bool:
+    """Whether words that are joined by an underscore give a name."""
+    ends = {0}
+    for start in range(len(name)):
+        if start in ends:
+            ends |= {start + len(word) + 1 for word in words if f"{name}_".startswith(f"{word}_", start)}
+    return len(name) + 1 in ends
+
+
+def _of_numbers(facts: StepFacts) -> Iterator[str]:
+    """Yield how a value that was compared, and its reference, do not give the difference that was measured."""
+    measured = decode([*facts.measurements.values(), {"leaves": list(facts.effects.leaves) if facts.effects else []}])
+    compared = [known for known in measured if isinstance(known, dict)]
+    compared += [tried.get("measured", {}) for known in compared for tried in known.get("tried", ())]
+    for leaf in (leaf for known in compared for leaf in known.get("leaves", ()) if leaf.get("numel") and "excess" in leaf):
+        place, value, reference = leaf["worst_index"], leaf["worst_value"], leaf["worst_reference"]
+        if len(place) != len(leaf["shape"]) or not all(0 <= at < size for at, size in zip(place, leaf["shape"], strict=True)):
+            yield f"a value of the shape {leaf['shape']} has no element {place}"
+        if isinstance(value, int | float) and isinstance(reference, int | float):
+            is_finite = math.isfinite(value) and math.isfinite(reference)
+            excess = max(abs(value - reference) - leaf["rtol"] * abs(reference), 0.0) if is_finite else 0.0
+            if not math.isclose(leaf["excess"], excess, rel_tol=1e-6):
+                yield f"{value} and {reference} at {place} differ by {excess:g} more than rtol allows, and {leaf['excess']:g} was measured"
+
+
+def _of_launches(facts: StepFacts, code: str) -> Iterator[str]:
+    """Yield how the calls of kernels that were counted are not those of the code of the steps so far, which is without comments."""
+    for measured in facts.measurements.values():
+        if isinstance(measured, dict) and isinstance(launched := measured.get("launched"), dict):
+            counts, calls = Counter(name.partition(" ")[0] for name in measured["names"]), sum(launched.values())
+            if calls == len(measured["names"]) and any(count != counts[kind] for kind, count in launched.items()):
+                yield f"counts the calls of kernels {launched}, and names {dict(counts)}"
+            for name in (name.partition(" ")[2].removesuffix(".default").rpartition(".")[2] for name in measured["names"]):
+                if not re.search(rf"\b{re.escape(name)}\b(?:\.\w+)*\(", code):
+                    yield f"calls the kernel {name}, which its code does not call"
+            if facts.code and measured["ran"] >= len(facts.code) and not launched["fused"] and _NAMED.search(code):
+                yield "calls no generated kernel, and its code has some"
 
 
 def _of_devices(code: Sequence[str], environment: Mapping[str, str]) -> Iterator[str]:

@@ -123,10 +123,13 @@ class Portable:
         text = data.decode("utf-8", "surrogateescape")
         return redacted(self.text(text)).encode("utf-8", "surrogateescape")
 
-    def facts(self, data: bytes) -> bytes:
-        """Return an observation without folders of this machine and without secrets; the same bytes where nothing is to be cut."""
+    def facts(self, data: bytes, digests: Mapping[str, str]) -> bytes:
+        """Return an observation without folders of this machine and without secrets; the same bytes where nothing is to be cut.
+
+        ``digests`` has those of cut pieces of code, by those of the pieces that the worker wrote.
+        """
         sent = json.loads(data)
-        cut = changed(sent, lambda text, key: text if key == "id" else redacted(self.text(text)))
+        cut = changed(sent, lambda text, key: text if key == "id" else digests.get(text) or redacted(self.text(text)))
         return data if cut == sent else json.dumps(cut, ensure_ascii=True).encode("ascii")
 
     def line(self, written: bytes) -> dict[str, Any]:
@@ -244,12 +247,15 @@ def _files(run: Run, files: Sequence[ReadFile]) -> Iterator[tuple[str, bytes]]:
 def _evidence(path: Path, result: CaseResult, portable: Portable) -> Iterator[tuple[str, bytes]]:
     """Yield the files by which a case and its attempts were judged, without folders of this machine."""
     for part in (result, *result.attempts):
-        for name in part.evidence:
+        digests: dict[str, str] = {}
+        for name in sorted(part.evidence):  # code before the observation, which has its digests
             with open_untrusted(path / part.folder / name) as stream:
                 data = stream.read()
             if digest(data) != part.evidence[name]:
                 raise Altered(f"{path / part.folder / name}: not the file that {result.case_id} was judged by")
-            yield f"{part.folder}/{name}", portable.facts(data) if name in (OBSERVATION, SERVICES) else portable.code(data)
+            cut = portable.facts(data, digests) if name in (OBSERVATION, SERVICES) else portable.code(data)
+            digests[digest(data)] = digest(cut)
+            yield f"{part.folder}/{name}", cut
 
 
 def _journal(path: Path, portable: Portable, digests: dict[str, dict[str, str]], texts: Mapping[str, CaseResult]) -> bytes:

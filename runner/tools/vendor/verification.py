@@ -39,7 +39,7 @@ from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
 from runner.record.case_files import RecordedFiles, alterations, digest
 from runner.record.journal import JournalError, Run, digest_of_selection, read_run, totals
-from runner.report import junit
+from runner.report.junit import document_of
 from runner.run import rejudge
 from runner.run.pipeline import phases_of, with_case
 from runner.run.preparation import option_text
@@ -255,8 +255,8 @@ def _of_run(members: Mapping[str, bytes], run: Run, place: Path) -> Iterator[Fin
         return
     expected = archive.statement_of(run, members, archive.signer_in(members[ATTESTATION]))
     yield from (Finding("attestation", why) for why in archive.differences(members[ATTESTATION], expected))
-    if why := junit.difference(members[JUNIT], run.header, run.results):
-        yield Finding("report", why)
+    if members[JUNIT] != document_of(run.header, run.results):
+        yield Finding("report", "it is not the one that the journal gives")
     used: set[str] = set()
     for result in run.results:
         yield from (Finding("evidence", problem.removeprefix(f"{place}/")) for problem in alterations(place, result))
@@ -475,7 +475,7 @@ def problems_of_case(result: CaseResult, header: RunHeader, then: Then, place: P
         if part is result and isinstance(now, CaseResult) and not rejudge.is_too_slow(now.verdicts):
             files = RecordedFiles(place / result.folder, result.evidence)
             facts = read_facts(files.observation(), files.code)
-            problems = _disagreements(case, backend, result, header, facts)
+            problems = _disagreements(case, backend, result, header, facts) if result.outcome is not Outcome.ERROR else ()
             yield from (Finding("facts", f"{result.case_id}: {problem}") for problem in problems)
             if not result.attempts:
                 judged = apply(now, case, rejudge.here_of(case, backend, result, then.known), then.waivers)
@@ -518,7 +518,10 @@ def _disagreements(case: Case, backend: Backend, result: CaseResult, header: Run
         return
     whole = without_benches(case) if result.benches_left_out else case
     steps = list(carried_out(whole, facts.steps))
-    yield from dict.fromkeys(disagreements(backend, result.node or header.environment, facts, steps))
+    if facts.digest != result.digest:
+        yield "its observation is of a case with another content"
+    is_named = not any(name.endswith("descriptive_names") for options in case.options.values() for name in options)
+    yield from dict.fromkeys(disagreements(backend, result.node or header.environment, facts, steps, is_named=is_named))
 
 
 # -- the profile ----------------------------------------------------------------------------------------------------

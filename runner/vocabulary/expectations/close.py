@@ -400,12 +400,33 @@ _EXACT = ("int", "bool", "str", "NoneType")
 """Types of values whose texts are equal where the values are."""
 
 
+_SIZES = frozenset(
+    (
+        "rtol atol excess max_abs size most nearest nudge reference error group_error whole_error whole_ulp max_error max_ulp"
+        " eager eager_max_error eager_max_ulp quantiles eager_quantiles nudge_quantiles"
+    ).split()
+)
+"""Facts that are no number below 0, and not NaN."""
+
+
+def _impossible(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each fact of a value, without those of stand-ins, that is no size."""
+    for name, fact in facts.items():
+        for part in fact if isinstance(fact, list) else [fact]:
+            if isinstance(part, dict) and name != "stand_ins":
+                yield from _impossible(part)
+            elif name in _SIZES and isinstance(part, int | float) and not part >= 0 and not (name == "error" and math.isnan(part)):
+                yield f"{name} is {part}"
+
+
 def contradiction(leaf: Mapping[str, Any]) -> str:
     """Return how the facts of a measured value that would pass contradict others, as where a replaced operation spoils one; else empty."""
     where = f"the facts of {leaf['path'] or 'the value'} contradict each other: "
     if "excess" not in leaf:
         is_other = leaf.get("equal") is True and leaf["type"] in _EXACT and leaf["value"] != leaf["reference_value"]
         return f"{where}{leaf['value']} is said to equal {leaf['reference_value']}" if is_other else ""
+    if problem := next(_impossible(leaf), ""):
+        return f"{where}{problem}"
     counts = {name: leaf[name] for name in ("mismatches", "nan_mismatches", "inf_mismatches")}
     differing, most = leaf.get("bits", {}).get("differing", 0), leaf["max_abs"]
     if not all(0 <= count <= leaf["numel"] for count in (*counts.values(), differing)):

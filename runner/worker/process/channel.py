@@ -88,7 +88,7 @@ def carry_out(plan_file: str, descriptor: int, word: str, run_steps: RunSteps) -
     channel = Channel(descriptor, word)
     phases = Phases(lambda phase: channel.send({"phase": phase}))
     plan = json.loads(Path(plan_file).read_bytes())
-    facts: dict[str, Any] = {"format": 2, "id": plan["id"], "steps": [], "error": None}
+    facts: dict[str, Any] = {"format": 2, "id": plan["id"], "digest": plan["digest"], "steps": [], "error": None}
     with phases("inputs"):
         try:
             run_steps(protocol.decode(plan), phases, channel, facts)

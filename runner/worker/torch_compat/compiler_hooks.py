@@ -95,6 +95,8 @@ class Seen:
     uncompiled: list[str] = field(default_factory=list)
     """Samples of an operator whose compiled call ran eagerly, each with the reason."""
     code: list[str] = field(default_factory=list)
+    code_graphs: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    """For a piece of code its graph; empty where a cache had it."""
     choices: list[dict[tuple[str, str], float]] = field(default_factory=list)
     """For each autotuning the time of each choice in milliseconds, by its name and class."""
     tunings: list[choice_census.Tuning] = field(default_factory=list)
@@ -141,6 +143,7 @@ class Seen:
             "abandoned": self.abandoned[:_MOST_REASONS],
             "uncompiled": [reason[:_MOST_REASON] for reason in self.uncompiled[:_MOST_REASONS]],
             "choices": choices,
+            "code_graphs": [self.code_graphs.get(code, {}) for code in self.code],
             "tunings": {"count": len(self.tunings), "found": [tuning.to_json() for tuning in self.tunings[: choice_census.MOST_TUNINGS]]},
         }
 
@@ -268,6 +271,7 @@ def install() -> None:
         ("torch._dynamo.output_graph", "OutputGraph.call_user_compiler", _watching_captured),
         ("torch._inductor.compile_fx", "compile_fx", _counting_entries),
         ("torch._inductor.compile_fx", "_compile_fx_inner", _counting_direct_entries),
+        ("torch._inductor.graph", "GraphLowering.codegen", _noting_graph),
         ("torch._inductor.output_code", "CompiledFxGraph.post_compile", _recording_graphs),
         ("torch._inductor.output_code", "CompiledFxGraph.__call__", _counting_calls),
         ("torch._inductor.codecache", "AotCodeCompiler.compile", _recording_ahead),
@@ -280,7 +284,7 @@ def install() -> None:
         _watch.seen.choices.append(timed)
 
     # each piece of code that inductor generates or loads from a cache
-    GraphLowering.save_output_code = lambda code: _watch.seen.code.append(code)
+    GraphLowering.save_output_code = _recording_code
     select_algorithm.add_feedback_saver(record_times)
     choice_census.install(lambda tuning: _watch.seen.tunings.append(tuning), _is_own_compile)
 
@@ -485,6 +489,19 @@ def _noting_wrappers(original: Callable[..., Any], *args: Any, **kwargs: Any) ->
     if "kernels" in _watch.asked:
         compiling.note_wrapper(wrapper)
     return wrapper
+
+
+def _noting_graph(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
+    generated = original(graph, *args, **kwargs)
+    _in_thread.graph = compiling.graph_of_code(graph)
+    return generated
+
+
+def _recording_code(code: str) -> None:
+    """Record a piece of code that inductor generates, right after the code of its graph is made, or loads from a cache."""
+    _watch.seen.code.append(code)
+    _watch.seen.code_graphs[code] = getattr(_in_thread, "graph", {})
+    _in_thread.graph = {}
 
 
 def _recording_graphs(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:

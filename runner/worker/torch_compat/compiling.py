@@ -145,6 +145,22 @@ def operators(graph: Any) -> dict[str, int]:
     return dict(counts)
 
 
+def graph_of_code(lowered: Any) -> dict[str, list[str]]:
+    """Return the arguments of a graph that inductor lowered, and the operators, before decompositions, that its nodes come from."""
+    nodes = (node for module in lowered.module.modules() if isinstance(module, torch.fx.GraphModule) for node in module.graph.nodes)
+    operators = {node.meta.get("original_aten") for node in nodes} - {None}
+    names = {str(getattr(operator, "_overloadpacket", operator)) for operator in operators}
+    return {"arguments": [_described(value) for value in lowered.example_inputs], "operators": sorted(names)}
+
+
+def _described(value: Any) -> str:
+    """Return dtype, shape and strides of a tensor, with ? for a size that varies; ? for anything else."""
+    if not isinstance(value, torch.Tensor):
+        return "?"
+    shape, strides = (", ".join(str(size) if isinstance(size, int) else "?" for size in sizes) for sizes in (value.shape, value.stride()))
+    return f"{str(value.dtype).removeprefix('torch.')}[{shape}][{strides}]"
+
+
 def _function_name(target: Any) -> str:
     if isinstance(target, torch._ops.HigherOrderOperator):
         return f"higher_order.{target.name()}"
