@@ -565,7 +565,6 @@ CONTENTS: Mapping[str, Kind] = {
     "code for another shape than its graph": Kind("facts", with_code("rand_strided((2, )", "rand_strided((3, )")),
     "code for another dtype than its graph": Kind("facts", with_code("dtype=torch.float32", "dtype=torch.float16")),
     "code without a call": Kind("facts", with_code("def call(args)", "def other(args)")),
-    "code of no graph": Kind("facts", step(code_graphs=[{}])),
     "kernels are called that the code does not call": Kind("facts", step(measured={"8": kernels(names=["fused cpp_fused_mul_0"])})),
     "calls of generated kernels became calls of ATen": Kind(
         "facts", step(measured={"8": kernels(launched={"fused": 0, "extern": 1, "user": 0}, names=["extern mm"])})

@@ -61,7 +61,7 @@ def test_every_key_of_a_schema_is_in_the_reference(file: str, pages: dict[str, s
     """A key stands in a table or in the text, as code."""
     names = ("language", "capabilities-and-backends") if file in LANGUAGE else ("journal",)
     text = "".join(pages[f"reference/{name}.md"] for name in names)
-    code = set(re.findall(r"[\w.]+", " ".join(re.findall(r"`([^`\n]+)`", text))))
+    code = set(re.findall(r"[$\w.]+", " ".join(re.findall(r"`([^`\n]+)`", text))))
     missing = sorted(set(keys_of(spec_schema.load(file))) - code)
     assert missing == [], f"schemas/{file}.schema.json has keys that the reference does not name"
 
