@@ -169,7 +169,7 @@ def facts_of(index: int, known: CarriedOut) -> StepFacts:
 def _contradiction(measured: Json) -> str:
     """Return how the facts of the values of a comparison contradict each other; empty where they agree, and for other measurements."""
     try:
-        compared = [measured, *(one.get("measured", {}) for one in measured.get("tried", ()))] if isinstance(measured, dict) else []
+        compared = [measured, *(trial.get("measured", {}) for trial in measured.get("tried", ()))] if isinstance(measured, dict) else []
         return next(filter(None, (contradiction(leaf) for facts in compared for leaf in facts.get("leaves", ()))), "")
     except ANOTHER_FORM as error:
         return f"the measurement makes no sense: {type(error).__name__}: {error}"

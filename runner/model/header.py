@@ -45,7 +45,7 @@ class ProfileRecord:
     """The range of versions that it is for."""
     levels: tuple[ProfileLevel, ...]
     conditions: Mapping[str, Any] = field(default_factory=dict, metadata={REQUIRED: True})
-    """The condition under which a required case is one, by id; without those that are required everywhere."""
+    """By id, the condition under which a case is required; cases that are required on every machine have none."""
     waivers: tuple[PermittedWaiver, ...] = ()
     most_waived: float = field(default=2, metadata={REQUIRED: True})
     """How many of 100 required cases may be waived."""

@@ -36,13 +36,13 @@ def problems(case: Case, backend: Backend, known: Surroundings, result: CaseResu
     """
     if reasons := list(alterations(run, result)):
         return reasons
-    for part, now in again(case, backend, known, result, run):
-        if isinstance(now, str):
-            reasons.append(now)
-        elif why := difference(case, part, now):
+    for part, judged in again(case, backend, known, result, run):
+        if isinstance(judged, str):
+            reasons.append(judged)
+        elif why := difference(case, part, judged):
             reasons.append(why)
         elif waivers and part is result and result.outcome in (Outcome.XFAIL, Outcome.XPASS):
-            excused = apply(now, case, here_of(case, backend, result, known), replace(waivers, today=date.min)).outcome
+            excused = apply(judged, case, here_of(case, backend, result, known), replace(waivers, today=date.min)).outcome
             # what is masked matches no pattern of a waiver
             if excused is not result.outcome and not any(MASK in verdict.message for verdict in result.verdicts):
                 reasons.append(f"{result.outcome.label} is recorded, and no waiver gives this outcome")
@@ -58,10 +58,10 @@ def again(case: Case, backend: Backend, known: Surroundings, result: CaseResult,
         is_decided = fold(part.verdicts, result.target)[0] in (*JUDGED_BY_FACTS, Outcome.ERROR)
         if is_decided and part.outcome is not Outcome.NOT_RUN and OBSERVATION in part.evidence:
             folder = run / part.folder
-            here, files = here_of(case, backend, part, known), RecordedFiles(folder, part.evidence)
-            now = judged_again(case, backend, here, result, files, folder)
+            surroundings, files = here_of(case, backend, part, known), RecordedFiles(folder, part.evidence)
+            judged = judged_again(case, backend, surroundings, result, files, folder)
             # an attempt has the verdicts alone that speak against the case
-            yield part, now if part is result or isinstance(now, str) else replace(now, verdicts=now.failed)
+            yield part, judged if part is result or isinstance(judged, str) else replace(judged, verdicts=judged.failed)
 
 
 def difference(case: Case, old: Attempt, new: CaseResult) -> str:

@@ -34,7 +34,8 @@ cpp_fused_0 = async_compile.cpp_pybinding(['const float*', 'float*'], r'''
 extern "C" void kernel(const float* in_ptr0, float* out_ptr0) { out_ptr0[0] = in_ptr0[0]; }
 ''')
 def call(args):
-    cpp_fused_0(args[0], buf0)
+    arg0_1, = args
+    cpp_fused_0(arg0_1, buf0)
     return (buf0, )
 """
 
@@ -75,7 +76,7 @@ def npu_worker(folder: Path, *, wrong: str) -> Callable[[Job], Execution]:
         differs = {"mismatches": 3, "excess": 0.5 - 1.3e-6, "max_abs": 0.5, "worst_value": 1.5} if re.search(wrong, job.plan["id"]) else {}
         leaf = close_leaf(device="npu:0", reference_device="npu:0", **differs)
         counters = {"stats": {"unique_graphs": 1}, "inductor": {"fxgraph_cache_miss": 1}}
-        code: dict[str, Any] = {"code": 1, "code_digests": [digest(CODE.encode())]}
+        code: dict[str, Any] = {"code": 1, "code_digests": [digest(CODE.encode())], "code_graphs": [{"arguments": ["?"]}]}
         facts = seen(**code, counters=counters, graphs=[["npu"]], executed={"npu": 1}, measured={"0": close_facts(leaf)})
         sent = observation(facts, id=job.plan["id"], digest=job.plan["digest"])
         return Execution(job=job, observation=sent, ending=ENDED, seconds=1.0, isolation="fork", files=("code-0-0.txt",))

@@ -565,6 +565,7 @@ CONTENTS: Mapping[str, Kind] = {
     "code for another shape than its graph": Kind("facts", with_code("rand_strided((2, )", "rand_strided((3, )")),
     "code for another dtype than its graph": Kind("facts", with_code("dtype=torch.float32", "dtype=torch.float16")),
     "code without a call": Kind("facts", with_code("def call(args)", "def other(args)")),
+    "code of no graph": Kind("facts", step(code_graphs=[{}])),
     "kernels are called that the code does not call": Kind("facts", step(measured={"8": kernels(names=["fused cpp_fused_mul_0"])})),
     "calls of generated kernels became calls of ATen": Kind(
         "facts", step(measured={"8": kernels(launched={"fused": 0, "extern": 1, "user": 0}, names=["extern mm"])})
@@ -617,7 +618,7 @@ def test_another_content_is_found(name: str, honest: Honest) -> None:
 BY_OURS = ONE.replace("cpu", "ours")
 OF_ANY = {
     "what ATen ran is left out": Kind("verdicts", journal(BY_OURS, by_aten={})),
-    "nobody measured what ATen ran": Kind("verdicts", journal(BY_OURS, by_aten={}, eager_operators=-1)),
+    "the operators that ATen ran are said not to be measured": Kind("verdicts", journal(BY_OURS, by_aten={}, eager_operators=-1)),
     "the entry allows more": Kind("profile", rewritten("files/own/b.yaml", "aten.mm]", "aten.mm, aten.cos]")),
     "the entry allows nothing": Kind("verdicts", rewritten("files/own/b.yaml", "{allow: [aten.mm]}", "all")),
     "the statement has the proof of another entry": Kind(

@@ -10,10 +10,10 @@ A statement is a function of the profile as the run recorded it (``ProfileRecord
 | FAIL, FELL_BACK, FLAKY, XPASS, OFFLINE_FAIL; CRASH and TIMEOUT while compiling or running; any other XFAIL | failed       |
 | UNAVAILABLE, NOT_RUN, OFFLINE_PASS, ERROR, no result; CRASH and TIMEOUT before the function was compiled | not executed |
 | anything, where the profile requires it under a condition that fails by the recorded facts of each machine | not required |
-| of a profile for any compiler also a PASS where ATen computed something, whatever its entry allows, or nobody measured it | not executed |
+| PASS of a profile for any compiler, where ATen computed an operator, allowed or not, or this was not measured | not executed |
 
-One failed case, or more waived ones than the profile permits: NOT CONFORMANT. Otherwise one that was not executed: INCOMPLETE. A failure
-stays one, whatever else could not be run.
+NOT CONFORMANT: a case failed, or more are waived than the profile permits. INCOMPLETE: none failed, and a case was not executed.
+CONFORMANT: every other run.
 """
 
 from collections import Counter

@@ -20,6 +20,9 @@ from runner.record.case_files import digest
 _CACHE = ("fxgraph_cache_miss", "fxgraph_cache_hit", "fxgraph_cache_bypass")
 """Counters of which each compiled graph that inductor looks up adds one."""
 
+_HITS = (("inductor", "fxgraph_cache_hit"), ("aot_autograd", "autograd_cache_hit"))
+"""Counters that grow where code is loaded from a cache."""
+
 _LONGEST = 1e7
 """Seconds: no phase takes longer."""
 
@@ -52,11 +55,13 @@ def disagreements(
     ``is_named``: kernels have the names of their operators, as they have where no option changes that.
     """
     texts: list[str] = []
+    hits = 0.0
     for number, known in enumerate(steps, start=1):
         texts += (code_of(code, strings=True).text for code in known.facts.code)
         yield from (f"step {number}: {problem}" for problem in (*_of_numbers(known.facts), *_of_launches(known.facts, "\n".join(texts))))
+        hits_before, hits = hits, sum(known.facts.counters.get(group, {}).get(name, 0) for group, name in _HITS)
         for piece, code in enumerate(known.facts.code):
-            problems = _of_code(known.facts, piece, code, is_named=is_named)
+            problems = _of_code(known.facts, piece, code, is_named=is_named, is_loaded=_grown(hits_before, hits) > 0)
             yield from (f"step {number}, piece {piece} of its code {problem}" for problem in problems)
     if not backend.compiles:  # it claims no compilation
         return
@@ -111,8 +116,8 @@ def _of_step(known: CarriedOut, kinds: Collection[str], kernels: float, lookups:
         yield f"defines {written} kernels for the CPU in its code, and {kernels:g} were generated"
 
 
-_CALL = re.compile(r"^( *)def call\((?:self, )?args\):\n(?: +(?P<names>\w+(?:, \w+)*),? = args\n)?", re.MULTILINE)
-"""The function of a wrapper in Python, and the names of its arguments."""
+_CALL = re.compile(r"^ *def call\((?:self, )?args\):\n(?: +(?P<names>\w+(?:, \w+)*),? = args\n)?", re.MULTILINE)
+"""The function of a wrapper in Python, and the names of its arguments; the source of a kernel of Triton may have such a function too."""
 
 _ARGUMENT = re.compile(r"^ +(\w+) = rand_strided\(\((.*?),? ?\), \((.*?),? ?\), device='[^']*', dtype=torch\.(\w+)\)$", re.MULTILINE)
 """An argument, as the benchmark at the end of the code makes it."""
@@ -121,22 +126,28 @@ _ORIGINAL = re.compile(r"Original ATen: \[([^\]\n]+)\]")
 _NAMED = re.compile(r"\b(?:cpp|triton_[a-z]+)_fused_(\w+?)_[0-9]+\b")
 
 
-def _of_code(facts: StepFacts, piece: int, code: str, *, is_named: bool) -> Iterator[str]:
-    """Yield how a piece of code is not the one that the worker wrote, or not that of its graph."""
+def _of_code(facts: StepFacts, piece: int, code: str, *, is_named: bool, is_loaded: bool) -> Iterator[str]:
+    """Yield how a piece of code is not the one that the worker wrote, or not that of its graph; ``is_loaded``: a cache may have had it."""
     if digest(code.encode("utf-8", "surrogateescape")) != "".join(facts.code_digests[piece : piece + 1]):
         yield "is not the text that the worker wrote"
     graph = facts.code_graphs[piece] if piece < len(facts.code_graphs) else GraphOfCode()
-    wrapper = _CALL.search(code)
-    if graph.arguments is None:  # a cache had the code, or a vendor's own compiler made it
+    wrapper = next(reversed([*_CALL.finditer(code)]), None)
+    if graph.arguments is None:
+        if wrapper is not None and not is_loaded:
+            yield "belongs to no graph"
         return
     if "AtenTensorHandle" not in code:  # wrappers in C++ have no such function
-        names = (wrapper["names"] or "").split(", ") if wrapper is not None else []
-        made = {name: f"{dtype}[{shape}][{strides}]" for name, shape, strides, dtype in _ARGUMENT.findall(code)}
-        if len(list(filter(None, names))) != len(graph.arguments):
+        names = re.findall(r"\w+", wrapper["names"] or "") if wrapper is not None else []
+        benchmarked = {name: f"{dtype}[{shape}][{strides}]" for name, shape, strides, dtype in _ARGUMENT.findall(code)}
+        if len(names) != len(graph.arguments):
             yield f"takes {len(names)} arguments, and its graph {len(graph.arguments)}"
         for name, argument in zip(names, graph.arguments, strict=False):
-            if name in made and argument != "?" and not re.fullmatch(re.escape(argument).replace(r"\?", r"[^,\]]+"), made[name]):
-                yield f"takes {made[name]} as {name}, and its graph {argument}"
+            if (
+                name in benchmarked
+                and argument != "?"
+                and not re.fullmatch(re.escape(argument).replace(r"\?", r"[^,\]]+"), benchmarked[name])
+            ):
+                yield f"takes {benchmarked[name]} as {name}, and its graph {argument}"
     named = {operator for text in _ORIGINAL.findall(code) for operator in text.split(", ")}
     words = {operator.split(".")[1] if "." in operator else operator for operator in graph.operators}
     kernels = {kernel for kernel in _NAMED.findall(code) if is_named and not _consists_of(kernel, words)}

@@ -98,7 +98,7 @@ class EagerRuns:
     """Receives copies of the inputs and a context, in which it makes the call (not the backward); returns what is compared."""
     is_apart: bool = False
     """Whether the two sides may have begun the call with other numbers: then the compiled answer has more errors than those of the call."""
-    _known: list[Answers] = field(default_factory=list)
+    _known: list[Answers | NoReference] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -123,7 +123,12 @@ class EagerRuns:
     def answers(self, eager: Any) -> Answers:
         """Return the reference of the case's own inputs and pairs of eager and reference; raise ``NoReference``. They are made once."""
         if not self._known:
-            self._known.append(self._made(eager))
+            try:
+                self._known.append(self._made(eager))
+            except NoReference as why:
+                self._known.append(why)
+        if isinstance(self._known[0], NoReference):
+            raise self._known[0]
         return self._known[0]
 
     def _made(self, eager: Any) -> Answers:
@@ -294,7 +299,7 @@ class RepeatableCall:
         try:
             with compiling.reference_stance():
                 expected = replace(call, target=self.called[0], executed=0).run(around=record(eager))
-        except Exception as error:  # the function may refuse other numbers
+        except Exception as error:  # eager refuses half of its numbers, with an exception of any class: its own numbers remain
             if call is self or isinstance(error, CannotRepeat):
                 raise
             return self.operators(self)
@@ -564,7 +569,7 @@ class AdditionalCalls:
                 again.eager = again.called(done.operator, arguments, functools.partial(residue.recorded, done.operators[0]))
             with self._session.unseen():
                 again.compiled = again.called(compiled, ours, functools.partial(residue.recorded, done.operators[1]))
-        except Exception as error:  # torch may raise anything
+        except Exception as error:  # what the compiled call raises is its answer; what eager or the profiler raises leaves no record
             if not again.eager or isinstance(error, CannotRepeat):
                 self._why_no_operators = str(error)
                 return None

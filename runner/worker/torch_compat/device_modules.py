@@ -157,7 +157,7 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
     # first, before this process initializes a driver
     asked = tuple(questions)
     of_vendors = answers([question for question in asked if not {"=", "@"}.isdisjoint(question)])
-    told = {question: text.partition("\t") for question, text in of_vendors.items()}
+    by_question = {question: text.partition("\t") for question, text in of_vendors.items()}
     counted = [(module, module.device_count()) for _, module in modules() if module.is_available()]
     properties = next(([module.get_device_properties(n) for n in range(count)] for module, count in counted if count), [])
     ck = importlib.util.find_spec("ck4inductor")
@@ -182,8 +182,8 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
         "ck_dir": next(iter(ck.submodule_search_locations or []), None) if ck else None,
         "ck": _distribution("rocm-composable-kernel") if ck else None,
         "mkldnn": " ".join(mkldnn),
-        "answers": {question: told[question][0] if question in told else _answer(question) for question in asked},
-        **{name: value for _, _, words in told.values() if words for name, value in json.loads(words).items()},
+        "answers": {question: by_question[question][0] if question in by_question else _answer(question) for question in asked},
+        **{name: value for _, _, words in by_question.values() if words for name, value in json.loads(words).items()},
     }
     if properties:
         first, driver = properties[0], None
