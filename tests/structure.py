@@ -33,7 +33,7 @@ BOUNDS: Mapping[str, float] = {
     "files that share their basename": 0,
     "vague names, % of bound names": 1.0,
     "executed by one run: files": 90,
-    "executed by one run: functions": 896,
+    "executed by one run: functions": 895,
     "executed by one run: files of tools": 0,
 }
 """The most of each measure; what has none is printed for people."""

@@ -62,17 +62,17 @@ def _support(setup: ReportSetup) -> Listener:
     return SupportReporter(setup)
 
 
-def _tells_github(options: RunOptions | MergeOptions) -> bool:
-    return options.github == "on" or (options.github == "auto" and os.environ.get("GITHUB_ACTIONS") == "true")
-
-
 REPORTERS: Mapping[str, Reporter] = {
     "journal": Reporter(JournalReporter),
     "html": Reporter(HtmlReporter, ("run", "merge")),
     "terminal": Reporter(TerminalReporter, ("run", "watch")),
     "junit": Reporter(JUnitReporter),
     "support": Reporter(_support, ("run", "merge"), lambda options: options.support is not None),
-    "github": Reporter(_github, ("run", "merge"), _tells_github),
+    "github": Reporter(
+        _github,
+        ("run", "merge"),
+        lambda options: options.github == "on" or (options.github == "auto" and os.environ.get("GITHUB_ACTIONS") == "true"),
+    ),
 }
 """In the order in which they receive each event. The journal is the first: a result that cannot be recorded is not reported."""
 

@@ -133,8 +133,8 @@ def test_what_files_say_of_an_amd_machine(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "rocm/lib/librocblas.so").symlink_to("librocblas.so.5.0.70000")
-    told = facts_of_amd(tmp_path / "lib", tmp_path / "rocm", tmp_path / "no-driver")
-    assert told == {"rocm": "7", "miopen": "libMIOpen.so, 4 bytes", "rocblas": "librocblas.so.5.0.70000, 2 bytes"}
+    facts = facts_of_amd(tmp_path / "lib", tmp_path / "rocm", tmp_path / "no-driver")
+    assert facts == {"rocm": "7", "miopen": "libMIOpen.so, 4 bytes", "rocblas": "librocblas.so.5.0.70000, 2 bytes"}
 
 
 WHOLE = pytest.mark.nightly(reason="compiles a C++ extension; the language, the probe and the unavailable case are tested without it")

@@ -142,11 +142,8 @@ def _of_code(facts: StepFacts, piece: int, code: str, *, is_named: bool, is_load
         if len(names) != len(graph.arguments):
             yield f"takes {len(names)} arguments, and its graph {len(graph.arguments)}"
         for name, argument in zip(names, graph.arguments, strict=False):
-            if (
-                name in benchmarked
-                and argument != "?"
-                and not re.fullmatch(re.escape(argument).replace(r"\?", r"[^,\]]+"), benchmarked[name])
-            ):
+            pattern = ".*" if argument == "?" else re.escape(argument).replace(r"\?", r"[^,\]]+")
+            if not re.fullmatch(pattern, benchmarked.get(name, argument)):
                 yield f"takes {benchmarked[name]} as {name}, and its graph {argument}"
     named = {operator for text in _ORIGINAL.findall(code) for operator in text.split(", ")}
     words = {operator.split(".")[1] if "." in operator else operator for operator in graph.operators}
