@@ -54,15 +54,15 @@ def is_active(facts: StepFacts) -> bool:
     return bool(facts.entered or facts.graphs or facts.executed or facts.executed_others or facts.code_pieces or counted)
 
 
-def problem_of_repetitions(expected: Expected, index: int, known: CarriedOut, surroundings: Surroundings) -> Verdict | None:
-    """Return the judgement of the first repetition, or recorded call, that does not hold, or of missing ones; None where all hold."""
+def problem_of_repetitions(expected: Expected, index: int, known: CarriedOut, surroundings: Surroundings, *, holds: bool) -> Verdict | None:
+    """Return the judgement of the first repetition that does not hold; where the step ``holds``, of its recorded call too."""
     check, step = expected.check, known.step
     if not check.compares_with_eager or not check.applies(surroundings) or known.facts.raised or expects_raise(step, surroundings):
         return None
     entries = known.facts.repetitions.get(str(index), ())
     sent = [(f"repetition {entry.first + 1} of {step.repeat}", entry.measured, entry.why_not) for entry in entries]
     of_proof = known.facts.measurements.get(PROOF)
-    if isinstance(of_proof, Mapping) and isinstance(again := of_proof.get("again"), Mapping) and str(index) in again:
+    if holds and isinstance(of_proof, Mapping) and isinstance(again := of_proof.get("again"), Mapping) and str(index) in again:
         sent.append(("one more call, with half of each number", again[str(index)], ""))
     for where, measured, why_not in sent:
         judgements = [Verdict.error(why_not)] if measured is None else _judged_by(measured, expected, known.facts, surroundings)
@@ -196,7 +196,8 @@ def _judged(expected: Expected, index: int, known: CarriedOut, surroundings: Sur
     if isinstance(known_here, Verdict):
         return [known_here]
     judgements = _judged_by(known.facts.measurements.get(str(index)), expected, known.facts, known_here)
-    if (problem := problem_of_repetitions(expected, index, known, known_here)) is not None:
+    holds = all(judgement.status is Status.HELD for judgement in judgements)
+    if (problem := problem_of_repetitions(expected, index, known, known_here, holds=holds)) is not None:
         return [problem]
     why_not = known.facts.unmeasured.get(str(index))
     return [

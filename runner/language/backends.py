@@ -148,9 +148,8 @@ class Backend:
     @property
     def asked(self) -> str:
         """What is compiled with, and what each call must show, in words."""
-        proof = self.proof
-        parts = [f"compile.backend {self.compiler}", proof.served.expected if proof.served else "", str(proof.calls or "")]
-        return "; ".join(filter(None, parts))
+        served = self.proof.served.expected if self.proof.served else ""
+        return "; ".join(filter(None, [f"compile.backend {self.compiler}", served, str(self.proof.calls or "")]))
 
     @property
     def position(self) -> Position:
@@ -322,12 +321,11 @@ def _claims(document: Document, name: str, problems: list[Diagnostic]) -> Claims
 
             known = Ids(sorted(labels()))
             for dtype, globs in file.data.items():
-                matching = {glob: known.matching(glob) for glob in globs}
-                operators[dtype] = frozenset(label for matched in matching.values() for label in matched)
-                for index, operator in enumerate(globs):
-                    if not matching[operator]:
-                        near = known.nearest(operator.removeprefix("aten."))
-                        problems.append(file.diagnostic((dtype, index), "unclaimable", name=operator, near=near))
+                matches = [known.matching(glob) for glob in globs]
+                operators[dtype] = frozenset(label for labels_of_glob in matches for label in labels_of_glob)
+                for index in (index for index, labels_of_glob in enumerate(matches) if not labels_of_glob):
+                    near = known.nearest(globs[index].removeprefix("aten."))
+                    problems.append(file.diagnostic((dtype, index), "unclaimable", name=globs[index], near=near))
     said = {key: body[key] for key in ("trains", "dynamic") if key in body}
     return Claims(**said, dtypes=frozenset(body.get("dtypes", ())), operators=operators, file=file)
 

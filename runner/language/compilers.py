@@ -11,6 +11,7 @@ from runner.language.backends import INDUCTOR, Backend
 from runner.model.case import Case
 from runner.model.expectation import About
 from runner.model.results import NOT_CLAIMED
+from runner.vocabulary.inputs import INPUTS
 from runner.vocabulary.steps import SAMPLES, STEPS, traits_of
 
 _SECTIONS = ("config", "functorch_config")
@@ -68,18 +69,20 @@ def _unclaimed(case: Case, backend: Backend) -> Iterator[str]:
         yield f"gradients (line {step.position.line})"
     if not claims.dynamic and case.body.settings.compile.get("dynamic"):
         yield "dynamic shapes"
-    dtypes = {text for entry in (*case.body.inputs, case.params) for text in _dtypes(entry)}
-    dtypes |= {str(step.arguments["dtype"]) for step in case.steps if step.kind == SAMPLES and step.arguments.get("dtype")}
     for step in case.steps if claims.file is not None else ():
         if step.kind == SAMPLES and case.params["op"] not in claims.operators.get(step.arguments["dtype"], ()):
             yield f"the operator in {step.arguments['dtype']}"
-    if claims.dtypes and (others := sorted(dtypes - claims.dtypes)):
-        yield f"the dtype {others[0]}"
+    if claims.dtypes:
+        described = [*case.body.inputs, *case.body.let.values(), case.params, *(step.arguments for step in case.steps)]
+        default = str(case.body.settings.torch.get("default_dtype", "float32"))
+        yield from (f"the dtype {other}" for other in sorted({*_dtypes(described, default)} - claims.dtypes)[:1])
 
 
-def _dtypes(value: Any) -> Iterator[str]:
+def _dtypes(value: Any, default: str) -> Iterator[str]:
     if isinstance(value, Mapping):
-        yield from (str(entry) for key, entry in value.items() if key == "dtype" and isinstance(entry, str))
-        yield from (dtype for entry in value.values() for dtype in _dtypes(entry))
-    elif isinstance(value, list | tuple):
-        yield from (dtype for entry in value for dtype in _dtypes(entry))
+        usual = next((kind.dtype.replace("float32", default) for name, kind in INPUTS.items() if name in value), "")
+        if isinstance(dtype := value.get("dtype", usual), str) and dtype:
+            yield dtype
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        yield from (dtype for entry in value for dtype in _dtypes(entry, default))

@@ -37,15 +37,17 @@ class InputKind(NamedTuple):
     """Whether the value of its word is the name of a class or a function."""
     is_finished: bool = False
     """Whether the made value is final: strides and device are not changed."""
+    dtype: str = ""
+    """The dtype of an entry that names none, where torch's default dtype is float32; empty where it depends on values."""
 
 
 INPUTS: Mapping[str, InputKind] = {
-    "rand": InputKind(OF_TENSORS),
-    "randn": InputKind(OF_TENSORS),
-    "zeros": InputKind(OF_TENSORS),
-    "ones": InputKind(OF_TENSORS),
+    "rand": InputKind(OF_TENSORS, dtype="float32"),
+    "randn": InputKind(OF_TENSORS, dtype="float32"),
+    "zeros": InputKind(OF_TENSORS, dtype="float32"),
+    "ones": InputKind(OF_TENSORS, dtype="float32"),
     "full": InputKind(("value", *OF_TENSORS)),
-    "randint": InputKind(("low", "high", *OF_TENSORS)),
+    "randint": InputKind(("low", "high", *OF_TENSORS), dtype="int64"),
     "arange": InputKind(OF_TENSORS),
     "values": InputKind(OF_TENSORS),
     "jagged": InputKind(("dtype", "device", "requires_grad", "on_device")),

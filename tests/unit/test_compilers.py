@@ -67,7 +67,9 @@ def test_a_joined_spec_with_a_compiler_of_its_own_stops_nothing(load_suite: Load
         ("compile: {dynamic: true}\n" + CLOSE, "  trains: false\n", None),
         ("compile: {dynamic: true}\n" + CLOSE, "  dynamic: false\n", "dynamic shapes"),
         (CLOSE, "  dtypes: [float32]\n", None),
+        (CLOSE, "  dtypes: [int64]\n", "the dtype float32"),
         (CLOSE.replace("expect", "let: {other: {rand: [2], dtype: float16}}\nexpect"), "  dtypes: [float32, float16]\n", None),
+        (CLOSE.replace("expect", "let: {other: {rand: [2], dtype: float16}}\nexpect"), "  dtypes: [float32]\n", "the dtype float16"),
     ],
 )
 def test_what_a_compiler_does_not_claim_is_unavailable(load_suite: LoadSuite, spec: str, claims: str, what: str | None) -> None:

@@ -411,8 +411,7 @@ class AdditionalCalls:
         calibrates = any(step["effects"]["rtol"] is None for step in self._plan["steps"] if step.get("effects") is not None)
         if any(close.needs_reference(body.get("close", body)) for body in arguments) or calibrates:
             session.reference.copied = self._copied
-        observes = any(self._plan["body"].get(word) for word in ("spies", "handlers", "dead"))
-        observes = observes or any(request["kind"] == "log" for request in measures)
+        observes = any(map(self._plan["body"].get, ("spies", "handlers", "dead"))) or any(request["kind"] == "log" for request in measures)
         self._why_observed = "the case observes calls (spies, handlers, dead, log): it would observe an additional one" if observes else ""
         """Why the case could observe an additional call; empty where it could not."""
 
@@ -618,13 +617,12 @@ class AdditionalCalls:
             eager_result = value(EAGER)
         except LookupError as error:
             eager_result = error
+        scope = self._session.scope
         closes = {str(other["index"]): other["arguments"] for other in step["measure"] if other["kind"] == "close"}
         whole = {index: arguments for index, arguments in closes.items() if (arguments["of"], arguments["to"]) == (OUTPUT, EAGER)}
         again = replace(
             self._latest,
-            differentiate=None
-            if backward is None
-            else differentiation(backward.get("loss"), backward.get("gradient"), self._session.scope),
+            differentiate=None if backward is None else differentiation(backward.get("loss"), backward.get("gradient"), scope),
             comparisons=whole if request["index"] == PROOF else {},
             executed=executed,
             result=copies.frozen(value(OUTPUT)),

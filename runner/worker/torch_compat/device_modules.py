@@ -261,11 +261,10 @@ def answers(questions: Iterable[str], seconds: float = _SECONDS) -> dict[str, st
         asked.append((question, child, mine))
     said = {}
     for question, child, mine in asked:
+        said[question] = f"the import of its module did not end within {seconds:.0f} s"
         try:
             if mine.poll(max(until - time.monotonic(), 0)):
                 said[question] = mine.recv_bytes(_BYTES).decode("utf-8", "replace")
-            else:
-                said[question] = f"the import of its module did not end within {seconds:.0f} s"
         except (EOFError, OSError):
             child.join(1)
             code = child.exitcode or 0

@@ -35,8 +35,7 @@ def resolve(path: str) -> Any:
 
 def be_silent() -> None:
     """Discard what this process prints from now on: a vendor's module may print without an end."""
-    for descriptor in (1, 2):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+    os.dup2(os.dup2(os.open(os.devnull, os.O_WRONLY), 1), 2)
 
 
 def name_lines(file: str, names: Mapping[int, str]) -> None:
