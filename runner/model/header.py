@@ -40,7 +40,7 @@ class ProfileRecord:
     version: str
     file: str
     digest: str
-    """The sha256 of the file."""
+    """The sha256 of what it requires: each case with its digest, level and condition, the range of torch and the limit of waived cases."""
     torch: str
     """The range of versions that it is for."""
     levels: tuple[ProfileLevel, ...]

@@ -122,8 +122,8 @@ def prepare(options: RunOptions, suite: Suite | None = None, only: Collection[st
         seed = secrets.randbelow(1 << 32)
         output.note(f"the cases run in a random order, which --shuffle {seed} repeats")
     judged_by = judging_files(suite, waivers)
-    if record is not None:
-        judged_by |= {record.file: record.digest}
+    if profile is not None and record is not None:
+        judged_by |= {record.file: profile.document.digest}
         record = replace(record, waivers=tuple(map(redacted_result, record.waivers)))  # as the results that name them are
     header = RunHeader(
         run_id="",

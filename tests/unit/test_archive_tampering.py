@@ -506,6 +506,8 @@ CONTENTS: Mapping[str, Kind] = {
     "a file was not read": Kind("files", put("files/own/more.yaml", b"")),
     "the profile has another version": Kind("profile", of_profile(lambda one: one.update(version="2.0")), options=BY_MINE),
     "the profile is another": Kind("profile", of_profile(lambda one: one.update(digest="0" * 64)), options=BY_MINE),
+    "the profile has another digest than its cases": Kind("profile", of_profile(lambda one: one.update(digest="0" * 64))),
+    "the profile takes the name of a shipped one": Kind("profile", of_profile(lambda one: one.update(name="rocm"))),
     "a required case is optional": Kind("profile", of_profile(less_required), options=BY_MINE),
     "the profile permits another waiver": Kind(
         "profile",

@@ -16,7 +16,7 @@ from runner.cli.parser import main
 from runner.execute.executor_protocol import Execution, Job
 from runner.judge.waiving import Waivers
 from runner.language.expand import surroundings_for
-from runner.language.load import Suite, load
+from runner.language.load import Suite, load, surroundings_of
 from runner.language.read import spec_schema
 from runner.language.waivers import load_waivers
 from runner.machine.capabilities import HOLDS, availability_of, inspect_files, questions_of
@@ -192,15 +192,29 @@ PERFECT: Mapping[str, tuple[str, ...]] = {
 MATCHED = AppliedWaiver(effect=WaiverEffect.MATCHED, cases="", position=place(1), reason="", issue="", until="")
 
 
-@pytest.mark.parametrize(("name", "arch"), [(name, arch) for name in shipped_profiles() for arch in PERFECT[name]])
-def test_a_perfect_run_of_a_shipped_profile_is_conformant_on_every_machine_that_it_is_for(name: str, arch: str, shipped: Suite) -> None:
+def of_shipped(name: str, suite: Suite) -> tuple[Suite, Resolved]:
+    """Return a shipped profile with its cases; one for any compiler for a made-up one, and torch 2.13."""
     Path("ours.yaml").write_text(ENTRY.format("ours", "served: all"))
-    profile, suite = read_profile(name), shipped
+    profile = read_profile(name)
     assert profile.name == name
     assert Draft202012Validator(spec_schema.resolved("profile")).is_valid(profile.document.data)
     if profile.is_for_any:
-        profile, suite = for_compiler(profile, ["ours"]), load(profile.specs, [Path("ours.yaml")])
-    resolved = cases_of(profile, suite, load_waivers(profile.waivers, suite.backends))
+        profile, suite = for_compiler(profile, ["ours"]), load(profile.specs, [Path("ours.yaml")], surroundings_of("2.13.0", None))
+    return suite, cases_of(profile, suite, load_waivers(profile.waivers, suite.backends))
+
+
+@pytest.mark.parametrize("name", shipped_profiles())
+def test_a_changed_requirement_changes_the_version(name: str, shipped: Suite) -> None:
+    record = of_shipped(name, shipped)[1].record
+    line = f"{name} {record.version} {record.digest}"
+    known = (shipped_profiles()[name].parent / "versions.txt").read_text().splitlines()
+    assert line in known, f"raise the version of {name} where versions.txt has this one, then add the line: {line}"
+    assert len({entry.rpartition(" ")[0] for entry in known}) == len(known), "a version has one digest"
+
+
+@pytest.mark.parametrize(("name", "arch"), [(name, arch) for name in shipped_profiles() for arch in PERFECT[name]])
+def test_a_perfect_run_of_a_shipped_profile_is_conformant_on_every_machine_that_it_is_for(name: str, arch: str, shipped: Suite) -> None:
+    suite, resolved = of_shipped(name, shipped)
     waivers = Waivers(resolved.waivers)
     build = {"s": {"cuda": "13.0"}, "g": {"hip": "7.0"}}.get(arch[:1], {})
     whole = inspect_files(None)
@@ -394,6 +408,14 @@ def test_no_other_selection_and_no_retry(run: Run, options: str, capsys: pytest.
 def test_another_torch_is_refused_before_anything_runs(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(PROFILE.replace(">=2.11", "<2.0")) == (ExitCode.USAGE, {})
     assert "ours 1.0 is for torch <2.0, and torch " in capsys.readouterr().err
+
+
+def test_who_takes_the_name_of_a_shipped_profile_is_told_apart(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(PROFILE.replace("profile: ours", "profile: rocm"))[1]["version"] == "1.0 (not the shipped one)"
+    assert main(["submit", "out", "--out", "out.tar.zst"]) == ExitCode.FAILED
+    printed = capsys.readouterr()
+    assert "profile rocm 1.0 (not the shipped one), sha256 " in printed.out
+    assert "profile: it is not the shipped rocm 1." in printed.err
 
 
 # -- shards, journals -------------------------------------------------------------------------------------------------

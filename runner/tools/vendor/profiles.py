@@ -5,6 +5,8 @@ A profile is read without specs (``read_profile``), then its cases are looked fo
 """
 
 import functools
+import hashlib
+import json
 import os
 import re
 from collections import Counter
@@ -30,6 +32,7 @@ from runner.model.matching.patterns import Ids, glob
 from runner.model.options import REFUSED, RunOptions
 from runner.plan.case_ledger import NAME, compare, read_ledger
 from runner.plan.selection import requested, unmatched
+from runner.plan.worker_plan import digest_of
 from runner.run.preparation import roots_of
 from runner.tools.vendor.conformance import LEVELS, not_required, wrong_torch
 
@@ -63,6 +66,7 @@ class Profile:
 
     name: str
     version: str
+    """Also says where a file has the name of a shipped profile and is another file."""
     summary: str
     torch: str
     specs: tuple[Path, ...]
@@ -143,9 +147,10 @@ def read_profile(name: str) -> Profile:
         return Path(os.path.normpath(document.path.parent / path.replace("\0", "")))
 
     specs = data.get("specs", [SHIPPED])
+    shipped = shipped_profiles().get(data["profile"], document.path)
     return Profile(
         name=data["profile"],
-        version=data["version"],
+        version=data["version"] if os.path.samefile(shipped, document.path) else f"{data['version']} (not the shipped one)",
         summary=data["summary"],
         torch=data["torch"],
         specs=() if specs == [SHIPPED] else tuple(Path(shown_path(folder("specs"))) if path == SHIPPED else beside(path) for path in specs),
@@ -262,7 +267,7 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
         name=profile.name,
         version=profile.version,
         file=document.file,
-        digest=document.digest,
+        digest="",
         torch=profile.torch,
         levels=tuple(ProfileLevel(name=name, **{kind: ids_of[name, kind] for kind in ("required", "optional")}) for name in profile.levels),
         conditions=conditions,
@@ -273,7 +278,15 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
         proof="" if compiler is None else compiler.asked,
     )
     cases = tuple(case for case in suite.cases if case.id in named)
+    record = replace(record, digest=digest_of_requirements(record, {case.id: digest_of(case) for case in cases}))
     return Resolved(record=record, cases=cases, waivers=replace(waivers, waivers=permitted))
+
+
+def digest_of_requirements(record: ProfileRecord, digests: Mapping[str, str]) -> str:
+    """Return the sha256 of what a profile requires, from the digest of each case by its id."""
+    required = sorted((case_id, level.name, digests.get(case_id, "lost")) for level in record.levels for case_id in level.required)
+    whole = [record.torch, record.most_waived, required, dict(record.conditions)]
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
 
 def _lost(profile: Profile, suite: Suite) -> dict[str, frozenset[str]]:

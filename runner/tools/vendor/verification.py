@@ -60,7 +60,7 @@ from runner.tools.vendor.archive import (
 )
 from runner.tools.vendor.conformance import Statement
 from runner.tools.vendor.contradictions import disagreements
-from runner.tools.vendor.profiles import cases_of, for_compiler, read_profile, shipped_profiles
+from runner.tools.vendor.profiles import cases_of, digest_of_requirements, for_compiler, read_profile, shipped_profiles
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -296,11 +296,12 @@ def _judged_again(
         for result in run.results:
             findings += problems_of_case(result, header, then, place)
         digests = {str(case.id): digest_of(case) for case in then.suite.cases}
+        if record is not None and record.digest != digest_of_requirements(record, digests):
+            findings.append(Finding("profile", "the digest of the run's profile is not that of its cases"))
         if header.selection != digest_of_selection({result.case_id: digests.get(result.case_id, "") for result in run.results}):
             findings.append(Finding("cases", "its cases are not those that the run selected"))
-    # the reader's profile to compare with: the one that is named, or the shipped one that the run names
-    shipped = f"{SHIPPED}/profiles/"
-    mine = profile or (Path(record.file).stem if record is not None and record.file.startswith(shipped) else "")
+    # the reader's profile to compare with: the one that is named, or the shipped one of the name
+    mine = profile or (record.name if record is not None and record.name in shipped_profiles() else "")
     if record is None and mine:
         findings.append(Finding("profile", f"the run is not one of a profile, and --profile asks for {mine}"))
     elif record is not None:
@@ -538,10 +539,11 @@ def _of_profile(name: str, header: RunHeader, said: ProfileRecord, results: Sequ
     waivers = load_waivers(profile.waivers, suite.backends)
     resolved = cases_of(profile, suite, waivers)
     mine = resolved.record
+    others = [what for what in ("name", "version", "digest", "torch") if getattr(said, what) != getattr(mine, what)]
+    is_other = "it is not the shipped" if name in shipped_profiles() else "it is not your profile"
     problems = [
-        f"the {what} of the run's profile is '{getattr(said, what)[:40]}', and that of yours is '{getattr(mine, what)[:40]}'"
-        for what in ("name", "version", "digest", "torch")
-        if getattr(said, what) != getattr(mine, what)
+        f"{is_other} {mine.name} {mine.version}: the {what} of the run's profile is '{getattr(said, what)[:40]}', not '{getattr(mine, what)[:40]}'"
+        for what in others
     ]
     levels, own = ({level.name: (set(level.required), set(level.optional)) for level in profile.levels} for profile in (said, mine))
     if left_out := sorted(set(mine.required) - set(said.required)):
