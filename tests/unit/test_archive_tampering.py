@@ -9,6 +9,7 @@ import re
 import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -264,8 +265,8 @@ def dropped(archive: Archive) -> None:
     archive.edit(lambda line: line.update(selected=3, selected_whole=3), "header")
 
 
-def not_required(archive: Archive) -> None:
-    """Drop the waived case from the run and from the copy of the profile, and repair everything that counts."""
+def left_out(archive: Archive, *, is_required: bool = True) -> None:
+    """Drop the waived case from the run, and where the profile shall not require it from its copy too; repair everything that counts."""
     archive.lines = [line for line in archive.lines if line.get("case_id") != WAIVED]
     for name in [name for name in archive.members if name.startswith("cases/00004/")]:
         del archive.members[name]
@@ -273,10 +274,25 @@ def not_required(archive: Archive) -> None:
 
     def header(line: Line) -> None:
         line.update(selected=3, selected_whole=3, selection=selection(chosen))
-        line["profile"][0]["levels"][1]["required"].remove(WAIVED)
+        if not is_required:
+            line["profile"][0]["levels"][1]["required"].remove(WAIVED)
 
     archive.edit(header, "header")
     archive.restated()
+
+
+def unavailable(reason: str) -> Callable[[Archive], None]:
+    """Let a case be one that the machine cannot run, without its evidence, and repair everything that counts."""
+
+    def change(archive: Archive) -> None:
+        gone = next(line["folder"] for line in archive.lines if line.get("case_id") == TWO)
+        archive.members = {name: data for name, data in archive.members.items() if not name.startswith(f"{gone}/")}
+        empty: Line = {"folder": "", "isolation": "", "evidence": {}, "phases": {}, "timings": [], "verdicts": [], "code": []}
+        known: Line = {"outcome": "UNAVAILABLE", "reason": reason, "failure_type": "unavailable", "seconds": 0.0, "worker": 0, "phase": ""}
+        archive.edit(lambda line: line.update(empty | known), TWO)
+        archive.restated()
+
+    return change
 
 
 def other_issue(archive: Archive) -> None:
@@ -487,7 +503,8 @@ CONTENTS: Mapping[str, Kind] = {
     "a verdict stands in another file": Kind("verdicts", verdict(0, position={"file": "a.yaml", "line": 9, "column": 5})),
     "a case was not computed by ATen": Kind("verdicts", journal(TWO, eager_operators=3)),
     "a case is dropped": Kind("journal", dropped),
-    "a case is dropped, and from the profile": Kind("profile", not_required, options=BY_MINE),
+    "a case is left out": Kind("profile", left_out, options=BY_MINE),
+    "a case is dropped, and from the profile": Kind("profile", partial(left_out, is_required=False), options=BY_MINE),
     "a case is added": Kind("cases", added),
     "a case has another digest": Kind("journal", journal(TWO, digest="0" * 64)),
     "a case covers another test": Kind("cases", journal(TWO, covers=["test_a.py::test_b"])),
@@ -506,6 +523,8 @@ CONTENTS: Mapping[str, Kind] = {
     "a file was not read": Kind("files", put("files/own/more.yaml", b"")),
     "the profile has another version": Kind("profile", of_profile(lambda one: one.update(version="2.0")), options=BY_MINE),
     "the profile is another": Kind("profile", of_profile(lambda one: one.update(digest="0" * 64)), options=BY_MINE),
+    "a case is unavailable for a reason that its spec does not have": Kind("machine", unavailable("no GPU is visible")),
+    "a case is unavailable by facts that are recorded otherwise": Kind("machine", unavailable("torch 2.13 is not >=2.99")),
     "the profile has another digest than its cases": Kind("profile", of_profile(lambda one: one.update(digest="0" * 64))),
     "the profile takes the name of a shipped one": Kind("profile", of_profile(lambda one: one.update(name="rocm"))),
     "a required case is optional": Kind("profile", of_profile(less_required), options=BY_MINE),

@@ -30,6 +30,7 @@ from runner.record.journal import JournalError, read_run
 from runner.run.rejudge import surroundings_of_record
 from runner.tools.vendor.conformance import Conformance, statement_of
 from runner.tools.vendor.profiles import Resolved, cases_of, for_compiler, read_profile, shipped_profiles
+from runner.tools.vendor.verification import reasons_of
 from tests.fakes import ENDED, observation, place, seen, shipped_suite, use_executor
 from tests.recorded import recorded
 
@@ -219,11 +220,14 @@ def test_a_perfect_run_of_a_shipped_profile_is_conformant_on_every_machine_that_
     build = {"s": {"cuda": "13.0"}, "g": {"hip": "7.0"}}.get(arch[:1], {})
     whole = inspect_files(None)
     for torch in ("2.11.0", "2.12.0", "2.13.0"):
-        facts = {"torch": torch, "python": "3.12.1", "gpus": str(len(build)), **build, **({"arch": arch} if arch else {})}
+        facts = {"torch": torch, "python": "3.12.1", "gpus": str(len(build)), **build, "triton": "3.7", "mkldnn": "float32"}
+        facts |= {"arch": arch, "gpu_memory": str(48 << 30), "sms": "132"} if arch else {}
         packages = dict.fromkeys(("triton", "cxx", "redis", "ck"), ("/folder",))
         answers = dict.fromkeys(questions_of(resolved.cases), HOLDS)
-        machine = replace(whole, torch=torch, release=release(torch), builds=build, found=packages, packages={"torch": True})
-        machine = replace(machine, gpus=len(build), gpu_memory=48 << 30, arch=arch, answers=answers)
+        machine = replace(whole, python=(3, 12, 1), torch=torch, release=release(torch), builds=build, found=packages)
+        machine = replace(
+            machine, gpus=len(build), gpu_memory=48 << 30, arch=arch, answers=answers, facts={**facts, "sms": 132}, packages={"torch": True}
+        )
         results: dict[str, CaseResult] = {}
         for case in resolved.cases:
             here = surroundings_for(suite.backends.by_name[case.backend], surroundings_of_record(facts))
@@ -231,9 +235,10 @@ def test_a_perfect_run_of_a_shipped_profile_is_conformant_on_every_machine_that_
                 replace(MATCHED, cases=known.cases, issue=known.issue, until=known.until.isoformat())
                 for known in waivers.of(case.id, here)[:1]
             ]
-            can_run = availability_of(case, machine).availability is Availability.YES
+            known = availability_of(case, machine)
+            assert known.availability is Availability.YES or any(map(known.reason.startswith, reasons_of(case, facts))), known.reason
             # as many are waived as may be
-            outcome = Outcome.UNAVAILABLE if not can_run else Outcome.XFAIL if applied else Outcome.PASS
+            outcome = Outcome.UNAVAILABLE if known.reason else Outcome.XFAIL if applied else Outcome.PASS
             results[case.id] = recorded(case.id, outcome, case_id=case.id, eager_operators=0, waivers=tuple(applied))
         state = partial(statement_of, resolved.record, environment=facts, day=date(2026, 12, 1))
         assert state(results.values()).conformance is Conformance.CONFORMANT, state(results.values()).why

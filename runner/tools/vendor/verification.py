@@ -7,10 +7,11 @@ computed from what that gives: findings, what could not be judged, what follows 
 import functools
 import json
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,16 +26,20 @@ from runner.language.read.spec_files import SpecPath
 from runner.language.waivers import load_waivers
 from runner.machine import output
 from runner.machine.cache_dirs import folder
+from runner.machine.capabilities import Machine, availability_of
+from runner.machine.installed_torch import release
 from runner.machine.redaction import redacted
-from runner.model.case import Case
+from runner.model.case import Availability, Case
 from runner.model.case_facts import Facts
 from runner.model.codec import encode
 from runner.model.conditions import Surroundings
+from runner.model.devices import builds
 from runner.model.diagnostics import InvalidSpecs, UsageError, one_line, shown_path
 from runner.model.header import ProfileRecord, RunHeader
 from runner.model.options import REFUSED, argument, flag, option, profile_option, several
 from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import NOT_CLAIMED, WEAK, CaseResult, result_of
+from runner.model.targets import simulated
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
 from runner.record.case_files import RecordedFiles, alterations, digest
@@ -168,7 +173,8 @@ def claims_of(run: Run, *, signer: str, is_signed: bool, has_files: bool, has_pr
         f"the times: when the run began ({header.started}), by which waivers end, and how long each case took": True,
         f"that {len(unshown)} cases ended as recorded, without an observation (crash, timeout, error)": unshown,
         f"of these, {waived} that a waiver excuses: such a case may have failed otherwise": waived,
-        f"why {missing} cases could not run on that machine": missing,
+        f"that what {missing} cases need was missing on that machine, where no fact of it is recorded": missing,
+        "the facts of the machine by which the profile does not require some cases": any(record.conditions for record in header.profile),
         f"the content of {own} files of the author (specs, backends, waivers, profile): name their published form with --specs": own
         and not has_files,
         f"what the profile {profile} requires, and so its statement: name yours with --profile": profile and not has_profile,
@@ -469,6 +475,10 @@ def problems_of_case(result: CaseResult, header: RunHeader, then: Then, place: P
     if said != claimed and result.outcome is not Outcome.NOT_RUN:
         yield Finding("cases", f"{result.case_id}: the run says otherwise than the entry of its backend whether it is claimed")
         return
+    is_of_one_machine = not header.merged and header.options.get("executor", "local") == "local"
+    is_checked = result.outcome is Outcome.UNAVAILABLE and is_of_one_machine
+    if is_checked and not any(map(result.reason.startswith, reasons_of(case, header.environment))):
+        yield Finding("machine", f"{result.case_id}: the case, or the machine, gives no such reason: {result.reason}")
     backend = then.suite.backends.by_name[case.backend]
     known = {name: getattr(result, name) for name in (*WORDS, "waivers", "level", "phase", "phases", "eager_operators", "by_aten")}
     judged = result_of(case, result.outcome, result.reason, result.failure_type, verdicts=result.verdicts, position=result.position)
@@ -495,6 +505,31 @@ def problems_of_case(result: CaseResult, header: RunHeader, then: Then, place: P
             where = next((f"{old['kind']} at line {old['position']['line']}" for old, new in pairs if not _agree(old, new)), "")
             what = f"the text of {where}" if where else f"its {name.replace('_', ' ')}"
             yield Finding(_CHECKS.get(name, "verdicts"), f"{result.case_id}: {what} is not what the files and judging it again give")
+
+
+def reasons_of(case: Case, facts: Mapping[str, str]) -> Iterator[str]:
+    """Yield how each reason begins why a case cannot run on a machine of which these facts are recorded; what is not may be missing."""
+    numbers = {name: int(facts[name]) for name in ("gpus", "gpu_memory", "sms") if facts.get(name, "").isdecimal()}
+    bare = Machine(
+        python=rejudge.surroundings_of_record(facts).python or (),
+        torch=facts.get("torch"),
+        release=release(facts["torch"]) if "torch" in facts else None,
+        builds={build.version: facts.get(build.version) for build in builds()},
+        gpus=numbers.get("gpus"),
+        gpu_memory=numbers.get("gpu_memory"),
+        arch=facts.get("arch"),
+        found={"triton": (facts["triton"],)} if facts.get("triton") else {},
+        facts={**facts, **numbers},
+        packages={},
+    )
+    if "facts." in str(case.options):
+        yield "this machine lacks a fact: "
+    for needs in ((), *((need,) for need in case.requires)):
+        asked = [need.argument or "" for need in needs]
+        whole = replace(bare, packages=dict.fromkeys(re.findall(r"\w+", " ".join(asked)), True), answers=dict.fromkeys(asked, ""))
+        whole = replace(whole, targets=dict.fromkeys([*asked, *map(simulated, asked)], " "))
+        for known in (availability_of(replace(case, requires=needs), machine) for machine in (bare, whole)):
+            yield from [known.reason.rstrip()] if known.availability is Availability.NO else []
 
 
 _FILES = ("file", "spec")
@@ -540,11 +575,8 @@ def _of_profile(name: str, header: RunHeader, said: ProfileRecord, results: Sequ
     resolved = cases_of(profile, suite, waivers)
     mine = resolved.record
     others = [what for what in ("name", "version", "digest", "torch") if getattr(said, what) != getattr(mine, what)]
-    is_other = "it is not the shipped" if name in shipped_profiles() else "it is not your profile"
-    problems = [
-        f"{is_other} {mine.name} {mine.version}: the {what} of the run's profile is '{getattr(said, what)[:40]}', not '{getattr(mine, what)[:40]}'"
-        for what in others
-    ]
+    title = f"it is not {'the shipped' if name in shipped_profiles() else 'your profile'} {mine.name} {mine.version}"
+    problems = [f"{title}: the {what} of the run's is '{getattr(said, what)[:40]}', not '{getattr(mine, what)[:40]}'" for what in others]
     levels, own = ({level.name: (set(level.required), set(level.optional)) for level in profile.levels} for profile in (said, mine))
     if left_out := sorted(set(mine.required) - set(said.required)):
         problems.append(f"the run's profile leaves out {len(left_out)} required cases: {left_out[0]}")
@@ -558,6 +590,8 @@ def _of_profile(name: str, header: RunHeader, said: ProfileRecord, results: Sequ
             problems.append(f"the run read the waivers of '{file}', which the profile does not permit")
     yield from (Finding("profile", problem) for problem in problems)
     digests = {str(case.id): digest_of(case) for case in resolved.cases}
+    if dropped := sorted(digests.keys() - {result.case_id for result in results}):
+        yield Finding("profile", f"the run leaves out {len(dropped)} cases of the profile: {dropped[0]}")
     for result in results:
         if result.digest != digests.get(result.case_id, result.digest):
             yield Finding("cases", f"{result.case_id}: it is not the case of this name in your files")
