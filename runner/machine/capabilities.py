@@ -288,8 +288,7 @@ def memory_of(argument: str) -> int:
 
 def _compiler() -> tuple[str, ...]:
     """Return the program that Inductor starts: the whole of ``$CXX``, and g++ only where it is not set (``config.cpp.cxx`` in torch)."""
-    path = shutil.which(os.environ.get("CXX", "g++"))
-    return (path,) if path else ()
+    return tuple(filter(None, [shutil.which(os.environ.get("CXX", "g++"))]))
 
 
 def _libraries() -> tuple[str, ...]:

@@ -107,7 +107,12 @@ def test_what_cannot_be_exported_is_torchs_answer(torch, session, packages):
 # -- the proof ------------------------------------------------------------------------------------------------------
 
 
-GRAPH = SimpleNamespace(device_types={"cuda", "cpu"})
+def graph_with(sources: str) -> SimpleNamespace:
+    written = SimpleNamespace(getvalue=lambda: f"async_compile = AsyncCompile()\n{sources}")
+    return SimpleNamespace(device_types={"cuda", "cpu"}, wrapper_code=SimpleNamespace(kernel_autotune_defs=written))
+
+
+GRAPH = graph_with("")
 
 
 def test_packages_are_counted_when_they_are_built_and_when_they_run(torch):
@@ -126,6 +131,8 @@ def test_packages_are_counted_when_they_are_built_and_when_they_run(torch):
     with pytest.raises(RuntimeError, match="no compiler"):
         _recording_ahead(refuse, None, GRAPH, "wrapper", "kernel", None)
     assert (len(witness.seen.graphs), witness.seen.code[3:]) == (2, ["wrapper", "kernel"]), "what could not be built leaves its code"
+    built(None, graph_with("gemm_0 = async_compile.rocm(r'''...''')\n"), "kernels.gemm_0();", "", None, device_type="cuda")
+    assert ["gemm_0 = async_compile" in code for code in witness.seen.code[5:]] == [True, False], "the wrapper only calls its kernels"
     package = SimpleNamespace(get_metadata=lambda: {"AOTI_DEVICE_KEY": "cuda"})
     run = functools.partial(_counting_ahead, lambda package, *arguments: sum(arguments))
     assert [run(package, 1, 2), run(package, 3)] == [3, 3]

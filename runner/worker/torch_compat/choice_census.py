@@ -187,8 +187,7 @@ def _watch_node(kind: type) -> None:
 
 
 def _won(choice: Any) -> None:
-    candidate = _find(choice)
-    if candidate is None:
+    if (candidate := _find(choice)) is None:
         return
     tuning = candidate.tuning
     if tuning.won_by:  # a selection can be revised: the last node is the one that is in the graph
@@ -218,8 +217,7 @@ def _record_times(timings: Mapping[Any, float], _op: str, _inputs: Any, choices:
 
 
 def _mark(choice: Any, *reached: str, error: BaseException | None = None) -> None:
-    candidate = _find(choice)
-    if candidate is None:
+    if (candidate := _find(choice)) is None:
         return
     with _state.lock:
         tally = candidate.tuning.tallies[candidate.backend]

@@ -22,6 +22,7 @@ from torch._dynamo.utils import graph_break_reasons, guard_failures
 from torch._guards import CompileContext
 from torch._inductor import select_algorithm
 from torch._inductor.graph import GraphLowering
+from torch._inductor.virtualized import V
 
 from runner.vocabulary.expectations import compilation
 from runner.worker.process.channel import Phases
@@ -286,7 +287,8 @@ def install() -> None:
     # each piece of code that inductor generates or loads from a cache
     GraphLowering.save_output_code = _recording_code
     select_algorithm.add_feedback_saver(record_times)
-    choice_census.install(lambda tuning: _watch.seen.tunings.append(tuning), _is_own_compile)
+    # a package is compiled ahead of time by the case alone, without a backend object of dynamo
+    choice_census.install(lambda tuning: _watch.seen.tunings.append(tuning), lambda: V.aot_compilation or _is_own_compile())
 
 
 @functools.cache
@@ -514,10 +516,11 @@ def _recording_graphs(original: Callable[..., Any], graph: Any, *args: Any, **kw
 def _recording_ahead(
     original: Callable[..., Any], cls: Any, graph: Any, wrapper_code: str, kernel_code: str, *args: Any, **kwargs: Any
 ) -> Any:
-    seen = _watch.seen
-    seen.code.extend(code for code in (wrapper_code, kernel_code) if code)
+    # the sources of a GPU's kernels, which the wrapper only calls, are in Python that compiles and times them
+    sources = graph.wrapper_code.kernel_autotune_defs.getvalue()
+    _watch.seen.code.extend(filter(None, (sources if " = async_compile." in sources else "", wrapper_code, kernel_code)))
     returned = original(cls, graph, wrapper_code, kernel_code, *args, **kwargs)
-    seen.graphs.append(sorted(graph.device_types))
+    _watch.seen.graphs.append(sorted(graph.device_types))
     return returned
 
 
