@@ -1,21 +1,17 @@
-"""Generates the table of the operators in the installed torch's database, OpInfo (``runner/language/data/operators-X.Y.json``)."""
+"""Prints the operators in the installed torch's database, OpInfo, as ``tools.generate_names`` adds them to the list of names."""
 
-import argparse
 import contextlib
 import json
 import warnings
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from runner.language.operators import TABLES
+from runner.language.operators import Operator
 from runner.worker.torch_compat.opinfo import database, find, function_of
 from runner.worker.torch_compat.residue import NO_COMPUTATION
-
-DEVICES = ("cpu", "cuda")
 
 _TRIED = 4
 """How many samples show which operator of ATen a function consists of."""
@@ -66,49 +62,32 @@ def _core_of(entry: Any, kinds: Mapping[str, str], named: Collection[str]) -> st
     return computing.pop() if len(computing) == 1 and computing <= kinds.keys() - set(named) else ""
 
 
-def table() -> dict[str, Any]:
-    """Return the table of the installed torch."""
-    operators = []
+def said_of(operator: Operator) -> str:
+    """Return what the list says of an operator: dtypes of the CPU; what CUDA takes besides (``+``) or lacks (``-``); calls and kind."""
+    cpu, cuda = operator.dtypes["cpu"], operator.dtypes["cuda"]
+    others = [("+" if dtype in cuda else "-") + dtype for dtype in sorted(cpu ^ cuda)]
+    words = [*operator.calls[1:], *(["promotes"] if operator.promotes else []), *([f"core-{operator.core}"] if operator.core else [])]
+    return "; ".join(map(" ".join, (sorted(cpu), others, words)))
+
+
+def operators() -> list[Operator]:
+    """Return the operators of the installed torch."""
     kinds, named = core_kinds(), {entry.aten_name for entry in database()}
-    for entry in sorted(database(), key=lambda entry: (entry.name, entry.variant_test_name)):
-        row: dict[str, Any] = {"op": entry.name}
-        if entry.variant_test_name:
-            row["variant"] = entry.variant_test_name
-        for device in DEVICES:
-            row[device] = " ".join(sorted(str(dtype).removeprefix("torch.") for dtype in entry.supported_dtypes(device)))
-        if calls := [call for call in ("inplace", "out") if function_of(entry, call) is not None]:
-            row["calls"] = calls
-        if "inplace" in calls and entry.promotes_int_to_float:
-            row["promotes"] = True
-        if core := _core_of(entry, kinds, named):
-            row["core"] = kinds[core]
-        operators.append(row)
-    return {"torch": ".".join(torch.__version__.split(".")[:2]), "has_cuda": torch.cuda.is_available(), "operators": operators}
-
-
-def text(facts: Mapping[str, Any]) -> str:
-    """Return the file's text: one line for each operator, so that a difference of two tables can be read.
-
-    Most operators share few sets of dtypes: these stand once, and an operator names them by their index.
-    """
-    sets = sorted({entry[device] for entry in facts["operators"] for device in DEVICES})
-    rows = [{**entry, **{device: sets.index(entry[device]) for device in DEVICES}} for entry in facts["operators"]]
-    lines = ",\n".join(f"    {json.dumps(row)}" for row in rows)
-    shared = ",\n".join(f"    {json.dumps(dtypes)}" for dtypes in sets)
-    head = f'  "torch": {json.dumps(facts["torch"])},\n  "has_cuda": {json.dumps(facts["has_cuda"])}'
-    return f'{{\n{head},\n  "dtypes": [\n{shared}\n  ],\n  "operators": [\n{lines}\n  ]\n}}\n'
-
-
-def main() -> None:
-    """Write the table of the installed torch."""
-    parser = argparse.ArgumentParser(prog="python -m tools.generate_operators", description="Write the table of the operators (OpInfo).")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: operators-X.Y.json among the tables")
-    output = parser.parse_args().output
-    installed = table()
-    file = output or TABLES / f"operators-{installed['torch']}.json"
-    file.write_text(text(installed), encoding="utf-8")
-    print(f"{len(installed['operators'])} operators of torch {installed['torch']} written to {file}")
+    return [
+        Operator(
+            op=entry.name,
+            variant=entry.variant_test_name,
+            dtypes={
+                device: frozenset(str(dtype).removeprefix("torch.") for dtype in entry.supported_dtypes(device))
+                for device in ("cpu", "cuda")
+            },
+            calls=("function", *(call for call in ("inplace", "out") if function_of(entry, call) is not None)),
+            promotes=function_of(entry, "inplace") is not None and bool(entry.promotes_int_to_float),
+            core=kinds.get(_core_of(entry, kinds, named), ""),
+        )
+        for entry in database()
+    ]
 
 
 if __name__ == "__main__":
-    main()
+    print(json.dumps([(said_of(operator), operator.label("function")) for operator in operators()]))

@@ -150,7 +150,7 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
     if SOURCE in anatomy.data:
         from runner.language.operators import with_operators
 
-        cases = with_operators(anatomy, cases, known)
+        cases = with_operators(anatomy, cases, known, names)
     others = {name: backend for name, backend in backends.by_name.items() if backend.compiler != INDUCTOR or backend.claims != Claims()}
     if not any(case.backend in others for case in cases):
         return cases

@@ -1,5 +1,6 @@
 """Loads specs: from paths to cases, or all problems of all files."""
 
+import functools
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from runner.language.read.spec_schema import form_problems
 from runner.language.read.templates import TemplateError
 from runner.language.read.yaml_source import read_partly
 from runner.language.torch_names import NameTables
+from runner.machine import output
 from runner.machine.capabilities import Machine
 from runner.machine.installed_torch import InstalledTorch, installed_torch, release
 from runner.model.case import Case
@@ -129,7 +131,8 @@ def inspect_specs(
     problems.extend(defaults.problems)
     backends = read_backends(backend_files, problems)
     installed = torch or installed_torch()
-    names = NameTables.load(installed)
+    if (names := NameTables(installed)).untested:
+        _note_once(names.untested)
     of_options = list(check_backends(backends, names))
     problems.extend(of_options)
     surroundings = known or surroundings_of(installed.version if installed else None, None)
@@ -165,6 +168,9 @@ def inspect_specs(
     documents = tuple(document for anatomy in anatomies for document in (*anatomy.defaults, anatomy.document))
     suite = Suite(cases=tuple(cases), backends=backends, documents=documents)
     return Inspection(suite=suite, problems=tuple(problems), anatomies=tuple(anatomies))
+
+
+_note_once = functools.cache(output.note)
 
 
 def surroundings_of(torch_version: str | None, machine: Machine | None) -> Surroundings:

@@ -1,23 +1,16 @@
 """The cases of a source: one for each operator of torch's database (OpInfo), each call and each dtype."""
 
 import functools
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Literal
 
 from runner.language.read.anatomy import SOURCE, Anatomy
+from runner.language.torch_names import OPERATOR, NameTables, committed_tables
 from runner.model.case import Case, CaseId, Expected, Step
 from runner.model.conditions import Surroundings
 from runner.model.devices import is_accelerator, kind_of
 from runner.vocabulary.steps.samples import EachSample
-
-TABLES = Path(__file__).parent / "data"
-_PREFIX = "operators-"
-
-COMMAND = "python -m tools.generate_operators"
-"""The command that writes the table of the installed torch."""
 
 CLOSE = "close"
 """The rule of most operators: values are compared with eager."""
@@ -98,7 +91,7 @@ class Operator:
 
     def is_refused(self, call: str, dtype: str, device: str) -> bool:
         """Whether eager refuses every sample of a case."""
-        if self.promotes and call == "inplace" and not dtype.startswith(("float", "bfloat", "complex")):
+        if self.promotes and call == "inplace" and not dtype.startswith(("float", "bfloat", "complex", "bcomplex")):
             return True
         refusal = REFUSED.get(self.label(call))
         if refusal is None or dtype in (refusal.takes or ()):
@@ -111,81 +104,57 @@ class Operator:
         return f"{name}-{self.variant}" if self.variant else name
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """The operators of one torch minor."""
-
-    minor: str
-    operators: tuple[Operator, ...]
-
-    def rows(self, device: str, dtypes: Sequence[str], calls: Sequence[str]) -> Iterator[tuple[Operator, str, list[str]]]:
-        """Yield each operator with each call, and the dtypes of its cases on a device, in the order of the table."""
-        kind = kind_of(device)
-        for operator in self.operators:
-            supported = operator.dtypes.get(kind, frozenset())
-            for call in calls:
-                if call in operator.calls:
-                    usable = (dtype for dtype in dtypes if dtype in supported)
-                    yield operator, call, [dtype for dtype in usable if not operator.is_refused(call, dtype, device)]
+def rows(
+    operators: Iterable[Operator], device: str, dtypes: Sequence[str], calls: Sequence[str]
+) -> Iterator[tuple[Operator, str, list[str]]]:
+    """Yield each operator with each call, and the dtypes of its cases on a device."""
+    for operator in operators:
+        supported = operator.dtypes.get(kind_of(device), frozenset())
+        for call in (call for call in calls if call in operator.calls):
+            usable = (dtype for dtype in dtypes if dtype in supported)
+            yield operator, call, [dtype for dtype in usable if not operator.is_refused(call, dtype, device)]
 
 
 @functools.cache
-def load(minor: str) -> Table | None:
-    """Return the table of a torch minor; None where there is none."""
-    file = TABLES / f"{_PREFIX}{minor}.json"
-    if not file.is_file():
-        return None
-    data = json.loads(file.read_text("utf-8"))
-    sets = [frozenset(text.split()) for text in data["dtypes"]]
-    kinds = [key for key in ("cpu", "cuda") if key in data["operators"][0]]
-    return Table(
-        minor=data["torch"],
-        operators=tuple(
-            Operator(
-                op=row["op"],
-                variant=row.get("variant", ""),
-                dtypes={kind: sets[row[kind]] for kind in kinds},
-                calls=("function", *row.get("calls", ())),
-                promotes=row.get("promotes", False),
-                core=row.get("core", ""),
-            )
-            for row in data["operators"]
-        ),
+def load(minor: str) -> tuple[Operator, ...]:
+    """Return the operators of a minor of the committed list, sorted by their names."""
+    operators = (_operator(said, label) for kind, said, label in committed_tables()[minor].entries if kind == OPERATOR)
+    return tuple(sorted(operators, key=lambda operator: (operator.op, operator.variant)))
+
+
+def _operator(said: str, label: str) -> Operator:
+    """Return an operator of the list: the dtypes of the CPU; what CUDA takes besides (``+``) or lacks (``-``); calls and kind."""
+    (cpu, cuda, words), (op, _, variant) = (part.split() for part in said.split(";")), label.partition("-")
+    return Operator(
+        op=op,
+        variant=variant,
+        dtypes={"cpu": frozenset(cpu), "cuda": frozenset(word[1:] for word in cuda).symmetric_difference(cpu)},
+        calls=("function", *(word for word in words if word in ("inplace", "out"))),
+        promotes="promotes" in words,
+        core=next((word.removeprefix("core-") for word in words if word.startswith("core-")), ""),
     )
 
 
-def minors() -> list[str]:
-    """Return the minors with a table, oldest first."""
-    stems = (file.stem.removeprefix(_PREFIX) for file in TABLES.glob(f"{_PREFIX}*.json"))
-    return sorted(stems, key=lambda minor: tuple(map(int, minor.split("."))))
-
-
 def labels() -> set[str]:
-    """Return the operators of all tables, as ids have them."""
-    tables = filter(None, map(load, minors()))
-    return {operator.label(call) for table in tables for operator in table.operators for call in operator.calls}
+    """Return the operators of all minors, as ids have them."""
+    return {operator.label(call) for minor in committed_tables() for operator in load(minor) for call in operator.calls}
 
 
-def table_for(minor: str | None) -> tuple[Table, str]:
-    """Return the table of a minor, else the newest one and why its cases cannot run; None stands for a machine without torch."""
-    newest = minors()[-1]
-    if (table := load(minor or newest)) is not None:
-        return table, ""
-    table = load(newest)
-    assert table is not None, "the file of the newest table is there"
-    lacks = f"the operators of torch {minor} have no table, only those of {', '.join(minors())}"
-    return table, f"{lacks} ('{COMMAND}' in the repository writes it)"
+def operators_for(minor: str | None) -> tuple[Operator, ...]:
+    """Return the operators of a minor; for None, and for a minor that the list does not have, those of the newest."""
+    minors = [*committed_tables()]
+    return load(minor if minor in minors else minors[-1])
 
 
 # -- cases of a source ------------------------------------------------------------------------------------------------
 
 
-def with_operators(anatomy: Anatomy, cases: Sequence[Case], known: Surroundings) -> list[Case]:
+def with_operators(anatomy: Anatomy, cases: Sequence[Case], known: Surroundings, names: NameTables) -> list[Case]:
     """Return the cases of a spec with a source, once for each entry of the table.
 
     What many of them share is made once: there are thousands.
     """
-    table, why_not = table_for(None if known.torch is None else ".".join(map(str, known.torch[:2])))
+    operators = operators_for(None if known.torch is None else ".".join(map(str, known.torch[:2])))
     source = {"calls": ("function",), "samples": "all", "gradients": True, "operators": "all", **anatomy.data[SOURCE]["opinfo"]}
     expected: dict[tuple[int, Judged | None], tuple[Expected, ...]] = {}
     of_operators: list[Case] = []
@@ -195,8 +164,7 @@ def with_operators(anatomy: Anatomy, cases: Sequence[Case], known: Surroundings)
         (step,) = case.steps
         # the constructor takes a third of the time of dataclasses.replace
         as_is = {field.name: getattr(case, field.name) for field in fields(Case) if field.name not in own}
-        missing = (*case.missing_names, *([why_not] if why_not else []))
-        for operator, call, dtypes in table.rows(case.device, source["dtypes"], source["calls"]):
+        for operator, call, dtypes in rows(operators, case.device, source["dtypes"], source["calls"]):
             if source["operators"] == "core" and not operator.core:
                 continue
             tags = (*case.tags, f"core-{operator.core}") if operator.core else case.tags
@@ -208,7 +176,7 @@ def with_operators(anatomy: Anatomy, cases: Sequence[Case], known: Surroundings)
                     replace(raw, check=EachSample(check=raw.check, rule=how.rule, parts=how.parts, reason=how.reason))
                     for raw in step.expectations
                 )
-            label = operator.label(call)
+            label, absent = operator.label(call), names.absent_operator(operator.op)
             arguments = {"op": operator.op, "variant": operator.variant, "call": call, "dtype": "", "samples": source["samples"]}
             rule = {} if judged is None else {"rule": judged.rule, "reason": judged.reason}
             for dtype in dtypes:
@@ -228,7 +196,7 @@ def with_operators(anatomy: Anatomy, cases: Sequence[Case], known: Surroundings)
                         seed_key=f"{case.seed_key} {label} {dtype}",
                         steps=(of_operator,),
                         tags=tags,
-                        missing_names=missing,
+                        missing_names=(*case.missing_names, absent) if absent else case.missing_names,
                     )
                 )
     return of_operators

@@ -1,11 +1,15 @@
-"""Names of torch: options, counters and metrics of each supported version, and of the installed torch.
+"""Names of torch: options, counters and metrics of each minor of the committed list, and of the installed torch.
 
-Its source is scanned for them; nothing of it is imported or executed.
+Its source is scanned for them; nothing of it is imported or executed. What the scan gave is kept in the cache folder.
 """
 
 import ast
+import contextlib
+import gc
+import hashlib
 import json
 import re
+import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +18,8 @@ from itertools import product
 from pathlib import Path
 
 from runner.language.read.document import DataPath, Document
-from runner.machine.installed_torch import InstalledTorch, release, version_facts
+from runner.machine.cache_dirs import cache_folder
+from runner.machine.installed_torch import InstalledTorch, minor, release, version_facts
 from runner.model.diagnostics import Diagnostic, UsageError, nearest, one_of, unknown_word
 from runner.model.problem_texts import shown_types
 
@@ -28,54 +33,97 @@ Allowed = tuple[str, ...]
 
 KINDS = ("bool", "int", "float", "str", "null", "list", "map")
 
+PATTERN = "pattern"
+MODE = "mode"
+OPERATOR = "operator"
+Entry = tuple[str, str, str]
+"""A kind, what is said of a name, and the name, as the committed list groups them. Of an operator the list says what it takes."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True)
 class Names:
     """All names of one torch version."""
 
     version: str
-    names: Mapping[str, frozenset[str]]
-    """The dotted options of each key of ``CONFIG_FILES``, the metrics, and the counters as ``NAMESPACE.NAME``."""
-    patterns: Mapping[str, tuple[str, ...]]
-    """For each namespace of counters the anchored patterns of names that are made at run time."""
-    types: Mapping[str, Mapping[str, tuple[str, ...]]]
-    """For each key of ``CONFIG_FILES`` the options with known values, and these values (``allowed_values``)."""
-    modes: tuple[str, ...]
-    """The modes of ``torch.compile``; empty if the table has none."""
+    entries: frozenset[Entry]
     unresolved: tuple[str, ...] = field(default=(), compare=False)
-    """Source positions with an unknown namespace: the table may lack their counters."""
+    """Source positions with an unknown namespace: counters may be lacking."""
+
+    @cached_property
+    def names(self) -> Mapping[str, frozenset[str]]:
+        """The dotted options of each key of ``CONFIG_FILES``, the metrics, and the counters as ``NAMESPACE.NAME``."""
+        return {kind: frozenset(name for of, _, name in self.entries if of == kind) for kind in (*CONFIG_FILES, METRIC, COUNTER)}
+
+    @cached_property
+    def patterns(self) -> Mapping[str, tuple[str, ...]]:
+        """For each namespace of counters the anchored patterns of names that are made at run time."""
+        made = sorted((space, pattern) for kind, space, pattern in self.entries if kind == PATTERN)
+        spaces = sorted({*(space for space, _ in made), *(name.partition(".")[0] for name in self.names[COUNTER])})
+        return {space: tuple(pattern for of, pattern in made if of == space) for space in spaces}
+
+    @cached_property
+    def types(self) -> Mapping[str, Mapping[str, Allowed]]:
+        """For each key of ``CONFIG_FILES`` the options with known values, and these values (``allowed_values``)."""
+        return {kind: {name: tuple(said.split(" | ")) for of, said, name in self.entries if of == kind and said} for kind in CONFIG_FILES}
+
+    def has(self, kind: str, name: str) -> bool:
+        """Whether there is such a name, or a pattern for it."""
+        return name in self.names[kind] or (kind == COUNTER and matches(self.patterns, name))
 
 
 METRICS_FILE = "_inductor/metrics.py"
 MODES_FILE = "_inductor/__init__.py"
-_VERSION_FILE = "version.py"
 _OF_TORCH = CONFIG_FILES["config"]
 """A file that distinguishes torch's package from other folders with a version.py."""
 
 
 def scan(path: Path) -> Names:
-    """Return all names of the torch in ``path``: its package folder, or the parent of that folder. ``UsageError`` if there is none."""
-    roots = (root for root in (path, path / "torch") if (root / _VERSION_FILE).is_file() and (root / _OF_TORCH).is_file())
+    """Return all names of the torch in ``path``: its package folder, or the parent of that folder. ``UsageError`` if there is none.
+
+    Without Python's garbage collector, which takes two thirds of the time for the nodes of trees.
+    """
+    roots = (root for root in (path, path / "torch") if (root / "version.py").is_file() and (root / _OF_TORCH).is_file())
     if (root := next(roots, None)) is None:
-        raise UsageError(f"{path} contains no torch: {_VERSION_FILE} or {_OF_TORCH} is missing")
-    counters, patterns, unresolved = scan_counters(root)
-    options = {kind: scan_options(root, kind) for kind in CONFIG_FILES}
-    facts = version_facts((root / _VERSION_FILE).read_text("utf-8"), root.name)
-    return Names(
-        version=".".join(str(number) for number in release(facts["__version__"] or "")),
-        names={**{kind: frozenset(options[kind]) for kind in CONFIG_FILES}, METRIC: scan_metrics(root), COUNTER: counters},
-        patterns=patterns,
-        types={kind: {name: allowed for name, allowed in options[kind].items() if allowed} for kind in CONFIG_FILES},
-        modes=scan_modes(root),
-        unresolved=unresolved,
-    )
+        raise UsageError(f"{path} contains no torch: version.py or {_OF_TORCH} is missing")
+    gc.disable()
+    try:
+        counters, patterns, unresolved = scan_counters(root)
+        options = {kind: scan_options(root, kind) for kind in CONFIG_FILES}
+    finally:
+        gc.enable()
+    facts = version_facts((root / "version.py").read_text("utf-8"), root.name)
+    entries = {(kind, " | ".join(allowed), name) for kind in CONFIG_FILES for name, allowed in options[kind].items()}
+    entries |= {(COUNTER, "", name) for name in counters} | {(METRIC, "", name) for name in scan_metrics(root)}
+    entries |= {(PATTERN, space, pattern) for space in patterns for pattern in patterns[space]}
+    entries |= {(MODE, "", mode) for mode in scan_modes(root)}
+    return Names(version=str(facts["__version__"]).partition("+")[0], entries=frozenset(entries), unresolved=unresolved)
 
 
-def scan_kind(root: Path, kind: str) -> tuple[frozenset[str], Mapping[str, tuple[str, ...]]]:
-    """Return the names of one kind in the torch in ``root``, and the patterns of counters."""
-    if kind == COUNTER:
-        return scan_counters(root)[:2]
-    return frozenset(scan_options(root, kind)) if kind in CONFIG_FILES else scan_metrics(root), {}
+_MOST_KEPT = 16
+"""The maximum number of torches whose names are kept in the cache folder."""
+
+
+def names_of_source(torch: InstalledTorch) -> Names:
+    """Return ``scan`` of a torch, from the cache folder where an earlier call with the same files kept it.
+
+    The file is named after torch's commit and all sizes and times: the files of a checkout change under one commit.
+    """
+    stats = [(file, file.stat()) for folder in FOLDERS for file in sorted((torch.root / folder).rglob("*.py"))]
+    stamps = [(str(file), stat.st_size, stat.st_mtime_ns) for file, stat in stats]
+    key = hashlib.sha256(repr([torch.version, stamps, Path(__file__).read_bytes()]).encode()).hexdigest()
+    if (folder := cache_folder("names")) is None:
+        return scan(torch.root)
+    file = folder / f"{torch.git[:12]}-{key[:16]}.json"
+    with contextlib.suppress(OSError, ValueError):
+        return Names(version=torch.version.partition("+")[0], entries=frozenset(map(tuple, json.loads(file.read_bytes()))))
+    names = scan(torch.root)
+    with contextlib.suppress(OSError):  # a full disk
+        part = file.with_suffix(f".{secrets.token_hex(4)}")
+        part.write_text(json.dumps([*names.entries]), "utf-8")
+        part.replace(file)
+        for old in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)[:-_MOST_KEPT]:
+            old.unlink()
+    return names
 
 
 def _parse(file: Path) -> ast.Module:
@@ -95,6 +143,8 @@ FOLDERS = ("_dynamo", "_inductor", "_functorch", "_higher_order_ops", "fx", "_su
 ANYTHING = ".*"
 _DEEPEST = 8
 """The maximum number of variables followed in a row, so that ``x = x + "a"`` ends."""
+_DEFINITION = re.compile(rb"^(?:async def|def|class)\b.*\n(?:(?:[ \t#)\]].*)?\n)*", re.MULTILINE)
+"""A function or class of a module, by the indentation of its lines."""
 _HOLE = "\0"
 """Stands in a text for a part that is known only at run time."""
 
@@ -105,12 +155,30 @@ def scan_counters(root: Path) -> tuple[frozenset[str], dict[str, tuple[str, ...]
     patterns: dict[str, set[str]] = defaultdict(set)
     unresolved: list[str] = []
     contents = {file: file.read_bytes() for folder in FOLDERS for file in sorted((root / folder).rglob("*.py"))}
-    parse = cache(_parse)
+
+    @cache
+    def blocks_of(file: Path, text: bytes) -> list[ast.stmt]:
+        """Return the blocks of a file, without the functions and classes that lack a text: to parse and walk all takes seconds."""
+
+        def without_body(found: re.Match[bytes]) -> bytes:
+            is_cut = found[0].count(b'"""') % 2  # a line of a text in it begins as a statement of the module does
+            return found[0] if text in found[0] or is_cut else b"def _(): ..." + b"\n" * found[0].count(b"\n")
+
+        try:
+            return [*_blocks(ast.parse(_DEFINITION.sub(without_body, contents[file])).body)]
+        except SyntaxError:
+            return [*_blocks(_parse(file).body)]
+
+    def with_text(file: Path, text: bytes) -> list[ast.stmt]:
+        """Return the blocks of a file with a text in their lines."""
+        lines = [number for number, line in enumerate(contents[file].split(b"\n"), 1) if text in line]
+        ends = [(block, block.lineno, block.end_lineno or 0) for block in blocks_of(file, text)]
+        return [block for block, first, last in ends if any(first <= number <= last for number in lines)]
 
     def passed(function: str, parameter: str, index: int | None) -> Iterator[ast.expr | None]:
         """Yield what the calls of a function in all files pass for a parameter; None where a call does not show it."""
         for file in [file for file, content in contents.items() if f"{function}(".encode() in content]:
-            for call in ast.walk(parse(file)):
+            for call in (node for block in with_text(file, f"{function}(".encode()) for node in ast.walk(block)):
                 match call:
                     case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=args, keywords=keywords) if name == function:
                         if any(isinstance(arg, ast.Starred) for arg in args) or any(keyword.arg is None for keyword in keywords):
@@ -118,15 +186,13 @@ def scan_counters(root: Path) -> tuple[frozenset[str], dict[str, tuple[str, ...]
                         yield from [keyword.value for keyword in keywords if keyword.arg == parameter]
                         yield from [] if index is None else args[index : index + 1]
 
-    for file in [file for file, content in contents.items() if b"counters" in content]:
-        blocks = [*_blocks(parse(file).body)]
-        of_module = _assigned_below(block for block in blocks if not isinstance(block, _FUNCTION))
-        lines = {number for number, line in enumerate(contents[file].split(b"\n"), 1) if b"counters" in line}
-        for block in blocks:
-            if lines.isdisjoint(range(block.lineno, (block.end_lineno or 0) + 1)):
-                continue
-            values = of_module | (_parameters(block, passed) | _assigned_below([block]) if isinstance(block, _FUNCTION) else {})
-            for node in ast.walk(block):
+    for file in [file for file, content in contents.items() if re.search(rb"counters\s*\[", content)]:
+        outside = [block for block in blocks_of(file, b"counters") if not isinstance(block, _FUNCTION)]
+        of_module = _assigned(node for block in outside for node in ast.walk(block))
+        for block in with_text(file, b"counters"):
+            nodes = [*ast.walk(block)]
+            values = of_module | (_parameters(nodes, passed) | _assigned(nodes) if isinstance(block, _FUNCTION) else {})
+            for node in nodes:
                 match node:
                     case ast.Subscript(value=ast.Subscript(value=owner, slice=space), slice=key, ctx=context) if _is_counters(owner):
                         counters = [*product(_texts(space, values), _texts(key, values))]
@@ -169,10 +235,11 @@ def _is_counters(node: ast.expr) -> bool:
     return False
 
 
-def _assigned_below(nodes: Iterable[ast.AST]) -> _Values:
+def _assigned(nodes: Iterable[ast.AST]) -> _Values:
+    """Return what the nodes bind to each name; a statement comes before its parts."""
     values: dict[ast.expr, ast.expr] = {}
     bound: _Values = defaultdict(list)
-    for node in (inner for outer in nodes for inner in ast.walk(outer)):  # a statement comes before its parts
+    for node in nodes:
         match node:
             case ast.Assign(targets=targets, value=value):
                 values |= dict.fromkeys(targets, value)
@@ -183,22 +250,22 @@ def _assigned_below(nodes: Iterable[ast.AST]) -> _Values:
     return dict(bound)
 
 
-def _parameters(block: ast.stmt, passed: Callable[[str, str, int | None], Iterable[ast.expr | None]]) -> _Values:
-    """Return what callers pass for each parameter of the functions of a block that stands in a name of a counter, and its default."""
+def _parameters(nodes: Sequence[ast.AST], passed: Callable[[str, str, int | None], Iterable[ast.expr | None]]) -> _Values:
+    """Return what callers pass for each parameter of functions that stands in a name of a counter, and its default."""
     used: set[str] = set()
-    for node in ast.walk(block):
+    for node in nodes:
         match node:
             case ast.Subscript(value=ast.Subscript(value=owner)) if _is_counters(owner):
                 used |= {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
     values: _Values = {}
-    for function in ast.walk(block):
+    for function in nodes:
         if isinstance(function, _FUNCTION):
             arguments = function.args
             positional = [*arguments.posonlyargs, *arguments.args]
             defaults = [*[None] * (len(positional) - len(arguments.defaults)), *arguments.defaults, *arguments.kw_defaults]
             bound = [argument.arg for argument in positional[:1]] in (["self"], ["cls"])
             for index, argument in enumerate([*positional, *arguments.kwonlyargs]):
-                if argument.arg in used:
+                if argument.arg in used - {"self", "cls"}:  # an object has no text
                     at = index - bound if index < len(positional) else None
                     values[argument.arg] = [*passed(function.name, argument.arg, at), *filter(None, [defaults[index]])] or [None]
     return values
@@ -232,22 +299,17 @@ def scan_options(root: Path, kind: str) -> dict[str, Allowed]:
     return _options(_parse(root / CONFIG_FILES[kind]).body, {})
 
 
-def scan_modes(root: Path) -> tuple[str, ...]:
+def scan_modes(root: Path) -> list[str]:
     """Return the modes of ``torch.compile``; empty if the source does not show them."""
-    for node in ast.walk(_parse(root / MODES_FILE)) if (root / MODES_FILE).is_file() else ():
-        match node:
-            case (
-                ast.AnnAssign(target=ast.Name(id="mode_options"), value=ast.Dict(keys=keys))
-                | ast.Assign(targets=[ast.Name(id="mode_options")], value=ast.Dict(keys=keys))
-            ):
-                return tuple(key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str))
-    return ()
+    values = _assigned(ast.walk(_parse(root / MODES_FILE))).get("mode_options", []) if (root / MODES_FILE).is_file() else []
+    keys = [key.value for value in values if isinstance(value, ast.Dict) for key in value.keys if isinstance(key, ast.Constant)]
+    return [key for key in keys if isinstance(key, str)]
 
 
 def scan_metrics(root: Path) -> frozenset[str]:
     """Return inductor's metrics: module variables that start as a number or that ``reset`` resets."""
     body = _parse(root / METRICS_FILE).body
-    assigned = {name: value for statement in body for name, value in _assigned(statement)}
+    assigned = {name: value for statement in body for name, value in _bound(statement)}
     metrics = {name for name, value in assigned.items() if isinstance(value, ast.Constant) and type(value.value) in (int, float)}
     for node in (node for node in body if isinstance(node, ast.FunctionDef) and node.name == "reset"):
         for leaf in ast.walk(node):
@@ -270,7 +332,7 @@ def _options(body: Sequence[ast.stmt], outer: Mapping[str, Allowed]) -> dict[str
             case ast.Assign() | ast.AnnAssign():
                 annotation = statement.annotation if isinstance(statement, ast.AnnAssign) else None
                 whole = statement.value if isinstance(statement, ast.AnnAssign) or isinstance(statement.targets[0], ast.Name) else None
-                for name, value in _assigned(statement):
+                for name, value in _bound(statement):
                     if not name.startswith("__") and _is_data(value):
                         # an option that is assigned twice, as under an ``if``, takes the values of both assignments
                         before, allowed = options.get(name), allowed_values(annotation, whole)
@@ -304,7 +366,7 @@ def _flat(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
                 yield statement
 
 
-def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+def _bound(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
     """Yield the names that an assignment binds, each with its value (for ``a, b = ...`` the whole right side)."""
     match statement:
         case ast.Assign(targets=targets, value=value):
@@ -353,16 +415,12 @@ def _annotated(annotation: ast.expr | None) -> list[str]:
             return _annotated(ast.parse(text, mode="eval").body)
         case ast.BinOp(op=ast.BitOr(), left=left, right=right):
             return [*_annotated(left), *_annotated(right)]
-        case (
-            ast.Subscript(value=ast.Name(id="Optional" | "Union" | "ClassVar" | "Final" as name), slice=inner)
-            | ast.Subscript(value=ast.Attribute(attr="Optional" | "Union" | "ClassVar" | "Final" as name), slice=inner)
-        ):
+        case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name) as outer, slice=inner):
             parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
-            return [word for part in parts for word in _annotated(part)] + (["null"] if name == "Optional" else [])
-        case ast.Subscript(value=ast.Name(id="Literal") | ast.Attribute(attr="Literal"), slice=inner):
-            parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
-            return [json.dumps(part.value) if isinstance(part, ast.Constant) else _UNKNOWN for part in parts]
-        case ast.Subscript(value=outer):
+            if name == "Literal":
+                return [json.dumps(part.value) if isinstance(part, ast.Constant) else _UNKNOWN for part in parts]
+            if name in ("Optional", "Union", "ClassVar", "Final"):
+                return [word for part in parts for word in _annotated(part)] + (["null"] if name == "Optional" else [])
             return _annotated(outer)
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return [_NAMES.get(name, _UNKNOWN)]
@@ -394,11 +452,10 @@ def _kind_of(value: ast.expr | None) -> list[str]:
 _OF_TYPES: Mapping[type, str] = {type(None): "null", bool: "bool", int: "int", float: "float", str: "str"}
 
 
-# -- committed tables -------------------------------------------------------------------------------------------------
+# -- the committed list -----------------------------------------------------------------------------------------------
 
 
-TABLES = Path(__file__).parent / "data"
-_PREFIX = "names-"
+LIST = Path(__file__).parent / "data" / "names.json"
 
 
 def matches(patterns: Mapping[str, tuple[str, ...]], counter: str) -> bool:
@@ -407,24 +464,18 @@ def matches(patterns: Mapping[str, tuple[str, ...]], counter: str) -> bool:
     return bool(name) and any(re.fullmatch(pattern, name, re.DOTALL) for pattern in patterns.get(space, ()))
 
 
-def read_table(file: Path) -> Names:
-    """Read a committed table."""
-    table = json.loads(file.read_text("utf-8"))
-    counters = frozenset(f"{space}.{name}" for space, entry in table[COUNTER].items() for name in entry["names"])
-    types = {kind: {name: tuple(text.split(" | ")) for name, text in table["types"][kind].items()} for kind in table.get("types", ())}
-    return Names(
-        version=table["torch"],
-        names={**{kind: frozenset(table[kind]) for kind in (*CONFIG_FILES, METRIC)}, COUNTER: counters},
-        patterns={space: tuple(entry["patterns"]) for space, entry in table[COUNTER].items()},
-        types=types,
-        modes=tuple(table.get("modes", ())),
-    )
-
-
-def committed_tables() -> dict[str, Names]:
-    """Return the committed tables by the minor version of torch, oldest first."""
-    files = {file.stem.removeprefix(_PREFIX): file for file in TABLES.glob(f"{_PREFIX}*.json")}
-    return {minor: read_table(files[minor]) for minor in sorted(files, key=release)}
+@cache
+def committed_tables() -> Mapping[str, Names]:
+    """Return what the committed list says of each minor version of torch, oldest first."""
+    content = json.loads(LIST.read_text("utf-8"))
+    versions = {minor(version): version for version in content["torch"]}
+    minors, entries = [*versions], defaultdict[str, set[Entry]](set)
+    for kind, span, said, names in content["names"]:
+        since, dash, until = span.partition("-")
+        last = until or (minors[-1] if dash else since)
+        for of in minors[minors.index(since) : minors.index(last) + 1]:
+            entries[of].update((kind, said, name) for name in names)
+    return {of: Names(version=versions[of], entries=frozenset(entries[of])) for of in minors}
 
 
 # -- values of options: kinds of JSON values, and literals ------------------------------------------------------------
@@ -432,26 +483,14 @@ def committed_tables() -> dict[str, Names]:
 
 def fits(value: object, allowed: Allowed) -> bool:
     """Whether a value of a spec is allowed for an option."""
-    kinds = _KINDS_OF.get(type(value))
-    if kinds is None or any(kind in allowed for kind in kinds):
-        return True
-    return isinstance(value, str | int | float) and json.dumps(value) in allowed
-
-
-_KINDS_OF: Mapping[type, tuple[str, ...]] = {
-    type(None): ("null",),
-    bool: ("bool",),
-    str: ("str",),
-    int: ("int", "float"),
-    float: ("float",),
-    list: ("list",),
-    dict: ("map",),
-}
+    kind = {**_OF_TYPES, list: "list", dict: "map"}.get(type(value))
+    is_of_kind = kind is None or kind in allowed or (kind == "int" and "float" in allowed)
+    return is_of_kind or (isinstance(value, str | int | float) and json.dumps(value) in allowed)
 
 
 # -- look-ups ---------------------------------------------------------------------------------------------------------
 
-_LONGEST_VALUE = 60
+LONGEST_VALUE = 60
 """The maximum length of a value in a message, in characters."""
 
 
@@ -460,11 +499,11 @@ class Lookup:
     """The result of a lookup."""
 
     known: bool
-    """Whether a committed table or the installed source has the name."""
+    """Whether a minor of the committed list or the installed source has the name."""
     is_installed: bool
     """Whether the installed torch has the name. Without torch it equals ``known``."""
     versions: tuple[str, ...]
-    """The minor versions whose tables have the name, oldest first."""
+    """The minor versions of the list that have the name, oldest first."""
     hints: Mapping[str, str]
     """What is meant by an unknown name, or by one that only matches a pattern and resembles a listed one: arguments of its problem."""
     by_pattern: bool = False
@@ -472,42 +511,25 @@ class Lookup:
 
 
 class NameTables:
-    """The committed tables and the installed torch's source, each read at its first use.
+    """The committed list and the installed torch's source, each read at its first use.
 
     The kind of a name is the key of specs and tables that it stands below: one of ``CONFIG_FILES``, ``COUNTER`` or ``METRIC``.
     """
 
     def __init__(self, installed: InstalledTorch | None) -> None:
         self.installed = installed
+        self._tables = committed_tables()
         self._lookups: dict[tuple[str, str], Lookup] = {}
-        self._in_source: dict[str, tuple[frozenset[str], Mapping[str, tuple[str, ...]]]] = {}
-
-    @classmethod
-    def load(cls, installed: InstalledTorch | None) -> "NameTables":
-        """Return the lookup for a torch; None means a machine without torch. What was read of a release is kept for the next call."""
-        if installed is not None and not installed.is_release:
-            return cls(installed)  # of a checkout: its files can change under the same version
-        root = installed.root if installed is not None else None
-        if root not in _LOADED or _LOADED[root].installed != installed:
-            _LOADED[root] = cls(installed)
-        return _LOADED[root]
 
     def lookup(self, kind: str, name: str) -> Lookup:
         """Look a name up; results are cached."""
         if (kind, name) in self._lookups:
             return self._lookups[kind, name]
-        with_name = [minor for minor, table in self._tables.items() if name in table.names[kind]]
-        with_pattern = [minor for minor, table in self._tables.items() if kind == COUNTER and matches(table.patterns, name)]
-        versions = tuple(minor for minor in self._tables if minor in with_name or minor in with_pattern)
-        is_installed, by_name = bool(versions), bool(with_name)
-        if self.installed is not None:
-            is_listed = self.installed.is_release and self.installed.minor in self._tables
-            is_installed = is_listed and self.installed.minor in versions
-            if not is_installed:
-                names, patterns = self._names_in_source(kind)
-                by_name = by_name or name in names
-                # the table of a release has every pattern; its source is read for names that a patch adds
-                is_installed = name in names or (not is_listed and matches(patterns, name))
+        versions = tuple(minor for minor, table in self._tables.items() if table.has(kind, name))
+        is_installed = bool(versions) if self.installed is None else self.installed.minor in versions
+        if self._source is not None:
+            is_installed = self._source.has(kind, name)
+        by_name = any(name in table.names[kind] for table in self._all)
         known = is_installed or bool(versions)
         hints = {} if by_name else self._hints(kind, name, known=known)
         self._lookups[kind, name] = Lookup(
@@ -528,31 +550,28 @@ class NameTables:
             return ""
         return f"torch.compile of torch {self.installed.minor} has no argument {name}"
 
+    def absent_operator(self, op: str) -> str:
+        """Return why an operator of the newest minor makes a case unavailable with a torch that the list does not have; else empty."""
+        if not self.untested or self.installed is None or op in (known := database_of(self.installed.root)) or not known:
+            return ""
+        return f"operator {op} is not in torch {self.installed.minor}"
+
     def value_problem(self, kind: str, name: str, value: object) -> Diagnostic | None:
         """Return the problem of a value that no torch with known types allows for an option; None if it is allowed or unknown."""
-        known = [table.types[kind][name] for table in self._tables.values() if name in table.types.get(kind, {})]
+        known = [table.types[kind][name] for table in self._all if name in table.types.get(kind, {})]
         if not known or any(fits(value, allowed) for allowed in known):
             return None
         written = json.dumps(value, default=str)
-        shortened = written if len(written) <= _LONGEST_VALUE else f"{written[:_LONGEST_VALUE]}..."
+        shortened = written if len(written) <= LONGEST_VALUE else f"{written[:LONGEST_VALUE]}..."
         literals = [json.loads(word) for word in known[-1] if word not in KINDS]
         near = nearest(value, [word for word in literals if isinstance(word, str)]) if isinstance(value, str) else ""
         return Diagnostic.of("option-value", kind=kind, name=name, value=shortened, near=near, types=shown_types(known[-1]))
 
     def mode_problem(self, mode: object) -> Diagnostic | None:
         """Return the problem of an unknown mode of torch.compile."""
-        modes = [mode for table in self._tables.values() for mode in table.modes]
-        return None if mode is None or mode in modes or not modes else unknown_word("mode", str(mode), list(dict.fromkeys(modes)))
-
-    @property
-    def minors(self) -> tuple[str, ...]:
-        """The minor versions of torch that have a table, oldest first."""
-        return tuple(self._tables)
-
-    @cached_property
-    def _tables(self) -> dict[str, Names]:
-        """By minor, oldest first."""
-        return committed_tables()
+        if mode is None or any((MODE, "", mode) in table.entries for table in self._all):
+            return None
+        return unknown_word("mode", str(mode), sorted({name for table in self._all for kind, _, name in table.entries if kind == MODE}))
 
     @cached_property
     def _compile_arguments(self) -> frozenset[str]:
@@ -563,16 +582,29 @@ class NameTables:
         )
         return frozenset(re.findall(r"^    (\w+):", definitions[-1] if definitions else "", re.MULTILINE))
 
-    def _names_in_source(self, kind: str) -> tuple[frozenset[str], Mapping[str, tuple[str, ...]]]:
-        """Return the names of a kind in the source of the installed torch, and the patterns of counters, whose scan takes seconds."""
-        if kind not in self._in_source and self.installed is not None:
-            self._in_source[kind] = scan_kind(self.installed.root, kind)
-        return self._in_source.get(kind, (frozenset(), {}))
+    @cached_property
+    def _source(self) -> Names | None:
+        """What the source of the installed torch has; None where it is not on this machine, as that of a node of a lab."""
+        return names_of_source(self.installed) if self.installed is not None and (self.installed.root / _OF_TORCH).is_file() else None
+
+    @cached_property
+    def _all(self) -> list[Names]:
+        """Those of each minor, oldest first, and of the installed torch."""
+        return [*self._tables.values(), *([self._source] if self._source is not None else [])]
+
+    @cached_property
+    def untested(self) -> str:
+        """Why names are checked against the installed torch alone: the list does not have its minor; else empty."""
+        if self.installed is None or self.installed.minor in self._tables:
+            return ""
+        oldest, *_, newest = self._tables
+        is_newer = release(self.installed.minor) > release(newest)
+        which = f"newer than the newest tested, {newest}" if is_newer else f"older than the oldest tested, {oldest}"
+        return f"torch {self.installed.version} is {which}: names are checked against its source alone"
 
     def names(self, kind: str) -> list[str]:
-        """Return the names of every table, and of what was read of the installed torch."""
-        read = self._in_source.get(kind, (frozenset[str](), {}))[0]
-        return sorted(read.union(*(table.names[kind] for table in self._tables.values())))
+        """Return the names of every minor, and those of the installed torch."""
+        return sorted(frozenset[str]().union(*(table.names[kind] for table in self._all)))
 
     def _hints(self, kind: str, name: str, *, known: bool) -> dict[str, str]:
         """Return what was probably meant by an unknown name. Of a counter, the namespace, the name, or both may be wrong."""
@@ -586,37 +618,45 @@ class NameTables:
             if members or homes:
                 return {"word": name, "members": one_of(members) if members else "", "home": "" if members else homes[0]}
             return {"near": nearest(name, same, cutoff=0.0) or nearest(name, names)}
-        patterns: dict[str, tuple[str, ...]] = {}
-        for table in self._tables.values():
-            patterns |= {space: (*patterns.get(space, ()), *own) for space, own in table.patterns.items()}
+        spaces = sorted({space for table in self._all for space in table.patterns})
         space, _, bare = name.partition(".")
         names_of_space = {counter.partition(".")[2]: counter for counter in names if counter.startswith(f"{space}.")}
         if known:  # by a pattern, as ``batch_layernrm`` by ``batch_.+``
             return {"near": names_of_space.get(nearest(bare, names_of_space, cutoff=0.9), "")}
-        if not bare and space in patterns:
+        if not bare and space in spaces:
             return {"space": space}
         if not bare and name in self.names(METRIC):
             return {"metric": name}
-        near_space = nearest(space, patterns) if bare else ""
-        if near_space != space and matches(patterns, f"{near_space}.{bare}"):
+        near_space = nearest(space, spaces) if bare else ""
+        if near_space != space and any(matches(table.patterns, f"{near_space}.{bare}") for table in self._all):
             return {"near": f"{near_space}.{bare}"}
         same = [counter for counter in names if counter.partition(".")[2] == (bare or name)]
-        choices = names_of_space if space in patterns and not same else {counter.partition(".")[2]: counter for counter in same or names}
+        choices = names_of_space if space in spaces and not same else {counter.partition(".")[2]: counter for counter in same or names}
         if near := nearest(bare or name, choices):
             return {"near": choices[near]}
-        return {"in_space": space, "known": one_of(names_of_space)} if space in patterns else {"spaces": one_of(patterns)}
+        return {"in_space": space, "known": one_of(names_of_space)} if space in spaces else {"spaces": one_of(spaces)}
 
 
-_LOADED: dict[Path | None, NameTables] = {}
-"""By the folder of the torch: ``watch`` looks names up after each change of a spec, and a scan of torch takes seconds."""
-
-
-# -- operators of ATen ------------------------------------------------------------------------------------------------
+# -- operators of torch's database, and of ATen ------------------------------------------------------------------------
 
 _OPERATORS = "torchgen/packaged/ATen/native/native_functions.yaml"
 """ATen's own list, which torch is installed with."""
 
 _LINE_OF_OPERATORS = re.compile(r"^- func: (\w+)|^  autogen: (.+)$", re.MULTILINE)
+
+
+_OPERATOR_OF_DATABASE = re.compile(r"""(?:Info|_opinfo)\(\s*(?:name=)?["']([\w.]+)["']""")
+
+
+@cache
+def database_of(root: Path) -> frozenset[str]:
+    """Return the operators that the source of torch's database (OpInfo) names; empty where it is missing.
+
+    The dtypes, calls and kinds of operators are made while torch is imported, which takes half a minute: the list has them.
+    """
+    folder = root / "testing" / "_internal"
+    files = [*folder.glob("common_methods_invocations.py"), *(folder / "opinfo").rglob("*.py")]
+    return frozenset(name for file in files for name in _OPERATOR_OF_DATABASE.findall(file.read_text("utf-8")))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The folders of data that the project ships, and the cache folder: what zygotes built while they warmed up.
+"""The folders of data that the project ships, and the cache folder: what zygotes built while they warmed up, and names of torch.
 
 Later runs trust these files, so no other user may write to the folder.
 """
@@ -23,13 +23,13 @@ def home() -> Path:
     return (Path(base) if os.path.isabs(base) else Path(os.path.expanduser("~")) / ".cache").absolute() / "torch-conformance"
 
 
-def warm_folder() -> Path | None:
-    """Return the folder for what zygotes build while they warm up, creating it if needed; None if it cannot be created.
+def cache_folder(name: str) -> Path | None:
+    """Return a folder of the cache, creating it if needed; None if it cannot be created. ``warm`` is what zygotes build while they warm up.
 
     Raise ``UsageError`` if other users can write to it.
     """
     try:
-        return private_folder(private_folder(home(), VARIABLE) / "warm", VARIABLE)
+        return private_folder(private_folder(home(), VARIABLE) / name, VARIABLE)
     except OSError:
         if os.environ.get(VARIABLE):
             raise UsageError(f"{VARIABLE}={home()}: this folder cannot be created; name another one, or unset the variable") from None

@@ -12,7 +12,6 @@ from runner.model import devices
 from runner.model.diagnostics import UsageError
 
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
-_FINISHED = re.compile(r"\d+(?:\.\d+)*(?:\.post\d+)?(?:\+.*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +28,6 @@ class InstalledTorch:
     """The versions of what it was built for, by their names in ``torch.version``: ``cuda``, ``hip``."""
     git: str
     """The commit of the build; empty if it is not recorded."""
-
-    @property
-    def is_release(self) -> bool:
-        """Whether the version is published, so that its minor version determines its names."""
-        return _FINISHED.fullmatch(self.version) is not None
 
 
 def installed_torch() -> InstalledTorch | None:

@@ -65,7 +65,7 @@ class Comparison:
 def compare(ids: Mapping[str, int], root: Path, cases: Iterable[Case]) -> Comparison:
     """Compare a ledger with loaded cases. A spec that was not loaded, and whose file exists in ``root``, the ledger's folder, is outside.
 
-    Cases of a source are left out: a committed table for each torch version names them, and a test compares it with torch.
+    Cases of a source are left out: the committed list of names has them for each torch minor, and a test compares it with torch.
     """
     paths = {case.id: f"{case.area}/{case.name}".lstrip("/") for case in cases if not is_of_operator(case)}
     absent = {case_id: case_id.rpartition("[")[0] or case_id for case_id in ids if case_id not in paths}

@@ -170,7 +170,7 @@ class CaseRunner:
             spares=schedule.spares(workers),
             zygotes=schedule.zygotes(),
             timeout_factor=options.timeout_factor,
-            warm_folder=cache_dirs.warm_folder(),
+            warm_folder=cache_dirs.cache_folder("warm"),
             torch_root=self._machine.torch_root,
         )
         self._executor = (make_executor or LocalExecutor)(settings)

@@ -74,7 +74,7 @@ def prepare(options: RunOptions, suite: Suite | None = None, only: Collection[st
 
         options, failed = with_failed(options)
     scratch.check()
-    cache_dirs.warm_folder()
+    cache_dirs.cache_folder("warm")
 
     suite = suite or load(options.paths, options.backends)
     if profile is None:

@@ -34,9 +34,9 @@ def test_the_variable_the_users_cache_then_the_home(tmp_path: Path, monkeypatch:
 
 
 def test_a_folder_is_made_for_its_user_alone(home: Path) -> None:
-    assert cache_dirs.warm_folder() == home / "warm"
+    assert cache_dirs.cache_folder("warm") == home / "warm"
     assert [stat.S_IMODE(path.stat().st_mode) for path in (home, home / "warm")] == [0o700, 0o700]
-    assert cache_dirs.warm_folder() == home / "warm", "a second run finds it"
+    assert cache_dirs.cache_folder("warm") == home / "warm", "a second run finds it"
 
 
 # -- what is refused ------------------------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ def test_a_folder_that_others_can_write_to_is_refused(home: Path, bits: int) -> 
     home.mkdir()
     home.chmod(bits)
     with pytest.raises(UsageError, match=rf"other users can write to this folder \(mode {bits:04o}\); chmod 700 it"):
-        cache_dirs.warm_folder()
+        cache_dirs.cache_folder("warm")
 
 
 @pytest.mark.parametrize("target", ["there", "nowhere"])
@@ -58,7 +58,7 @@ def test_a_link_is_refused_wherever_it_leads(home: Path, tmp_path: Path, name: s
         home.mkdir(mode=0o700)
     (home / name if name == "warm" else home).symlink_to(tmp_path / target)
     with pytest.raises(UsageError, match="this is a symbolic link; name the folder itself"):
-        cache_dirs.warm_folder()
+        cache_dirs.cache_folder("warm")
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -67,17 +67,17 @@ def test_another_users_folder_is_refused(home: Path, monkeypatch: pytest.MonkeyP
     mine = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
     with pytest.raises(UsageError, match=rf"another user \(uid {mine}\)"):
-        cache_dirs.warm_folder()
+        cache_dirs.cache_folder("warm")
 
 
 def test_a_home_that_cannot_be_written_to_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.delenv("TORCH_CONFORMANCE_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert cache_dirs.warm_folder() is None
+    assert cache_dirs.cache_folder("warm") is None
     monkeypatch.setenv("TORCH_CONFORMANCE_CACHE", str(tmp_path / "file" / "inner"))
     with pytest.raises(UsageError, match="this folder cannot be created; name another one"):
-        cache_dirs.warm_folder()
+        cache_dirs.cache_folder("warm")
 
 
 def test_a_run_is_refused_before_it_has_a_folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from runner.language import load as loading
 from runner.language.load import Suite
 from runner.language.read.templates import as_text
-from runner.machine.installed_torch import InstalledTorch
+from runner.machine.installed_torch import torch_at
 from runner.model.case import Case
 from runner.model.diagnostics import InvalidSpecs
 from runner.plan.worker_plan import digest_of, seed_of
@@ -223,48 +223,35 @@ def test_places_lead_to_the_file(load_suite: LoadSuite, good: str) -> None:
 
 
 @pytest.fixture
-def with_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Return a function that makes the machine one with an (empty) torch of a version."""
+def with_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that makes the machine one with a torch of a version, which has no options but those of a text."""
 
-    def install(version: str) -> None:
+    def install(version: str, options: str = "") -> None:
         root = tmp_path / "torch"
         for name in ("_inductor/config.py", "_dynamo/config.py", "_functorch/config.py", "_inductor/metrics.py"):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text("")
-        minor = ".".join(version.split(".")[:2])
-        torch = InstalledTorch(version=version, minor=minor, root=root, builds={}, git="")
+            (root / name).write_text(options)
+        (root / "version.py").write_text(f"__version__ = '{version}'\n")
+        torch = torch_at(root)
         monkeypatch.setattr(loading, "installed_torch", lambda: torch)
 
     return install
 
 
-def only_in(table: str, version: str) -> str:
-    """Return an option that just one of the committed tables has."""
-    from runner.language.torch_names import NameTables
-
-    tables = NameTables.load(None)
-    for name in tables.names(table):
-        if tables.lookup(table, name).versions == (version,):
-            return name
-    pytest.fail(f"no {table} is in torch {version} alone")
-
-
-def test_an_option_of_another_torch_makes_a_case_unavailable(load_suite: LoadSuite, good: str, with_torch: Callable[[str], None]) -> None:
-    name = only_in("config", "2.13")
-    text = good + f"config: {{{name}: null}}\n"
+def test_an_option_of_another_torch_makes_a_case_unavailable(load_suite: LoadSuite, good: str, with_torch: Callable[..., None]) -> None:
+    text = good + "config: {rocm.origami: true}\n"
     with_torch("2.11.0")
-    assert only(load_suite(text)).missing_names == (f"config {name} is not in torch 2.11, only in 2.13",)
-    with_torch("2.13.1+cpu")
+    assert only(load_suite(text)).missing_names == ("config rocm.origami is not in torch 2.11, only in 2.13, 2.14",)
+    with_torch("2.13.1+cpu", "class rocm:\n    origami: bool = False\n")
     assert only(load_suite(text)).missing_names == ()
 
 
 def test_an_option_under_a_condition_that_does_not_hold_is_not_missed(
-    load_suite: LoadSuite, good: str, with_torch: Callable[[str], None]
+    load_suite: LoadSuite, good: str, with_torch: Callable[..., None]
 ) -> None:
-    name = only_in("config", "2.13")
-    text = good + f'config: [{{freezing: true}}, {{when: {{torch: ">=2.13"}}, set: {{{name}: null}}}}]\n'
-    with_torch("2.11.0")
+    text = good + 'config: [{freezing: true}, {when: {torch: ">=2.13"}, set: {rocm.origami: true}}]\n'
+    with_torch("2.11.0", "freezing = False\n")
     assert only(load_suite(text)).missing_names == ()
-    with_torch("2.13.0")
+    with_torch("2.13.0", "freezing = False\nclass rocm:\n    origami: bool = False\n")
     found: dict[str, Any] = only(load_suite(text)).body.settings.config
-    assert name in found
+    assert "rocm.origami" in found

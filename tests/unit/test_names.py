@@ -1,19 +1,21 @@
 """Names are read from source as torch itself would find them, and looked up with a reason or a suggestion."""
 
+import json
 import re
-from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
-from runner.language.torch_names import COUNTER, METRIC, TABLES, Names, NameTables, matches, read_table, scan
+from runner.language import torch_names
+from runner.language.torch_names import COUNTER, LIST, METRIC, OPERATOR, Names, NameTables, committed_tables, matches, scan
 from runner.machine.installed_torch import InstalledTorch, installed_torch, torch_at
 from runner.model.diagnostics import UsageError
-from tools.generate_names import main, table_text
+from tools.generate_names import list_text, main
 
 REPOSITORY = Path(__file__).parents[2]
 INDUCTOR, DYNAMO = "config", "dynamo_config"
-MINORS = ("2.11", "2.12", "2.13")
+MINORS = ("2.11", "2.12", "2.13", "2.14")
 IMPORT = "from torch._dynamo.utils import counters\n"
 
 
@@ -187,45 +189,57 @@ def test_metrics(tmp_path: Path) -> None:
     assert set(scan(make_torch(tmp_path, _inductor__metrics=text)).names[METRIC]) == {"number", "real", "items"}
 
 
-# Sources and tables.
+# The committed list.
 
 
-def test_the_command_writes_a_table_that_reads_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    root = make_torch(tmp_path, _inductor__config="b = 1\na = 1\n", _dynamo__counting=IMPORT + "counters['n'][x] += 1\n")
-    assert main([str(root), "-o", str(tmp_path / "table.json")]) == 0
-    assert read_table(tmp_path / "table.json") == scan(root)
-    assert main([str(root)]) == 0
-    assert capsys.readouterr().out == (tmp_path / "table.json").read_text() == table_text(scan(root))
+def test_the_command_adds_a_torch_to_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = make_torch(tmp_path, "2.16.0a0", _inductor__config="fx_graph_cache: bool = True\nb = 1\n", _dynamo__counting=IMPORT + OPEN)
+    assert main([str(root), "-o", str(tmp_path / "list.json"), "--without-operators"]) == 0
+    monkeypatch.setattr(torch_names, "LIST", tmp_path / "list.json")
+    tables = committed_tables.__wrapped__()
+    assert [*tables] == [*MINORS, "2.16"]
+    assert tables["2.16"] == scan(root)
+    assert {minor: tables[minor] for minor in MINORS} == committed_tables()
 
 
-# The committed tables.
+OPEN = "counters['n'][x] += 1\n"
 
 
-@pytest.mark.parametrize("file", sorted(TABLES.glob("names-*.json")), ids=lambda file: file.stem)
-def test_a_table_is_in_its_canonical_form(file: Path) -> None:
-    names = read_table(file)
-    assert file.read_text() == table_text(names)
-    assert names.version.startswith(file.stem.removeprefix("names-") + ".")
+def test_names_stand_in_spans_of_minors(tmp_path: Path) -> None:
+    versions = {"2.9": "2.9.1", "2.10": "2.10.0", "2.11": "2.11.0"}
+    entries = {of: [(METRIC, "", name) for name in names] for of, names in {"2.9": "abc", "2.10": "ab", "2.11": "acd"}.items()}
+    rows = json.loads(list_text(versions, entries))["names"]
+    assert rows == [
+        ["metric", span, "", names] for span, names in [("2.11-", ["c", "d"]), ("2.9", ["c"]), ("2.9-", ["a"]), ("2.9-2.10", ["b"])]
+    ]
+
+
+def test_the_list_is_short_and_in_its_canonical_form() -> None:
+    text, tables = LIST.read_text(), committed_tables()
+    assert text == list_text({of: table.version for of, table in tables.items()}, {of: table.entries for of, table in tables.items()})
+    assert len(text.splitlines()) < 1500
+    assert max(map(len, text.splitlines())) <= 200
 
 
 # Looking up with an installed torch.
 
 
 def tables_for(folder: Path, version: str, **files: str) -> NameTables:
-    return NameTables.load(torch_at(make_torch(folder, version, **files)))
+    return NameTables(torch_at(make_torch(folder, version, **files)))
 
 
-def test_a_release_with_a_table_is_trusted_without_reading_it(tmp_path: Path) -> None:
+def test_a_torch_of_another_machine_has_the_names_of_its_minor(tmp_path: Path) -> None:
     installed = InstalledTorch(version="2.12.1+cu130", minor="2.12", root=tmp_path / "absent", builds={}, git="")
-    assert NameTables.load(installed).lookup(INDUCTOR, "cudagraph_policy").is_installed
+    assert NameTables(installed).lookup(INDUCTOR, "cudagraph_policy").is_installed
+    assert NameTables(installed).absence(INDUCTOR, "rocm.origami") == "config rocm.origami is not in torch 2.12, only in 2.13, 2.14"
 
 
 @pytest.mark.parametrize(("kind", "name"), [(INDUCTOR, "rocm.origami"), (COUNTER, "inductor.fix_auto_functionalized_dtype_views")])
 def test_a_name_of_another_version_is_known_but_not_here(tmp_path: Path, kind: str, name: str) -> None:
     tables = tables_for(tmp_path, "2.11.0")
     found = tables.lookup(kind, name)
-    assert (found.known, found.is_installed, found.versions, found.hints) == (True, False, ("2.13",), {})
-    assert tables.absence(kind, name) == f"{kind} {name} is not in torch 2.11, only in 2.13"
+    assert (found.known, found.is_installed, found.versions, found.hints) == (True, False, ("2.13", "2.14"), {})
+    assert tables.absence(kind, name) == f"{kind} {name} is not in torch 2.11, only in 2.13, 2.14"
 
 
 PATCHED = {
@@ -237,19 +251,48 @@ NEW = [(INDUCTOR, "triton.patched_option"), (METRIC, "patched_metric"), (COUNTER
 OLD = [(INDUCTOR, "fx_graph_cache"), (COUNTER, "inductor.fxgraph_cache_miss"), (COUNTER, "graph_break.x")]
 
 
-@pytest.mark.parametrize("version", ["2.13.0", "2.13.0a0+gitabc", "2.13.0.dev20260901", "2.14.0"])
-def test_a_name_is_looked_up_in_the_installed_source(tmp_path: Path, version: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "which"),
+    [
+        ("2.13.0", ""),
+        ("2.14.0a0+gitabc", ""),
+        ("2.16.0.dev20261120+cpu", "newer than the newest tested, 2.14"),
+        ("2.16.0a0+git1234567", "newer than the newest tested, 2.14"),
+        ("2.10.1", "older than the oldest tested, 2.11"),
+    ],
+)
+def test_a_name_is_looked_up_in_the_installed_source(tmp_path: Path, version: str, which: str) -> None:
     tables = tables_for(tmp_path, version, **PATCHED)
+    assert tables.untested == (which and f"torch {version} is {which}: names are checked against its source alone")
     for kind, name in NEW:
         found = tables.lookup(kind, name)
         assert (found.known, found.is_installed, found.versions, found.by_pattern) == (True, True, (), False), name
-    for kind, name in OLD if version != "2.13.0" else ():  # the table of a release is trusted
+    for kind, name in OLD:
         found = tables.lookup(kind, name)
         assert (found.known, found.is_installed, found.versions) == (True, False, MINORS), name
+    assert tables.value_problem(INDUCTOR, "triton.patched_option", "x") is not None, "its values are those of the source"
+
+
+def test_what_was_read_of_a_source_is_kept_until_a_file_changes(tmp_path: Path) -> None:
+    torch = torch_at(make_torch(tmp_path, "2.16.0.dev20261120", **PATCHED))
+    with patch.object(torch_names, "scan", wraps=scan) as scanned:
+        first = torch_names.names_of_source(torch)
+        assert torch_names.names_of_source(torch) == first
+        assert scanned.call_count == 1
+        make_torch(tmp_path, "2.16.0.dev20261120", **{**PATCHED, "_inductor__metrics": "another = 0\n"})
+        assert torch_names.names_of_source(torch).names[METRIC] == {"another"}
+
+
+def test_an_operator_that_an_untested_torch_lacks_is_said(tmp_path: Path) -> None:
+    database = "op_db = [\n    UnaryUfuncInfo('abs', ref=np.abs),\n    make_signal_windows_opinfo(\n        name=\"kept\",\n    ),\n]\n"
+    tables = tables_for(tmp_path, "2.16.0", testing___internal__common_methods_invocations=database)
+    assert [tables.absent_operator(op) for op in ("abs", "kept", "qr")] == ["", "", "operator qr is not in torch 2.16"]
+    assert tables_for(tmp_path / "other", "2.16.0").absent_operator("qr") == "", "there is no database to read"
+    assert tables_for(tmp_path, "2.14.0").absent_operator("qr") == "", "the list says so"
 
 
 def test_without_a_torch_a_known_name_counts_as_here() -> None:
-    tables = NameTables.load(None)
+    tables = NameTables(None)
     assert tables.lookup(INDUCTOR, "rocm.origami").is_installed
     assert not tables.lookup(INDUCTOR, "rocm.nothing").is_installed
     assert tables.absence(INDUCTOR, "rocm.origami") == ""
@@ -263,7 +306,7 @@ def test_an_argument_that_torch_compile_lacks_is_said(tmp_path: Path) -> None:
         f"{overload}def compile(\n    model: int,\n    *,\n    disable: bool = False,\n) -> int:\n    pass\n"
     )
     assert (tables.absent_argument("disable"), tables.absent_argument("name")) == ("", "torch.compile of torch 2.12 has no argument name")
-    assert NameTables.load(None).absent_argument("name") == ""
+    assert NameTables(None).absent_argument("name") == ""
 
 
 # Suggestions.
@@ -293,7 +336,7 @@ def test_an_argument_that_torch_compile_lacks_is_said(tmp_path: Path) -> None:
 )
 def test_hints(kind: str, names: str, hints: dict[str, str]) -> None:
     for name in names.split():
-        assert {word: value for word, value in NameTables.load(None).lookup(kind, name).hints.items() if value} == hints, name
+        assert {word: value for word, value in NameTables(None).lookup(kind, name).hints.items() if value} == hints, name
 
 
 # Against the installed torch.
@@ -312,16 +355,12 @@ def scanned(torch_here: InstalledTorch) -> Names:
     return scan(torch_here.root)
 
 
-def test_the_table_of_the_installed_torch_is_fresh(torch_here: InstalledTorch, scanned: Names) -> None:
-    file = TABLES / f"names-{torch_here.minor}.json"
-    if not file.is_file():
-        pytest.skip(f"torch {torch_here.minor} has no committed table")
-    if not torch_here.is_release:
-        pytest.skip(f"torch {torch_here.version} is no release, so its names may differ from the table's")
+def test_the_list_of_the_installed_torch_is_fresh(torch_here: InstalledTorch, scanned: Names) -> None:
+    if torch_here.version.partition("+")[0] != getattr(committed_tables().get(torch_here.minor), "version", ""):
+        pytest.skip(f"the list does not have torch {torch_here.version}")
     assert scanned.unresolved == ()
-    assert table_text(replace(scanned, version=read_table(file).version)) == file.read_text(), (
-        f"run: python -m tools.generate_names {torch_here.root} -o {file.relative_to(REPOSITORY)}"
-    )
+    listed = {entry for entry in committed_tables()[torch_here.minor].entries if entry[0] != OPERATOR}
+    assert scanned.entries == listed, f"run: python -m tools.generate_names {torch_here.root}"
 
 
 def test_the_counters_written_plainly_are_all_listed(torch_here: InstalledTorch, scanned: Names) -> None:

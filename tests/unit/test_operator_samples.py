@@ -1,23 +1,22 @@
 """The samples of torch's database in the worker, in this process: the committed table, the draws, and what is compared of each sample."""
 
 import contextlib
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runner.language import operators as tables
 from runner.language.load import load
+from runner.language.operators import operators_for
+from runner.language.torch_names import OPERATOR, committed_tables
 from runner.machine.installed_torch import installed_torch
 from runner.model.case_facts import StepFacts
 from runner.model.expectation import Status
 from runner.model.protocol import decode, dumps, encode, loads
 from tests.fakes import HERE, import_torch, observation, observed, seen
 from tests.sessions import prepared
+from tools.generate_names import operators_of
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
@@ -64,33 +63,27 @@ def paths(entry: dict[str, Any]) -> list[str]:
     return [leaf["path"] for leaf in entry["value"]["leaves"]]
 
 
-def test_the_table_of_the_installed_torch_is_fresh(tmp_path: Path) -> None:
-    installed = installed_torch()
-    assert installed is not None
-    file = tables.TABLES / f"operators-{installed.minor}.json"
-    if not file.is_file() or not installed.is_release:
-        pytest.skip(f"torch {installed.version} has no committed table")
-    committed = json.loads(file.read_text("utf-8"))
-    command = [sys.executable, *tables.COMMAND.split()[1:], "-o", str(tmp_path / "table.json")]
-    subprocess.run(command, check=True, timeout=300)
-    found = json.loads((tmp_path / "table.json").read_text("utf-8"))
-    if committed["has_cuda"] != found["has_cuda"]:
-        committed, found = _without_cuda(committed), _without_cuda(found)
-    assert found == committed, f"run: {tables.COMMAND}"
-
-
-def _without_cuda(table: dict[str, Any]) -> list[Any]:
-    """Return a table without the dtypes of CUDA, which depend on the machine."""
-    rows = ({**row, "cpu": table["dtypes"][row["cpu"]]} for row in table["operators"])
-    return [{name: value for name, value in row.items() if name != "cuda"} for row in rows]
+def test_the_operators_of_the_installed_torch_are_fresh() -> None:
+    torch = installed_torch()
+    assert torch is not None
+    table = committed_tables().get(torch.minor)
+    if table is None or torch.version.partition("+")[0] != table.version:
+        pytest.skip(f"the list does not have torch {torch.version}")
+    listed = {entry for entry in table.entries if entry[0] == OPERATOR}
+    # what operators take on a GPU depends on the machine
+    without_cuda = {(label, said.split("; ")[0], said.rpartition("; ")[2]) for _, said, label in listed}
+    read = operators_of(torch.root)
+    assert read is not None
+    assert {(label, said.split("; ")[0], said.rpartition("; ")[2]) for _, said, label in read} == without_cuda
+    if not import_torch().cuda.is_available():
+        assert read == listed, f"run: python -m tools.generate_names {torch.root}"
 
 
 def test_eager_refuses_each_call_that_has_no_case(torch: Any, tmp_path: Path) -> None:
     session, _ = prepared(tmp_path, "function: |\n  def fn(x):\n      return x\ninputs: [{rand: [1]}]\nexpect: [{close: {to: eager}}]\n")
-    table, _ = tables.table_for(installed_torch().minor)
     calls = [
         (row, call, dtype)
-        for row in table.operators
+        for row in operators_for(installed_torch().minor)
         for call in row.calls
         for dtype in ("float32", "int64")
         if dtype in row.dtypes["cpu"] and row.is_refused(call, dtype, "cpu")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from runner.language import operators
+from runner.language import operators, torch_names
 from runner.language.load import Suite, load
-from runner.language.operators import JUDGED, table_for
-from runner.machine.installed_torch import installed_torch
+from runner.language.operators import JUDGED, operators_for
+from runner.machine.installed_torch import installed_torch, minor
 from runner.model.case_facts import StepFacts
 from runner.model.expectation import Status, Verdict
 from runner.model.outcomes import Outcome
@@ -33,29 +33,27 @@ matrix: {dynamic: [false, true]}
 expect: [{close: {to: eager}}]
 """
 
-TABLE = {
-    "torch": "9.1",
-    "dtypes": ["float32", "float32 int64"],
-    "operators": [
-        {"op": "add", "cpu": 1, "cuda": 1, "calls": ["inplace", "out"], "core": "pointwise"},
-        {"op": "div", "variant": "floor_rounding", "cpu": 0, "cuda": 1},
-        {"op": "empty", "cpu": 0, "cuda": 0},
-        {"op": "jiterator_unary", "cpu": 0, "cuda": 0},
-        {"op": "sparse.mm", "variant": "reduce", "cpu": 0, "cuda": 0},
-        {"op": "torch.ops.aten._flash_attention_forward", "cpu": 0, "cuda": 0},
-    ],
+LISTED = {
+    "float32 int64; ; inplace out core-pointwise": ["add"],
+    "float32; +int64; ": ["div-floor_rounding"],
+    "float32; ; ": ["empty", "jiterator_unary", "sparse.mm-reduce", "torch.ops.aten._flash_attention_forward"],
 }
+
+
+def write_list(file: Path, version: str, listed: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace the committed list by one with operators alone."""
+    names = [["operator", f"{minor(version)}-", said, labels] for said, labels in listed.items()]
+    file.write_text(json.dumps({"torch": [version], "names": names}))
+    monkeypatch.setattr(torch_names, "LIST", file)
+    monkeypatch.setattr(operators, "committed_tables", torch_names.committed_tables.__wrapped__)
+    monkeypatch.setattr(operators, "load", operators.load.__wrapped__)
 
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three operators for any torch."""
-    found = operators.load.__wrapped__
-    monkeypatch.setattr(operators, "TABLES", tmp_path)
-    monkeypatch.setattr(operators, "load", found)
+    """Some operators for any torch."""
     installed = installed_torch()
-    minor = installed.minor if installed else "9.1"
-    (tmp_path / f"operators-{minor}.json").write_text(json.dumps({**TABLE, "torch": minor}))
+    write_list(tmp_path / "names.json", installed.version if installed else "9.1", LISTED, monkeypatch)
 
 
 def ids(suite: Suite) -> list[str]:
@@ -84,12 +82,11 @@ def test_operators_that_eager_refuses_on_a_device_have_no_case_there(load_suite:
     assert found["cpu"] - found["cuda"] == {"sparse.mm-reduce"}
 
 
-REFUSING = [
-    {"op": "sqrt", "cpu": 0, "cuda": 0, "calls": ["inplace", "out"], "promotes": True},
-    {"op": "equal", "cpu": 0, "cuda": 0, "calls": ["out"]},
-    {"op": "float_power", "cpu": 0, "cuda": 0, "calls": ["inplace", "out"]},
-    {"op": "narrow_copy", "cpu": 0, "cuda": 0, "calls": ["out"]},
-]
+REFUSING = {
+    "bfloat16 bool float32 float64 int64; ; inplace out promotes": ["sqrt"],
+    "bfloat16 bool float32 float64 int64; ; out": ["equal", "narrow_copy"],
+    "bfloat16 bool float32 float64 int64; ; inplace out": ["float_power"],
+}
 
 
 @pytest.mark.parametrize(
@@ -107,12 +104,9 @@ REFUSING = [
 def test_calls_that_eager_refuses_have_no_case(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, dtype: str, labels: str
 ) -> None:
-    monkeypatch.setattr(operators, "TABLES", tmp_path)
-    table = {"torch": "9.2", "dtypes": ["bfloat16 bool float32 float64 int64"], "operators": REFUSING}
-    (tmp_path / "operators-9.2.json").write_text(json.dumps(table))
-    found = operators.load.__wrapped__("9.2")
-    assert found is not None
-    assert " ".join(one.label(call) for one, call, dtypes in found.rows(device, [dtype], ["inplace", "out"]) if dtypes) == labels
+    write_list(tmp_path / "names.json", "9.2", REFUSING, monkeypatch)
+    cases = operators.rows(operators.load("9.2"), device, [dtype], ["inplace", "out"])
+    assert {operator.label(call) for operator, call, dtypes in cases if dtypes} == {*labels.split()}
 
 
 @pytest.mark.usefixtures("small")
@@ -160,23 +154,17 @@ def test_parts_without_values_of_their_own_are_judged_by_their_form(load_suite: 
     assert "memory" in check.reason
 
 
-def test_a_torch_without_a_table_has_the_newest_ones_cases_and_none_can_run() -> None:
-    found, why = table_for("1.0")
-    assert found.minor == operators.minors()[-1]
-    assert "torch 1.0 have no table" in why
-    assert operators.COMMAND in why
-    assert table_for(None) == (found, ""), "a machine without torch lists the newest"
+def test_a_torch_that_the_list_does_not_have_has_the_newest_ones_cases() -> None:
+    newest = [*torch_names.committed_tables()][-1]
+    assert operators_for("9.9") == operators_for(None) == operators_for(newest)
 
 
-def test_every_table_gives_each_case_one_id() -> None:
-    for minor in operators.minors():
-        found = operators.load(minor)
-        assert found is not None
-        assert found.minor == minor
-        labels = [operator.label(call) for operator in found.operators for call in operator.calls]
+def test_the_list_gives_each_case_one_id() -> None:
+    for of in torch_names.committed_tables():
+        labels = [operator.label(call) for operator in operators.load(of) for call in operator.calls]
         assert len(labels) == len(set(labels)), "a name would stand for two operators"
         assert all(set(label) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") for label in labels)
-        assert set(JUDGED) <= {operator.op for operator in found.operators}, "a rule for an operator that is not there"
+        assert set(JUDGED) <= {operator.op for operator in operators.load(of)}, "a rule for an operator that is not there"
         assert set(operators.REFUSED) <= set(labels), "a call that is not there"
 
 

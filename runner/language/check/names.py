@@ -7,7 +7,7 @@ from typing import Any
 from runner.language.read import templates
 from runner.language.read.anatomy import Anatomy
 from runner.language.read.document import DataPath, Document
-from runner.language.torch_names import CONFIG_FILES, COUNTER, METRIC, NameTables, operator_problems
+from runner.language.torch_names import CONFIG_FILES, COUNTER, LONGEST_VALUE, METRIC, NameTables, operator_problems
 from runner.model import conditions
 from runner.model.diagnostics import Diagnostic, nearest
 from runner.vocabulary.expectations.expectation_base import allows_zero, is_unlisted
@@ -71,11 +71,7 @@ def filter_problem(value: object) -> Diagnostic | None:
     """Return the problem of a filter of guards that is no reference."""
     if isinstance(value, dict) and set(value) == {"ref"}:
         return None
-    return Diagnostic.of("no-guard-filter", name=GUARD_FILTER, value=json.dumps(value, default=str)[:_LONGEST])
-
-
-_LONGEST = 60
-"""Characters of a value in a message."""
+    return Diagnostic.of("no-guard-filter", name=GUARD_FILTER, value=json.dumps(value, default=str)[:LONGEST_VALUE])
 
 
 def value_problem(tables: NameTables, section: str, name: str, value: object) -> Diagnostic | None:

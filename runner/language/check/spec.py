@@ -251,10 +251,9 @@ def source_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
             body = expectation.body if expectation.kind == Close.kind and isinstance(expectation.body, dict) else None
             if body is None or body.get("to", EAGER) != EAGER or body.get("of", OUTPUT) != OUTPUT:
                 yield document.diagnostic(expectation.path, "expectation-of-samples", key=True, kind=expectation.kind)
-    from runner.language.operators import table_for
+    from runner.language.operators import operators_for
 
-    table, _ = table_for(None)
-    known = {dtype for operator in table.operators for dtypes in operator.dtypes.values() for dtype in dtypes}
+    known = {dtype for operator in operators_for(None) for dtypes in operator.dtypes.values() for dtype in dtypes}
     for index, dtype in enumerate(data[SOURCE]["opinfo"]["dtypes"]):
         path = (SOURCE, "opinfo", "dtypes", index)
         if is_template(dtype):

@@ -119,7 +119,7 @@ class Agent:
             spares=schedule.spares(workers),
             zygotes=schedule.zygotes(),
             timeout_factor=float(message["timeout_factor"]),
-            warm_folder=cache_dirs.warm_folder(),
+            warm_folder=cache_dirs.cache_folder("warm"),
             torch_root=machine.torch_root,
         )
         self._executor = LocalExecutor(settings)

@@ -58,10 +58,7 @@ def recorded(names: list[str], *, of_backward: bool = False) -> Iterator[None]:
     that the compiler starts are recorded where torch can. Code that calls ATen's kernels below the dispatcher is seen on a GPU alone,
     where a CUDA graph too runs them without an operator: of these ``names`` gets the kernels, such as ``at::native::CUDAFunctor_add``.
     """
-    try:
-        config: Any = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
-    except (AttributeError, TypeError):  # until torch 2.7
-        config = None
+    config = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
     activities = [torch.profiler.ProfilerActivity.CPU, *[torch.profiler.ProfilerActivity.CUDA] * torch.cuda.is_initialized()]
     with _usable():  # there is one profiler in a process, and another one may run
         profiler = torch.profiler.profile(activities=activities, experimental_config=config, acc_events=True)

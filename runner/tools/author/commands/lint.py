@@ -14,7 +14,7 @@ from runner.language.read import matrix, python_source
 from runner.language.read.anatomy import SOURCE, Anatomy, RawExpectation
 from runner.language.read.document import DataPath, Document
 from runner.language.read.python_source import binds_dynamically
-from runner.language.torch_names import NameTables
+from runner.language.torch_names import committed_tables
 from runner.machine import output
 from runner.model import devices
 from runner.model.case import Case, Expected
@@ -206,7 +206,7 @@ def may_hold(when: Mapping[str, Any] | None, case: Case, backends: Backends) -> 
                 begins = tuple(begin for vendor in vendors for begin in _ARCHS.get(vendor, ("",)))
                 may = bool(begins) and any(str(arch).startswith(begins) for arch in values)
             case "torch":
-                minors = [tuple(map(int, minor.split("."))) for minor in NameTables.load(None).minors]
+                minors = [tuple(map(int, minor.split("."))) for minor in committed_tables()]
                 may = any(VersionRange.parse(str(required)).holds((*minor, patch)) for minor in minors for patch in (0, 9))
             case _:
                 may = True

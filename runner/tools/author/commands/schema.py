@@ -14,7 +14,7 @@ from typing import Any
 
 from runner.language.backends import load_backends
 from runner.language.check.names import GUARD_FILTER
-from runner.language.torch_names import CONFIG_FILES, COUNTER, KINDS, METRIC, Names, committed_tables, scan
+from runner.language.torch_names import CONFIG_FILES, COUNTER, KINDS, METRIC, MODE, Names, committed_tables, scan
 from runner.language.waivers import OUTSIDE_OF_EXPECTATIONS
 from runner.machine import output
 from runner.machine.cache_dirs import folder
@@ -35,16 +35,16 @@ _PARTS = ("eager", "output", "function", "compiled", "inputs")
 
 
 def schema(tables: Mapping[str, Names] | None = None, files: Sequence[Path] = (), *, is_closed: bool = False) -> dict[str, Any]:
-    """Return the schema of names: of the committed tables, or of the given ones.
+    """Return the schema of names: of the committed list, or of the given tables.
 
     ``files`` are those of further backends. With ``is_closed`` there are no other backends than these.
     """
     if tables is None:
         tables = committed_tables()
     backends = load_backends(files).by_name
-    modes = dict.fromkeys(mode for table in tables.values() for mode in table.modes)
+    modes = sorted({name for table in tables.values() for kind, _, name in table.entries if kind == MODE})
     backend = {"$ref": "#/$defs/backend"}
-    options = {section: _options(section, tables) for section in CONFIG_FILES}
+    options = {section: _closed(f"The options of torch/{CONFIG_FILES[section]}.", _by_minor(tables, section)) for section in CONFIG_FILES}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "names",
@@ -54,7 +54,7 @@ def schema(tables: Mapping[str, Names] | None = None, files: Sequence[Path] = ()
             **{section: _section(section) for section in CONFIG_FILES},
             "compile_options": _compile_options(),
             "counter": _counters(tables),
-            "metric": _closed("A metric of inductor.", _by_minor({minor: table.names[METRIC] for minor, table in tables.items()})),
+            "metric": _closed("A metric of inductor.", _by_minor(tables, METRIC)),
             "backend": _backend(backends, is_closed=is_closed),
             "backends": {"description": "A backend, or several.", "if": {"type": "array"}, "then": {"items": backend}, "else": backend},
             "capability": _capability(),
@@ -69,23 +69,15 @@ def schema(tables: Mapping[str, Names] | None = None, files: Sequence[Path] = ()
     }
 
 
-def _by_minor(names: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
-    """Return the sorted names, each with the minor versions that have it."""
-    minors_of: dict[str, list[str]] = {}
-    for minor, known in names.items():
-        for name in known:
-            minors_of.setdefault(name, []).append(minor)
-    return dict(sorted(minors_of.items()))
+def _by_minor(tables: Mapping[str, Names], kind: str) -> dict[str, list[str]]:
+    """Return the sorted names of a kind, each with the minor versions that have it."""
+    names = sorted({name for table in tables.values() for name in table.names[kind]})
+    return {name: [minor for minor, table in tables.items() if name in table.names[kind]] for name in names}
 
 
 def _closed(description: str, names: Mapping[str, Iterable[str]], others: Any = False) -> dict[str, Any]:
     properties = {name: {"description": f"torch {', '.join(minors)}"} for name, minors in names.items()}
     return {"description": description, "properties": properties, "additionalProperties": others}
-
-
-def _options(section: str, tables: Mapping[str, Names]) -> dict[str, Any]:
-    names = _by_minor({minor: table.names[section] for minor, table in tables.items()})
-    return _closed(f"The options of torch/{CONFIG_FILES[section]}.", names)
 
 
 def _compile_options() -> dict[str, Any]:
@@ -106,12 +98,11 @@ def _section(section: str) -> dict[str, Any]:
 
 
 def _counters(tables: Mapping[str, Names]) -> dict[str, Any]:
-    names = {minor: table.names[COUNTER] for minor, table in tables.items()}
     patterns_of_all = {(space, pattern) for table in tables.values() for space, patterns in table.patterns.items() for pattern in patterns}
     unlisted = {"required": ["unlisted"]}
     listed = {"type": "array", "contains": {"properties": {"value": {"type": "object", **unlisted}}}}
     others = {"anyOf": [{"type": "object", **unlisted}, listed]}
-    counters = _closed("Counters of dynamo. A counter that is in no table needs unlisted: true.", _by_minor(names), others)
+    counters = _closed("Counters of dynamo. A counter that is in no table needs unlisted: true.", _by_minor(tables, COUNTER), others)
     # their dots also match line ends, as in the runner
     any_line = [(space, re.sub(r"(?<!\\)\.([*+])", r"[\\s\\S]\1", pattern)) for space, pattern in sorted(patterns_of_all)]
     return {**counters, "patternProperties": {f"^{re.escape(space)}\\.(?:{pattern})$": True for space, pattern in any_line}}
