@@ -96,9 +96,9 @@ TARGETS: Mapping[str, Target] = {
         Target(name="hip:gfx90a", vendor="amd", warp_size=64, shared=64 * _KIB),
         Target(name="hip:gfx942", vendor="amd", warp_size=64, shared=64 * _KIB),
         Target(name="hip:gfx950", vendor="amd", warp_size=64, shared=160 * _KIB),
-        # AMD, Instruction Set Architecture RDNA3 and RDNA4; Triton compiles wavefronts of 32
-        Target(name="hip:gfx1100", vendor="amd", warp_size=32, shared=64 * _KIB),
-        Target(name="hip:gfx1201", vendor="amd", warp_size=32, shared=64 * _KIB),
+        # AMD, Instruction Set Architecture RDNA3 and RDNA4; LLVM, AMDGPU, for gfx1151 and gfx1250; Triton compiles wavefronts of 32
+        *(Target(name=f"hip:{arch}", vendor="amd", warp_size=32, shared=64 * _KIB) for arch in ("gfx1100", "gfx1151", "gfx1201")),
+        Target(name="hip:gfx1250", vendor="amd", warp_size=32, shared=320 * _KIB),
         # NVIDIA, CUDA C++ Programming Guide, technical specifications per compute capability; sm_90 as an H200 says (232448)
         Target(name="cuda:sm_80", vendor="nvidia", warp_size=32, shared=163 * _KIB),
         Target(name="cuda:sm_90", vendor="nvidia", warp_size=32, shared=227 * _KIB),

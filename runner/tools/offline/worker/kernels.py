@@ -89,15 +89,11 @@ CANARIES = ("target", "instruction", "mutant")
 """What is tried, in order: the code names the target; a matrix product has its instruction; another dtype gives other instructions."""
 
 INSTRUCTIONS: Mapping[str, str] = {
-    "hip:gfx90a": "v_mfma_f32_",
-    "hip:gfx942": "v_mfma_f32_",
-    "hip:gfx950": "v_mfma_f32_",
-    "hip:gfx1100": "v_wmma_f32_",
-    "hip:gfx1201": "v_wmma_f32_",
-    "cuda:sm_80": "mma.sync.",
+    **dict.fromkeys(("hip:gfx90a", "hip:gfx942", "hip:gfx950"), "v_mfma_f32_"),
+    **dict.fromkeys(("hip:gfx1100", "hip:gfx1151", "hip:gfx1201", "hip:gfx1250"), "v_wmma_f32_"),
+    **dict.fromkeys(("cuda:sm_80", "cuda:sm_120"), "mma.sync."),
     "cuda:sm_90": "wgmma.mma_async.",
     "cuda:sm_100": "tcgen05.mma.",
-    "cuda:sm_120": "mma.sync.",
 }
 """The beginning of the instruction that multiplies matrices, from the manuals of the architectures."""
 
