@@ -7,6 +7,7 @@
 ``<!-- waivers: NAME.yaml -->``    a file for ``--waivers``
 ``<!-- profile: NAME.yaml -->``    a file for ``--profile``
 ``<!-- lab: NAME.yaml -->``        a file for ``--lab``
+``<!-- module: PACKAGE/NAME -->``   a file of a vendor's package, whose device ``tests/vendor_device.py`` builds
 ``<!-- examples: FILE/NAME -->``   entries of a definition in ``schemas/FILE.schema.json``
 ``<!-- workflow: NAME.yml -->``    a GitHub workflow, whose ``run:`` lines are commands
 ``<!-- gitlab: NAME.yml -->``       a pipeline of GitLab, whose ``script`` lines are commands
@@ -33,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CI = ("workflow", "gitlab", "jenkins")
 """Marks of fences that are files of a CI system."""
 
-FILES = ("spec", "red-spec", "defaults", "backends", "claims", "waivers", "profile", "lab")
+FILES = ("spec", "red-spec", "defaults", "backends", "claims", "waivers", "profile", "lab", "module")
 """Marks of fences that are files of their page."""
 
 TUTORIAL = "docs/tutorial/"

@@ -1,4 +1,4 @@
-"""A device that torch does not bring: a backend names the module that registers it. The device is in ``tests/vendor_device``."""
+"""A device that torch does not bring: a backend names the module that registers it. It is that of ``docs/guides/example-device.md``."""
 
 import os
 import subprocess
@@ -15,18 +15,18 @@ from tests.ran import Ran
 SPECS = {
     "kernels": """\
 summary: A sum of matrices and its rows' maximum are right
-backends: [madeup]
+backends: [npu]
 function: |
   def fn(x, y):
       return (x * 2 + y).relu().sum(1), torch.sin(x)
-inputs: [{rand: [16, 8], device: madeup}, {rand: [16, 8], device: "{{ device }}"}]
+inputs: [{rand: [16, 8], device: npu}, {rand: [16, 8], device: "{{ device }}"}]
 expect:
   - close: {to: eager}
 """,
     "gradients": """\
 summary: A gradient is right, and a probe of the vendor holds
-backends: [madeup]
-requires: [{call: madeup_vendor.torch_conformance.has_fast_sums}]
+backends: [npu]
+requires: [{call: our_npu.torch_conformance.has_fp8}]
 function: "def fn(x): return (x * x).sum()"
 inputs: [{rand: [16], requires_grad: true}]
 steps:
@@ -47,7 +47,7 @@ def written(folder: Path) -> Path:
     (folder / "specs").mkdir()
     for name, text in SPECS.items():
         (folder / "specs" / f"{name}.yaml").write_text(text)
-    (folder / "madeup.yaml").write_text(vendor_device.BACKENDS)
+    (folder / "npu.yaml").write_text(vendor_device.BACKENDS)
     return folder
 
 
@@ -55,7 +55,7 @@ def ran(folder: Path, *more: str, site: Path | None = None) -> Ran:
     variables = environment()
     if site is not None:
         variables["PYTHONPATH"] = os.pathsep.join([str(site), variables["PYTHONPATH"]])
-    arguments = (folder / "specs", "--backends", folder / "madeup.yaml", "--out", folder / "out", *more)
+    arguments = (folder / "specs", "--backends", folder / "npu.yaml", "--out", folder / "out", *more)
     done = program("run", *arguments, env=variables, timeout=800)  # three environments, of which each warms a zygote
     return Ran(folder / "out", done.returncode, done.stdout, done.stderr)
 
@@ -63,7 +63,7 @@ def ran(folder: Path, *more: str, site: Path | None = None) -> Ran:
 def test_without_the_package_every_case_is_unavailable(specs: Path) -> None:
     found = ran(specs)
     assert found.code == ExitCode.NOTHING, found.stdout + found.stderr
-    reason = "the package madeup_vendor is not installed, whose module registers the device madeup"
+    reason = "the package our_npu is not installed, whose module registers the device npu"
     assert {(result.outcome, result.reason) for result in found.results.values()} == {(Outcome.UNAVAILABLE, reason)}
 
 
@@ -153,14 +153,14 @@ def test_specs_of_the_device_run_as_those_of_any_backend(tmp_path: Path, site: P
     found = ran(written(tmp_path), site=site)
     told = found.stdout + found.stderr
     assert found.outcomes == {
-        "gradients[backend=madeup]": Outcome.PASS,
-        "gradients[backend=madeup-lazy]": Outcome.FELL_BACK,
-        "gradients[backend=madeup-wrong]": Outcome.FAIL,
-        "kernels[backend=madeup]": Outcome.PASS,
-        "kernels[backend=madeup-lazy]": Outcome.FELL_BACK,
-        "kernels[backend=madeup-wrong]": Outcome.FAIL,
+        "gradients[backend=npu]": Outcome.PASS,
+        "gradients[backend=npu-lazy]": Outcome.FELL_BACK,
+        "gradients[backend=npu-wrong]": Outcome.FAIL,
+        "kernels[backend=npu]": Outcome.PASS,
+        "kernels[backend=npu-lazy]": Outcome.FELL_BACK,
+        "kernels[backend=npu-wrong]": Outcome.FAIL,
     }, told
-    wrong = found.results["kernels[backend=madeup-wrong]"]
+    wrong = found.results["kernels[backend=npu-wrong]"]
     assert "close" in {verdict.kind for verdict in wrong.failed}, told
 
 
@@ -169,17 +169,17 @@ def test_specs_of_the_device_run_as_those_of_any_backend(tmp_path: Path, site: P
 def test_an_extension_without_its_library_is_unavailable(tmp_path: Path) -> None:
     folder = written(tmp_path)
     vendor_device.install(folder / "site")
-    found = ran(folder, "--backend", "madeup", site=folder / "site")
+    found = ran(folder, "--backend", "npu", site=folder / "site")
     assert found.code == ExitCode.NOTHING, found.stdout + found.stderr
     reasons = {result.reason for result in found.results.values()}
     assert len(reasons) == 1
-    assert reasons.pop().startswith("the device madeup of madeup_vendor.torch_conformance: its import raised OSError: ")
+    assert reasons.pop().startswith("the device npu of our_npu.torch_conformance: its import raised OSError: ")
 
 
 @WHOLE
 @pytest.mark.torch
 def test_a_hidden_device_is_unavailable(tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MADEUP_HIDDEN", "1")
-    found = ran(written(tmp_path), "--backend", "madeup", site=site)
-    reason = "the device madeup of madeup_vendor.torch_conformance: torch.madeup.is_available() returned False"
+    monkeypatch.setenv("NPU_HIDDEN", "1")
+    found = ran(written(tmp_path), "--backend", "npu", site=site)
+    reason = "the device npu of our_npu.torch_conformance: torch.npu.is_available() returned False"
     assert {result.reason for result in found.results.values()} == {reason}

@@ -23,7 +23,8 @@ TESTED = {
     "groovy": ("jenkins",),
     "sh": ("commands", "command-run", "command-test"),
     "json": ("journal",),
-    "python": ("", "program"),
+    "python": ("", "program", "module"),
+    "cpp": ("module",),
     "lua": ("editor",),
     "": ("failure",),
 }

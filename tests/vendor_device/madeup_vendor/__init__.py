@@ -1,1 +1,0 @@
-"""A package of a vendor that is made up for the tests."""
