@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -222,36 +221,21 @@ def test_places_lead_to_the_file(load_suite: LoadSuite, good: str) -> None:
 # -- another torch --------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def with_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return a function that makes the machine one with a torch of a version, which has no options but those of a text."""
-
-    def install(version: str, options: str = "") -> None:
-        root = tmp_path / "torch"
-        for name in ("_inductor/config.py", "_dynamo/config.py", "_functorch/config.py", "_inductor/metrics.py"):
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text(options)
-        (root / "version.py").write_text(f"__version__ = '{version}'\n")
-        torch = torch_at(root)
-        monkeypatch.setattr(loading, "installed_torch", lambda: torch)
-
-    return install
-
-
-def test_an_option_of_another_torch_makes_a_case_unavailable(load_suite: LoadSuite, good: str, with_torch: Callable[..., None]) -> None:
-    text = good + "config: {rocm.origami: true}\n"
-    with_torch("2.11.0")
-    assert only(load_suite(text)).missing_names == ("config rocm.origami is not in torch 2.11, only in 2.13, 2.14",)
-    with_torch("2.13.1+cpu", "class rocm:\n    origami: bool = False\n")
-    assert only(load_suite(text)).missing_names == ()
-
-
-def test_an_option_under_a_condition_that_does_not_hold_is_not_missed(
-    load_suite: LoadSuite, good: str, with_torch: Callable[..., None]
+@pytest.mark.parametrize(
+    ("version", "options", "missing"),
+    [
+        ("2.11.0", "", ("config rocm.origami is not in torch 2.11, only in 2.13, 2.14",)),
+        ("2.13.1+cpu", "class rocm:\n    origami: bool = False\n", ()),
+    ],
+)
+def test_an_option_of_another_torch_makes_a_case_unavailable_where_it_is_set(
+    load_suite: LoadSuite, good: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, options: str, missing: tuple[str, ...]
 ) -> None:
-    text = good + 'config: [{freezing: true}, {when: {torch: ">=2.13"}, set: {rocm.origami: true}}]\n'
-    with_torch("2.11.0", "freezing = False\n")
-    assert only(load_suite(text)).missing_names == ()
-    with_torch("2.13.0", "freezing = False\nclass rocm:\n    origami: bool = False\n")
-    found: dict[str, Any] = only(load_suite(text)).body.settings.config
-    assert "rocm.origami" in found
+    for name in ("version.py", "_inductor/config.py", "_dynamo/config.py", "_functorch/config.py", "_inductor/metrics.py"):
+        (tmp_path / "torch" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "torch" / name).write_text(f"__version__ = '{version}'\n{options}")
+    monkeypatch.setattr(loading, "installed_torch", lambda: torch_at(tmp_path / "torch"))
+    assert only(load_suite(good + "config: {rocm.origami: true}\n")).missing_names == missing
+    case = only(load_suite(good + 'config: [{when: {torch: ">=2.13"}, set: {rocm.origami: true}}]\n'))
+    assert case.missing_names == ()
+    assert ("rocm.origami" in case.body.settings.config) is (not missing)

@@ -370,3 +370,17 @@ def test_the_counters_written_plainly_are_all_listed(torch_here: InstalledTorch,
     written = {".".join(match.groups()) for file in files for match in plain.finditer(file.read_text("utf-8"))}
     assert len(written) > 100
     assert written - scanned.names[COUNTER] == set()
+
+
+# What knows a version.
+
+
+def test_only_torch_compat_knows_versions_and_its_branches_say_how_long_they_are_needed() -> None:
+    texts = {file: file.read_text() for file in (REPOSITORY / "runner").rglob("*.py")}
+    until = {file: re.findall(r"until torch (\d+\.\d+)", text) for file, text in texts.items()}
+    elsewhere = [file for file, minors in until.items() if minors and file.parent.name != "torch_compat"]
+    compared = [file for file, text in texts.items() if re.search(r"__version__ *[<>]|[<>]=? *torch\.(?:__)?version|TorchVersion", text)]
+    assert elsewhere == compared == []
+    needed = {minor for minors in until.values() for minor in minors}
+    assert needed, "no branch says it"
+    assert needed < {*committed_tables()}, "a branch is for a torch that is no longer supported: remove it"

@@ -264,7 +264,7 @@ def install() -> None:
         compiling.hook(module, name, functools.partial(_in_phase, phase))
     # the methods by which dynamo calls the backend objects that ``torch.compile`` makes
     for name in ("_TorchCompileInductorWrapper", "_TorchCompileAOTInductorWrapper", "_TorchCompileWrapper"):
-        if "__call__" in vars(getattr(torch, name, object)):
+        if "__call__" in vars(getattr(torch, name)):
             compiling.hook("torch", f"{name}.__call__", _compiling_own)
     for module, name, call in (
         ("torch._dynamo.convert_frame", "ConvertFrame.__call__", _noticing_abandoned),
@@ -354,7 +354,7 @@ def _watching_frames(original: Callable[..., Any], convert: Any, frame: Any, ent
         raise
     else:
         if getattr(converted, "guarded_code", converted) is None:
-            why = str(getattr(converted, "skip_reason", None) or "dynamo skipped the frame")
+            why = str(getattr(converted, "skip_reason", None) or "dynamo skipped the frame")  # until torch 2.12
         if is_counted:
             # the guards that failed since: one for each compiled code of the frame that did not fit
             again = [reason for code, reasons in guard_failures.items() for reason in list(reasons)[failed.get(code, 0) :]]
@@ -435,7 +435,7 @@ def _counting_entries(original: Callable[..., Any], *args: Any, **kwargs: Any) -
     except Exception as error:  # torch may raise anything here: it is recorded and raised again
         # dynamo may treat it as a graph break and continue eagerly; otherwise the step raises
         reason = _reason(error)
-        if not isinstance(error, getattr(exc, "RestartAnalysis", ())) and reason not in _watch.seen.abandoned:
+        if not isinstance(error, exc.RestartAnalysis) and reason not in _watch.seen.abandoned:
             _watch.seen.abandoned.append(reason)
         raise
     finally:

@@ -91,8 +91,7 @@ def is_graph_break(error: Exception) -> bool:
     At the recompile limit torch raises the same type. That is not a graph break, because the frame was traced before.
     """
     at_limit = getattr(error, "frame_exec_strategy", None) is not None or "recompile limit" in str(error)[:2000].lower()
-    breaks = tuple(getattr(exc, name) for name in ("Unsupported", "UserError", "SkipFrame") if hasattr(exc, name))
-    return isinstance(error, breaks) and not at_limit
+    return isinstance(error, exc.Unsupported | exc.UserError | exc.SkipFrame) and not at_limit
 
 
 _NOT_A_LEAF = re.compile(r"\w*GuardManager\b|TREE_GUARD_MANAGER")

@@ -118,8 +118,8 @@ def _replaced(replacements: Iterable[tuple[Any, str, Callable[..., Any]]]) -> It
 def _without_driver_calls() -> contextlib.AbstractContextManager[None]:
     """Replace ``is_available`` of accelerators by a check of their device nodes in this context.
 
-    Torch calls it while inductor is imported (2.11 and 2.12) and when it selects vector instructions. The original uses NVML, which starts
-    a thread, after which no fork is safe.
+    Torch calls it while inductor is imported (until torch 2.12) and when it selects vector instructions. The original uses NVML, which
+    starts a thread, after which no fork is safe.
     """
     may_be_there = {id(module): _is_built_for(kind) and any(map(os.path.exists, kind.nodes)) for kind, module in modules()}
     return _replaced((module, "is_available", functools.partial(bool, may_be_there[id(module)])) for _, module in modules())
@@ -232,13 +232,11 @@ def share_probes(folder: str) -> None:
     """
     from torch._inductor import cpp_builder, cpu_vec_isa
 
-    original = getattr(cpu_vec_isa.VecISA, "check_build", None)
-    if original is None:
-        return
+    original = cpu_vec_isa.VecISA.check_build
 
     @functools.wraps(original)
     def check_build(isa: Any, code: str) -> bool:
-        asked = f"{isa} {getattr(cpp_builder, 'get_cpp_compiler', str)()}"  # a case may have another compiler among its options
+        asked = f"{isa} {cpp_builder.get_cpp_compiler()}"  # a case may have another compiler among its options
         path = os.path.join(folder, f"isa-{hashlib.sha256(asked.encode()).hexdigest()[:16]}")
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -268,8 +266,8 @@ def pick_vector_isa() -> str:
     with _without_driver_calls():
         # Ask for each set of instructions at the same time, which torch does one after another; each object keeps its answer. A question
         # runs the compiler and starts a Python, several times: on a machine with four sets of instructions all took 40 s.
-        flags: list[str] = getattr(cpu_vec_isa, "x86_isa_checker", list)()
-        sets = [isa for isa in getattr(cpu_vec_isa, "supported_vec_isa_list", ()) if all(flag in flags for flag in str(isa).split())]
+        flags = cpu_vec_isa.x86_isa_checker()
+        sets = [isa for isa in cpu_vec_isa.supported_vec_isa_list if all(flag in flags for flag in str(isa).split())]
         if len(sets) > 1:
             with ThreadPoolExecutor(len(sets)) as threads:
                 # what raises here raises again when torch asks

@@ -268,13 +268,13 @@ def follow_variables(folder: str) -> dict[str, dict[str, Any]]:
     for handler in files.values() if os.environ.get("TORCH_LOGS_OUT") else ():
         _forget_stream(handler)
         handler.baseFilename = os.environ["TORCH_LOGS_OUT"]
-    trace: Any = getattr(sys.modules["torch._logging._internal"], "LOG_TRACE_HANDLER", None)
+    trace: Any = sys.modules["torch._logging._internal"].LOG_TRACE_HANDLER
     if getattr(trace, "root_dir", None) is not None:
         _forget_stream(trace)
         trace.root_dir = os.environ.get("TORCH_DTRACE") or os.environ.get("TORCH_TRACE") or os.path.join(root, "tlparse")
     select: Any = sys.modules.get("torch._inductor.select_algorithm")
     for name in ("get_mm_log_filename", "get_conv_log_filename", "get_flex_attention_log_filename"):
-        function: Any = getattr(select, name, None)
+        function: Any = getattr(select, name, None)  # get_conv_log_filename: until torch 2.11
         if hasattr(function, "cache_clear"):
             function.cache_clear()
     return options
@@ -294,7 +294,7 @@ def built_by_warm_up() -> dict[str, str]:
     """Return the folders, by name, in which torch caches what the compiler builds in this process."""
     from torch._inductor import codecache
 
-    folders = {"cache": os.environ["TORCHINDUCTOR_CACHE_DIR"], "headers": getattr(codecache, "_HEADER_DIR", "")}
+    folders = {"cache": os.environ["TORCHINDUCTOR_CACHE_DIR"], "headers": codecache._HEADER_DIR}
     return {name: folder for name, folder in folders.items() if folder}
 
 
@@ -317,9 +317,10 @@ def forget_compiles() -> None:
         (sys.modules.get("torch._logging.structured"), "INTERN_TABLE"),
         (sys.modules.get("torch.utils._stats"), "simple_call_counter"),
         (BuiltinVariable, "call_function_handler_cache"),
-        (getattr(sys.modules["torch._inductor.compile_fx"], "FxCompile", None), "_compile_stats"),
-        (sys.modules.get("torch._inductor.template_heuristics.registry"), "_HEURISTIC_CACHE"),
-        (getattr(sys.modules["torch._dynamo.eval_frame"], "DynamoTLS", None), "traced_frame_infos"),
+        (sys.modules["torch._inductor.compile_fx"].FxCompile, "_compile_stats"),
+        (sys.modules.get("torch._inductor.template_heuristics.registry"), "_HEURISTIC_CACHE"),  # until torch 2.13
+        (sys.modules.get("torch._inductor.heuristics.registry"), "_HEURISTIC_CACHE"),
+        (sys.modules["torch._dynamo.eval_frame"].DynamoTLS, "traced_frame_infos"),
     ):
         getattr(owner, name, {}).clear()
     for name in [name for name in sys.modules if _GENERATED.match(name)]:
