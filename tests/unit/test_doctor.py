@@ -1,5 +1,6 @@
 """The checks of ``doctor``: each on machines that have what it looks for, lack it, or have half of it. Nothing here imports torch."""
 
+import dataclasses
 import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -89,6 +90,10 @@ def test_without_torch_the_rest_is_reported(tmp_path: Path) -> None:
 
 def test_torch_and_triton(tmp_path: Path) -> None:
     died = scene(tmp_path, torch_for(), facts=None, worker_problem="Traceback\n ImportError: libcudart.so.13")
+    nightly = dataclasses.replace(torch_for(), version="2.99.0.dev20270101+cpu", minor="2.99", git="0123456789abcdef")
+    version, untested, _ = machine_checks.torch(scene(tmp_path, nightly))
+    assert version.found.startswith("torch 2.99.0.dev20270101+cpu, commit 0123456789ab, ")
+    assert (untested.id, untested.level.value) == ("torch.untested", "note")
     worker = only(machine_checks.torch(died), "torch.worker")
     assert (worker.level, worker.cause) == (PROBLEM, "Traceback ImportError: libcudart.so.13")
     broken = scene(tmp_path, torch_for(), facts={**FACTS, "triton": None}, machine={"found": {"triton": (str(tmp_path),)}})

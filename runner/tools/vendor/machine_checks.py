@@ -17,6 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from runner.language.torch_names import NameTables
 from runner.machine import scratch
 from runner.machine.capabilities import Machine
 from runner.machine.installed_torch import InstalledTorch
@@ -146,6 +147,8 @@ def torch(scene: Scene) -> Iterator[Finding]:
     commit = f", commit {scene.torch.git[:12]}" if scene.torch.git else ""
     words = f"torch {scene.torch.version}{commit}, built for {' and '.join(built) or 'the CPU only'}, {scene.torch.root}"
     yield Finding("torch.version", OK, words)
+    if untested := NameTables(scene.torch).untested:
+        yield Finding("torch.untested", NOTE, untested)
     if scene.facts is not None:
         yield Finding("torch.worker", OK, "a worker imports torch and reports the facts of the machine")
     else:
