@@ -419,8 +419,7 @@ class LocalExecutor:
         """Handle a zygote's message: it is ready; or of a worker: no fork is safe, it was forked, or it has ended."""
         if (zygote := self._zygotes.get(key)) is None:
             return
-        message = zygote.receive()
-        if message is None:
+        if (message := zygote.receive()) is None:
             *_, words = ["", *zygote.last_words().splitlines()]
             self._lose(key, "the zygote ended" + (f": {words}" if words else ""))
         elif "ready" in message:

@@ -91,8 +91,7 @@ def read_facts(sent: object, code: ReadCode, **known: Any) -> Facts:
         return Facts(is_answered=False, **known)
     from runner.language.read.spec_schema import misfit  # reads the schemas
 
-    problem = misfit(sent, "observation")
-    if problem is None:
+    if (problem := misfit(sent, "observation")) is None:
         assert isinstance(sent, dict), "the schema lets nothing else through"
         try:
             steps: tuple[StepFacts, ...] = codec.decode(tuple[StepFacts, ...], sent["steps"], "steps")

@@ -120,8 +120,7 @@ def last_stack(stderr: str) -> tuple[str, list[Frame]] | None:
     before = ""
     for line in stderr.split("\n"):
         # output before the dump may lack its line end
-        head = _HEAD.search(line[-_MAX_LINE:])
-        if head is not None:
+        if (head := _HEAD.search(line[-_MAX_LINE:])) is not None:
             if before or head["id"] in dumps[-1]:
                 dumps.append({})
             lines, frames = dumps[-1][head["id"]] = [head.group()], []

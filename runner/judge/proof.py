@@ -200,8 +200,7 @@ def proof(backend: Backend, surroundings: Surroundings, steps: Sequence[CarriedO
             return failed(expected=f"{where}: {runtime}", observed=f"a compiled call with {known.facts.runtime_calls or 0}")
         if (served := backend.proof.served) is None:
             continue
-        measured = decode(known.facts.measurements.get(PROOF))
-        if measured is None:
+        if (measured := decode(known.facts.measurements.get(PROOF))) is None:
             why = known.facts.unmeasured.get(PROOF, "its operators were not measured")
             return unjudged(expected=f"{where}: {served.expected}", observed=why)
         if measured.get("done") and not measured["eager"] and not measured["residue"]:
@@ -304,8 +303,7 @@ def _why_not_captured(steps: Sequence[CarriedOut]) -> str:
     if traced.calls or any(expected.check.claims_capture for expected in last.step.expectations):
         return ""
     known = [step.facts.dynamo for step in steps if step.facts.dynamo]
-    broken = next((reason for step in reversed(known) for reason in step.broken), None)
-    if broken is not None:
+    if (broken := next((reason for step in reversed(known) for reason in step.broken), None)) is not None:
         return f"it ran eagerly: {first_line(broken)} (where that is the claim, expect graph_breaks or the counter stats.unique_graphs)"
     earlier = sum(step.facts.dynamo.frames for step in before if step.facts.dynamo and not step.facts.dynamo.calls)
     if traced.frames or (earlier and not any(step.calls for step in known)):

@@ -285,8 +285,7 @@ def unknown_compilers(backends: Iterable[Backend], answers: Mapping[str, str]) -
 
 def read_named(path: Path, kind: Kind, problems: list[Diagnostic]) -> Document | None:
     """Read a file of the command line and add its problems; return it if its form is right. Links out of its folder's tree are rejected."""
-    problem = link_problem(path, path.parent.absolute())
-    if problem is not None:
+    if (problem := link_problem(path, path.parent.absolute())) is not None:
         problems.append(problem)
         return None
     return read_formed(path, kind, problems)
@@ -395,8 +394,7 @@ def read_requirements(
             continue
         place = (*path, index, name) if isinstance(entry, dict) else (*path, index)
         text = None if argument is None else str(argument)
-        capability = CAPABILITIES.get(name)
-        if capability is None:
+        if (capability := CAPABILITIES.get(name)) is None:
             problem = document.diagnostic(place, unknown_word("capability", name, CAPABILITIES), key=isinstance(entry, dict))
         elif capability.takes and (text is None or isinstance(argument, bool | list | dict)):
             problem = document.diagnostic(place, "capability-without-argument", name=name, example=capability.takes)

@@ -102,8 +102,7 @@ def read_waivers(extra: Sequence[Path], backends: Backends | None, problems: lis
     for path in [*([shipped] if shipped.exists() else []), *extra]:
         paths.setdefault(os.path.realpath(path), path)
     for path in paths.values():
-        document = read_named(path, WAIVERS, problems)
-        if document is None:
+        if (document := read_named(path, WAIVERS, problems)) is None:
             continue
         documents.append(document)
         waivers.extend(_waivers(document, problems))

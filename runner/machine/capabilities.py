@@ -29,6 +29,9 @@ HOLDS = "returned True"
 TORCH_ROOT = "torch_root"
 """The fact with the folder from which a worker imported torch. It is compared and not recorded."""
 
+CK_ARCHITECTURES = ("gfx90a", "gfx942", "gfx950")
+"""Where torch offers Composable Kernel: ``config.rocm.ck_supported_arch`` of torch 2.11 to 2.14."""
+
 ANSWERS = "answers"
 """The fact with what predicates returned. It depends on the selected cases, so it is not recorded."""
 
@@ -142,6 +145,15 @@ def _torch(machine: Machine, argument: str) -> str:
     return "" if _in(argument, *machine.release) else f"torch {machine.torch} is not {argument}"
 
 
+def _ck(machine: Machine, argument: str) -> str:
+    if not machine.found.get("ck"):
+        return "Composable Kernel (the package ck4inductor) is not installed"
+    if machine.vendor != "amd" or machine.gpus == 0:
+        return ""  # the GPU is simulated; a case on a real one requires rocm too
+    arch = _known(machine.arch, "the GPU's architecture").partition(":")[0]
+    return "" if arch in CK_ARCHITECTURES else f"torch offers Composable Kernel on {', '.join(CK_ARCHITECTURES)}, and the GPU is {arch}"
+
+
 def _gpus(machine: Machine, argument: str) -> str:
     count = _known(machine.gpus, "how many GPUs torch sees")
     return "" if _in(argument, count) else f"{count} GPUs visible, {argument} required"
@@ -170,8 +182,7 @@ def _arch(machine: Machine, argument: str) -> str:
 def _sms(machine: Machine, argument: str) -> str:
     if machine.gpus == 0:
         return f"no GPU, {argument} multiprocessors required"
-    count = _known(machine.facts or None, "how many multiprocessors the GPU has").get("sms")
-    if count is None:
+    if (count := _known(machine.facts or None, "how many multiprocessors the GPU has").get("sms")) is None:
         return f"torch does not tell how many multiprocessors the GPU has, {argument} required"
     return "" if _in(argument, count) else f"the GPU has {count} multiprocessors, {argument} required"
 
@@ -271,8 +282,7 @@ def _is_arch(argument: str) -> bool:
 
 
 def _parts(pattern: re.Pattern[str], argument: str) -> tuple[str, ...]:
-    match = pattern.fullmatch(argument.strip())
-    if match is None:
+    if (match := pattern.fullmatch(argument.strip())) is None:
         raise ValueError(argument)
     return match.groups(default="")
 
@@ -289,6 +299,25 @@ def memory_of(argument: str) -> int:
 def _compiler() -> tuple[str, ...]:
     """Return the program that Inductor starts: the whole of ``$CXX``, and g++ only where it is not set (``config.cpp.cxx`` in torch)."""
     return tuple(filter(None, [shutil.which(os.environ.get("CXX", "g++"))]))
+
+
+def rocm_home(environ: Mapping[str, str], usual: Path = Path("/opt/rocm")) -> tuple[Path | None, str]:
+    """Return the folder that torch takes for ROCm, and by what: the order of ``torch.utils.cpp_extension``."""
+    for name in ("ROCM_HOME", "ROCM_PATH"):
+        if environ.get(name):
+            return Path(environ[name]), name
+    spec = importlib.util.find_spec("_rocm_sdk_core")
+    if spec is not None and spec.origin is not None:
+        return Path(spec.origin).parent.resolve(), "the package _rocm_sdk_core"
+    if (hipcc := shutil.which("hipcc", path=environ.get("PATH", os.defpath))) is not None:
+        folder = Path(hipcc).resolve().parent.parent
+        return folder.parent if folder.name == "hip" else folder, "hipcc on PATH"
+    return (usual, "the usual folder") if usual.exists() else (None, "")
+
+
+def _hip_compiler() -> tuple[str, ...]:
+    home, _ = rocm_home(os.environ)
+    return tuple(filter(None, [shutil.which(f"{home}/llvm/bin/clang" if home else "clang")]))
 
 
 def _libraries() -> tuple[str, ...]:
@@ -316,7 +345,7 @@ def _of_gpus(summary: str, probe: Callable[[Machine, str], str], takes: str, che
 
 _NO_MEMORY = 'is not an amount of memory: write for example ">=64GiB"'
 _NO_ARCH = 'is not an architecture: write for example sm_90, ">=sm_80" or gfx942'
-_NO_CK = "Composable Kernel (the package ck4inductor) is not installed"
+_NO_HIPCC = "no HIP compiler that torch calls: llvm/bin/clang of ROCm, whose folder $ROCM_HOME or $ROCM_PATH names"
 _NO_COMPILER = "no C++ compiler that torch calls: $CXX, which is one program, or else g++"
 
 CAPABILITIES: Mapping[str, Capability] = {
@@ -327,7 +356,10 @@ CAPABILITIES: Mapping[str, Capability] = {
         for build in devices.builds()
     },
     "triton": _on_files("triton", "Triton can be imported", "triton is not installed", "triton"),
-    "ck": _on_files("ck", "Composable Kernel's Inductor package is installed", _NO_CK, "ck4inductor"),
+    "ck": replace(
+        _on_files("ck", "Composable Kernel's Inductor package is installed, and torch offers it on the GPU", "", "ck4inductor"), probe=_ck
+    ),
+    "hipcc": _on_files("hipcc", "the HIP compiler that torch calls is installed: llvm/bin/clang of ROCm", _NO_HIPCC, look=_hip_compiler),
     "cxx": _on_files("cxx", "the C++ compiler that torch calls is installed: $CXX, or else g++", _NO_COMPILER, look=_compiler),
     "redis": _on_files(
         "redis",

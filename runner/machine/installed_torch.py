@@ -39,8 +39,7 @@ def installed_torch() -> InstalledTorch | None:
 
 def no_torch_reason() -> str:
     """Return the reason why there is no torch: nothing was found, or a package ``torch`` without version.py."""
-    spec = find_spec("torch")
-    if spec is None:
+    if (spec := find_spec("torch")) is None:
         return "torch is not installed"
     location = next(iter(spec.submodule_search_locations or ()), None) or spec.origin or "an unknown place"
     return f"torch is not installed: {location} has no version.py (remove it, or correct PYTHONPATH)"
@@ -88,8 +87,7 @@ def version_facts(text: str, where: str) -> dict[str, str | None]:
 
 def release(version: str) -> tuple[int, ...]:
     """Return the release numbers: ``2.14.0a0+gitabc`` gives (2, 14, 0). Dev, alpha and local parts are dropped."""
-    match = _RELEASE.match(version)
-    if match is None:
+    if (match := _RELEASE.match(version)) is None:
         raise ValueError(f"'{version}' is not a version: it does not begin with a number")
     return tuple(map(int, match[0].split(".")))
 

@@ -29,8 +29,7 @@ class VersionRange:
         """Parse a range; raise ``BadRange`` that quotes the invalid clause."""
         clauses = []
         for piece in str(text).split(","):
-            match = _CLAUSE.match(piece)
-            if match is None:
+            if (match := _CLAUSE.match(piece)) is None:
                 raise BadRange(f'\'{piece.strip()[:60]}\' is not a version range: write for example ">=2.12" or ">=2.11,<2.13"')
             clauses.append((match[1], tuple(int(number) for number in match[2].split("."))))
         return cls(str(text), tuple(clauses))

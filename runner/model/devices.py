@@ -81,8 +81,7 @@ class VendorDevice:
     @classmethod
     def parse(cls, text: str) -> "VendorDevice":
         """Return what ``str`` wrote; raise ``ValueError`` for another text."""
-        match = _VENDOR_DEVICE.fullmatch(text)
-        if match is None:
+        if (match := _VENDOR_DEVICE.fullmatch(text)) is None:
             raise ValueError(f"'{text}' is not KIND=MODULE")
         return cls(match[1], match[2])
 

@@ -14,17 +14,7 @@ from typing import TextIO
 from runner.machine import output
 from runner.model.diagnostics import shown_path
 from runner.model.escaping import MESSAGE_LIMIT, one_line, plain
-from runner.model.events import (
-    Activity,
-    AttemptFinished,
-    CaseFinished,
-    ExecutionEnded,
-    Note,
-    RunAbandoned,
-    RunEnded,
-    RunEvent,
-    RunStarted,
-)
+from runner.model.events import Activity, AttemptFinished, CaseFinished, ExecutionEnded, Note, RunAbandoned, RunEnded, RunEvent, RunStarted
 from runner.model.header import RunFooter, RunHeader
 from runner.model.options import MergeOptions, RunOptions
 from runner.model.outcomes import ExitCode, JUnitTag, Outcome

@@ -54,7 +54,7 @@ MACHINES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
 }
 """What files show of a machine, and what its worker reports."""
 
-PACKAGES = dict.fromkeys(("cxx", "triton", "ck"), ("/elsewhere",))
+PACKAGES = dict.fromkeys(("cxx", "triton", "ck", "hipcc"), ("/elsewhere",))
 """What every machine of the corpus has."""
 
 

@@ -66,15 +66,20 @@ def test_packages_are_found_without_import(monkeypatch, tmp_path):
     for name in ("triton", "ck4inductor"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.setenv("ROCM_HOME", str(tmp_path))
     importlib.invalidate_caches()
     bare = capabilities.inspect_files(None)
-    assert (bare.found["triton"], bare.found["ck"]) == ((), ())
+    assert (bare.found["triton"], bare.found["ck"], bare.found["hipcc"]) == ((), (), ())
+    clang = tmp_path / "llvm" / "bin" / "clang"
+    clang.parent.mkdir(parents=True)
+    clang.touch(0o755)
     for name in ("triton", "ck4inductor"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise SystemExit('this must not be imported')\n")
     importlib.invalidate_caches()
     full = capabilities.inspect_files(None)
     assert (full.found["triton"], full.found["ck"]) == ((str(tmp_path / "triton"),), (str(tmp_path / "ck4inductor"),))
+    assert full.found["hipcc"] == (str(clang),)
 
 
 @pytest.mark.parametrize(

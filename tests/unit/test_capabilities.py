@@ -13,6 +13,7 @@ MACHINE: dict[str, Any] = {"python": (3, 12, 1), "torch": "2.13.0+cpu", "release
 WITHOUT_TORCH = {"torch": None, "release": None}
 CUDA, ROCM = {"builds": {"cuda": "13.0"}}, {"builds": {"hip": "7.0"}}
 GIB = 1 << 30
+CK: dict[str, Any] = {"found": {"ck": ("/opt/ck",)}}
 
 
 PROBES: list[tuple[str, str, dict[str, Any], Availability, str]] = [
@@ -26,7 +27,12 @@ PROBES: list[tuple[str, str, dict[str, Any], Availability, str]] = [
     ("triton", "", {}, NO, "triton is not installed"),
     ("triton", "", {"found": {"triton": ("/triton",)}}, YES, ""),
     ("ck", "", {}, NO, "Composable Kernel (the package ck4inductor) is not installed"),
-    ("ck", "", {"found": {"ck": ("/opt/ck",)}}, YES, ""),
+    ("ck", "", CK, YES, ""),
+    ("ck", "", {**CK, **ROCM}, UNKNOWN, "the GPU's architecture is known only when torch runs"),
+    ("ck", "", {**CK, **ROCM, "arch": "gfx942:sramecc+:xnack-"}, YES, ""),
+    ("ck", "", {**CK, **ROCM, "arch": "gfx1100"}, NO, "torch offers Composable Kernel on gfx90a, gfx942, gfx950, and the GPU is gfx1100"),
+    ("hipcc", "", {}, NO, "no HIP compiler that torch calls: llvm/bin/clang of ROCm, whose folder $ROCM_HOME or $ROCM_PATH names"),
+    ("hipcc", "", {"found": {"hipcc": ("/opt/rocm/llvm/bin/clang",)}}, YES, ""),
     ("cxx", "", {}, NO, "no C++ compiler that torch calls: $CXX, which is one program, or else g++"),
     ("cxx", "", {"found": {"cxx": ("/usr/bin/g++",)}}, YES, ""),
     ("library", "liba.so", WITHOUT_TORCH, NO, "torch is not installed"),

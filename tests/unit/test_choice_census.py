@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from runner.machine.capabilities import CK_ARCHITECTURES
 from tests.fakes import import_torch
 
 pytestmark = pytest.mark.torch
@@ -109,6 +110,10 @@ def test_a_backend_is_known_by_the_class_of_its_template(path: str, word: str, m
 
     monkeypatch.setattr(choice_census, "class_of_choice", lambda _: path)
     assert choice_census.backend_of(None) == word
+
+
+def test_composable_kernel_is_offered_where_torch_says() -> None:
+    assert [*CK_ARCHITECTURES] == import_torch()._inductor.config.rocm.ck_supported_arch
 
 
 def test_the_hooks_exist_in_this_torch() -> None:

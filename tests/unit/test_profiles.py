@@ -222,7 +222,7 @@ def test_a_perfect_run_of_a_shipped_profile_is_conformant_on_every_machine_that_
     for torch in ("2.11.0", "2.12.0", "2.13.0"):
         facts = {"torch": torch, "python": "3.12.1", "gpus": str(len(build)), **build, "triton": "3.7", "mkldnn": "float32"}
         facts |= {"arch": arch, "gpu_memory": str(48 << 30), "sms": "132"} if arch else {}
-        packages = dict.fromkeys(("triton", "cxx", "redis", "ck"), ("/folder",))
+        packages = dict.fromkeys(("triton", "cxx", "redis", "ck", "hipcc"), ("/folder",))
         answers = dict.fromkeys(questions_of(resolved.cases), HOLDS)
         machine = replace(whole, python=(3, 12, 1), torch=torch, release=release(torch), builds=build, found=packages)
         machine = replace(

@@ -159,8 +159,7 @@ def path_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         # packages under ``requires`` may be missing on this machine, so their names are not resolved
         if is_template(dotted) or dotted.replace(":", ".").split(".")[0] in required:
             continue
-        problem = python_source.find_name(dotted, prelude)
-        if problem is not None:
+        if (problem := python_source.find_name(dotted, prelude)) is not None:
             if path[-1] == "call" and dotted.split(".")[0] in named:
                 problem = Diagnostic.of("reference-as-a-path", name=dotted)
             yield document.diagnostic(path, problem)

@@ -106,8 +106,7 @@ def matrix_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic
     chosen = backends.of(anatomy.data["backends"], anatomy.tags)
     axes, problems = matrix.axes(document)
     yield from problems
-    too_many = matrix.size_problem(document, axes, len(chosen))
-    if too_many is not None:
+    if (too_many := matrix.size_problem(document, axes, len(chosen))) is not None:
         yield too_many
         return
     problems.extend(excluded := matrix.exclusion_problems(document, axes, chosen))

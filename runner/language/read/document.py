@@ -59,8 +59,7 @@ class Document:
         """Return the position of ``path``, or of the nearest enclosing value if it has none."""
         for end in range(len(path), -1, -1):
             table = self.key_marks if key and end == len(path) else self.marks
-            mark = table.get(path[:end]) or self.marks.get(path[:end])
-            if mark is not None:
+            if (mark := table.get(path[:end]) or self.marks.get(path[:end])) is not None:
                 return Position(file=self.file, line=mark.line, column=mark.column)
         return Position(file=self.file)
 

@@ -315,8 +315,7 @@ def _folders(package: str, search: tuple[str, ...]) -> tuple[str, ...] | None:
 def missing_module(path: str) -> Diagnostic | None:
     """Return what is wrong with the path of a module, by the files of its package; None where nothing is, or without the package."""
     first, *rest = path.split(".")
-    folders = _folders(first, tuple(sys.path))
-    if folders is None:
+    if (folders := _folders(first, tuple(sys.path))) is None:
         return None  # a machine without the package: its cases are unavailable there
     if not folders:
         return Diagnostic.of("module-below-a-module", first=first, path=path) if rest else None

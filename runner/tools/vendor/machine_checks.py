@@ -2,7 +2,6 @@
 
 import ast
 import contextlib
-import importlib.util
 import os
 import platform
 import re
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 
 from runner.language.torch_names import NameTables
 from runner.machine import scratch
-from runner.machine.capabilities import Machine
+from runner.machine.capabilities import Machine, rocm_home
 from runner.machine.installed_torch import InstalledTorch
 from runner.machine.redaction import environment_variables
 from runner.model import devices
@@ -362,24 +361,9 @@ def _of_maker(scene: Scene, maker: Maker, build: devices.Build) -> Iterator[Find
 _TARGET = re.compile(r"\bgfx[0-9a-f]{3,5}(?:-[0-9]+)?(?:-generic)?\b")
 
 
-def rocm_home(scene: Scene) -> tuple[Path | None, str]:
-    """Return the folder that torch takes for ROCm, and by what: the order of ``torch.utils.cpp_extension``."""
-    for name in ("ROCM_HOME", "ROCM_PATH"):
-        if scene.environ.get(name):
-            return Path(scene.environ[name]), name
-    spec = importlib.util.find_spec("_rocm_sdk_core")
-    if spec is not None and spec.origin is not None:
-        return Path(spec.origin).parent.resolve(), "the package _rocm_sdk_core"
-    if (hipcc := scene.which("hipcc")) is not None:
-        folder = hipcc.resolve().parent.parent
-        return folder.parent if folder.name == "hip" else folder, "hipcc on PATH"
-    usual = scene.at("/opt/rocm")
-    return (usual, "the usual folder") if usual.exists() else (None, "")
-
-
 def rocm(scene: Scene) -> Iterator[Finding]:
     """Find ROCm and its compilers, and ask them for versions and targets; no device is needed for that."""
-    folder, origin = rocm_home(scene)
+    folder, origin = rocm_home(scene.environ, scene.at("/opt/rocm"))
     if folder is None:
         yield Finding("rocm.home", NOTE, "no ROCm: neither ROCM_HOME, ROCM_PATH, hipcc nor /opt/rocm")
         return
@@ -453,7 +437,7 @@ def composable_kernel(scene: Scene) -> Iterator[Finding]:
     if named and Path(named).resolve() != package.resolve():
         cause = f"torch replaces it by {package} when it renders a GEMM"
         yield Finding("ck.folder", WARNING, f"TORCHINDUCTOR_CK_DIR={named} has no effect", cause, "unset TORCHINDUCTOR_CK_DIR")
-    home, _ = rocm_home(scene)
+    home, _ = rocm_home(scene.environ, scene.at("/opt/rocm"))
     # the folders in which torch lets the compiler look for headers, in their order
     folders = [package / "include", package / "library" / "include", *([home / "include"] if home else [])]
     lost = [name for name in headers if not any((folder / name).is_file() for folder in folders)]

@@ -122,8 +122,7 @@ class Matcher:
 
     def expect(self, directive: Directive, region: Span, reason: str = "no match") -> Span:
         """Return the match; raise ``Mismatch`` when there is none."""
-        span = self.find(directive, region)
-        if span is None:
+        if (span := self.find(directive, region)) is None:
             raise Mismatch(directive, reason, region=region)
         return span
 
@@ -131,8 +130,7 @@ class Matcher:
         """Raise ``Mismatch`` if a CHECK-NOT matches."""
         for directive in forbidden:
             self.searched[directive.line] = (region, dict(self.variables))
-            span = self.find(directive, region)
-            if span is not None:
+            if (span := self.find(directive, region)) is not None:
                 raise Mismatch(directive, "matched a forbidden line", region=region, matched=span)
 
     def find(self, directive: Directive, region: Span) -> Span | None:
@@ -270,8 +268,7 @@ def run(checks: CheckFile, text: str, *, seconds: float = 5.0, numbers: Sequence
     ``numbers`` are the line numbers to show, if the text is a part of another one. The time limit works only in the main thread.
     """
     matcher = _matcher(text)
-    mismatch = matcher.run(checks, seconds)
-    if mismatch is None:
+    if (mismatch := matcher.run(checks, seconds)) is None:
         return CheckOutcome(passed=True)
     return describe(mismatch, matcher, text.replace("\r\n", "\n").expandtabs(TAB).rstrip("\n").split("\n"), numbers)
 
@@ -346,8 +343,7 @@ def _without(checks: CheckFile, directive: Directive, matcher: Matcher) -> str:
 def _with_forbidden(checks: CheckFile, directive: Directive, matcher: Matcher) -> Changed:
     """Insert a matching line where the directive forbids it, preferably where the directive itself rejects it and not its neighbours."""
     region, variables = matcher.searched[directive.line]
-    line = _matching_line(directive.compiled(variables))
-    if line is None:
+    if (line := _matching_line(directive.compiled(variables))) is None:
         why_not = "no text could be made that its pattern matches"
         return Changed(directive=directive, kind=Change.FORBIDDEN, text=None, why_not=why_not)
     text, newline = matcher.text, matcher.text.find("\n", region.start, region.end)

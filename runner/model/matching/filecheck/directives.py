@@ -108,8 +108,7 @@ def from_posix(source: str) -> PosixPattern:
             case "*" | "+" | "?":
                 python, kind = character, "repetition"
             case "{" if source[at + 1 : at + 2].isdecimal():
-                bounds = _BOUNDS.match(source, at)
-                if bounds is None:
+                if (bounds := _BOUNDS.match(source, at)) is None:
                     raise BadPattern("brace without its end", at, "a count before }} needs parentheses: {{(a{2})}}")
                 low = int(bounds[1])
                 if not low <= (int(bounds[3]) if bounds[3] else low) <= _REPETITIONS:
@@ -331,8 +330,7 @@ def _directive(text: str, line: int) -> Directive:
         # invisible, or similar to a blank: a CHECK-NOT with it would never match
         if character not in _BLANKS and category(character) in ("Cc", "Cf", "Zs", "Zl", "Zp"):
             raise ChecksError(line, column, f"invisible character U+{ord(character):04X}", "use a plain space")
-    head = _LED_DIRECTIVE.match(text)
-    if head is None:
+    if (head := _LED_DIRECTIVE.match(text)) is None:
         raise ChecksError(line, len(text) - len(text.lstrip(_BLANKS)) + 1, *_not_a_directive(text.strip(_BLANKS)))
     count = int(head["count"] or 1)
     if not count:
