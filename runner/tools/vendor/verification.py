@@ -527,7 +527,7 @@ def reasons_of(case: Case, facts: Mapping[str, str]) -> Iterator[str]:
     for needs in ((), *((need,) for need in case.requires)):
         asked = [need.argument or "" for need in needs]
         whole = replace(bare, packages=dict.fromkeys(re.findall(r"\w+", " ".join(asked)), True), answers=dict.fromkeys(asked, ""))
-        whole = replace(whole, targets=dict.fromkeys([*asked, *map(simulated, asked)], " "))
+        whole = replace(whole, targets=dict.fromkeys([*asked, *map(simulated, asked)], " "), found={**bare.found, "ck": ("ck4inductor",)})
         for known in (availability_of(replace(case, requires=needs), machine) for machine in (bare, whole)):
             yield from [known.reason.rstrip()] if known.availability is Availability.NO else []
 
