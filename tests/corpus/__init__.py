@@ -255,11 +255,7 @@ class CorpusRun:
 
 
 def run(
-    place: Path,
-    some: Sequence[CorpusCase],
-    out: str = "out",
-    *more: str,
-    facts_of: Mapping[CorpusCase, CorpusCase] | None = None,
+    place: Path, some: Sequence[CorpusCase], out: str = "out", *more: str, facts_of: Mapping[CorpusCase, CorpusCase] | None = None
 ) -> CorpusRun:
     """Run cases of one machine and the same options in a folder, with an executor that answers with their facts.
 

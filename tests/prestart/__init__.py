@@ -75,12 +75,7 @@ def _address(given: Mapping[str, str]) -> str:
 
 def _start(address: str, given: Mapping[str, str], alive: int) -> None:
     Path(address).unlink(missing_ok=True)
-    environment = {
-        **given,
-        **AS_THE_RUNNER_STARTS_IT,
-        "TMPDIR": _folder(),
-        "TORCHINDUCTOR_CACHE_DIR": os.path.join(_folder(), "warm"),
-    }
+    environment = {**given, **AS_THE_RUNNER_STARTS_IT, "TMPDIR": _folder(), "TORCHINDUCTOR_CACHE_DIR": os.path.join(_folder(), "warm")}
     command = [sys.executable, "-m", "tests.prestart.server", address, str(os.getpid()), str(alive)]
     with open(os.path.join(_folder(), "log"), "ab") as log:
         options = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "pass_fds": [alive]}

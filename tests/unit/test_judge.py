@@ -9,20 +9,7 @@ from runner.language.backends import Choices
 from runner.model.case_facts import Ending, ServiceReport
 from runner.model.matching import filecheck, patterns
 from runner.model.outcomes import Outcome
-from tests.fakes import (
-    COUNTED,
-    backend,
-    case,
-    close_facts,
-    close_leaf,
-    effects,
-    exception,
-    expected,
-    observation,
-    seen,
-    step,
-    verdict_of,
-)
+from tests.fakes import COUNTED, backend, case, close_facts, close_leaf, effects, exception, expected, observation, seen, step, verdict_of
 
 FAILS = expected("counter", {"inductor.fxgraph_cache_miss": 2}, line=11)
 RAISES = expected("raises", {"type": "RuntimeError", "match": "broken"}, line=14)

@@ -137,12 +137,7 @@ def test_a_cause_is_one_entry_of_the_terminal() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "entries"),
-    [
-        ({}, 1),
-        ({"observed": "another number"}, 2),
-        ({"position": replace(WRONG.position, line=9)}, 2),
-        ({"outcome": Outcome.XPASS}, 2),
-    ],
+    [({}, 1), ({"observed": "another number"}, 2), ({"position": replace(WRONG.position, line=9)}, 2), ({"outcome": Outcome.XPASS}, 2)],
 )
 def test_other_failures_are_one_entry_where_all_that_they_say_is_equal(changes: dict[str, Any], entries: int) -> None:
     outcome = changes.pop("outcome", Outcome.FAIL)
