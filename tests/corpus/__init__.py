@@ -40,16 +40,24 @@ from runner.machine import capabilities
 from runner.machine.installed_torch import installed_torch
 from tests.fakes import ROOT, use_executor
 
-HERE = Path(__file__).parent
+HERE, TORCH = Path(__file__).parent, "2.13.0"
 MACHINES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
-    "cpu": ({"builds": {}, "gpus": 0}, {"torch": "2.13.0", "gpus": 0}),
+    "cpu": ({"builds": {}, "gpus": 0}, {"torch": TORCH, "gpus": 0}),
     "cuda": (
         {"builds": {"cuda": "13.0"}, "gpus": None},
-        {"torch": "2.13.0", "gpus": 1, "device": "NVIDIA H100", "arch": "sm_90", "gpu_memory": 80 << 30},
+        {"torch": TORCH, "cuda": "13.0", "gpus": 1, "device": "NVIDIA H100", "arch": "sm_90", "gpu_memory": 80 << 30},
     ),
     "rocm": (
         {"builds": {"hip": "7.0"}, "gpus": None},
-        {"torch": "2.13.0", "gpus": 1, "device": "AMD Instinct MI300X", "arch": "gfx942", "gpu_memory": 192 << 30, "ck_dir": "/opt/ck"},
+        {
+            "torch": TORCH,
+            "hip": "7.0",
+            "gpus": 1,
+            "device": "AMD Instinct MI300X",
+            "arch": "gfx942",
+            "gpu_memory": 192 << 30,
+            "ck_dir": "/opt/ck",
+        },
     ),
 }
 """What files show of a machine, and what its worker reports."""
@@ -286,7 +294,7 @@ def run(
     with pytest.MonkeyPatch.context() as patch, contextlib.chdir(place):
         files, use_executor(patch, answer).facts = MACHINES[some[0].machine]
         found = {**machine.found, **PACKAGES}
-        patch.setattr(capabilities, "inspect_files", lambda installed: replace(machine, found=found, **files))
+        patch.setattr(capabilities, "inspect_files", lambda installed: replace(machine, torch=TORCH, found=found, **files))
         with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.redirect_stderr(io.StringIO()) as said:
             code = main(["run", "specs", "--out", out, *words, *some[0].options, *more])
     made = CorpusRun(place=place, out=place / out, code=code, cases=by_name, printed=printed.getvalue())
