@@ -1,5 +1,6 @@
 """Sessions for contributors: ``nox -s tests lint types docs build``. ``faults`` and ``mutants`` change torch and take long."""
 
+import functools
 import pathlib
 import re
 import shutil
@@ -36,6 +37,37 @@ def full(session: nox.Session) -> None:
     """Run every test, those marked ``nightly`` and those of ``tools`` too."""
     session.install(*PINNED, "-e", ".[test,triton]")
     session.run("python", "-m", "pytest", "-n", "auto", "-m", "", "tests", "tools/tests", *session.posargs)
+
+
+def suite(session: nox.Session, minor: str) -> None:
+    """Run the default suite with the latest torch of a minor; arguments after -- go to run. All but 2.13 bring 5 GB of CUDA libraries."""
+    session.install("-e", ".[test]", f"torch=={minor}.*", "triton")
+    session.run("torch-conformance", "run", "--out", f"reports/suite-{minor}", *session.posargs, success_codes=[0, 1])
+
+
+for each in ("2.11", "2.12", "2.13", "2.14"):
+    nox.session(functools.update_wrapper(functools.partial(suite, minor=each), suite), name=f"suite-{each}")
+
+
+@nox.session(name="python", python=["3.12", "3.13"])
+def other_python(session: nox.Session) -> None:
+    """Run the tests that do not run torch, and a first spec, with another Python."""
+    session.install(*PINNED, "-e", ".[test,triton]")
+    session.run("python", "-m", "pytest", "-n", "auto", "-m", "not torch and not nightly", "tests/unit", *session.posargs)
+    session.run(
+        "torch-conformance", "run", "specs/basics/addmm-matmul-backward.yaml", "--backend", "cpu", "--out", session.create_tmp() + "/run"
+    )
+
+
+@nox.session
+def lowest(session: nox.Session) -> None:
+    """Run the tests that do not run torch with the lowest version of each dependency."""
+    extras = PROJECT["optional-dependencies"]
+    tools = named(*"pytest pytest-xdist pytest-timeout junitparser lxml jsonschema markdown-it-py".split())
+    needs = [*PROJECT["dependencies"], *extras["triton"], *extras["remote"], *extras["submit"], *tools]
+    session.install("-e", ".", "--no-deps")
+    session.install(*(need.replace(">=", "==") for need in needs))
+    session.run("python", "-m", "pytest", "-n", "auto", "-m", "not torch and not nightly", "tests/unit", *session.posargs)
 
 
 @nox.session

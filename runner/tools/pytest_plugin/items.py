@@ -214,7 +214,7 @@ class Session:
             report.sections += [(_WEAK, line) for line in weak_lines(item.result)]
         return report
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(self, terminalreporter: "pytest.TerminalReporter") -> None:
         """Name the folder of the run, and the expectations that could not have failed: pytest shows no section of a passed case."""
         weak = (text for report in terminalreporter.getreports("passed") for title, text in report.sections if title == _WEAK)
         for line in dict.fromkeys(weak):

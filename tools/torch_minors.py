@@ -1,0 +1,72 @@
+"""Writes the table of the cases that differ between minors of torch (``docs/reference/torch-minors.md``) from a run with each.
+
+``nox -s suite-2.11 suite-2.12 suite-2.13 suite-2.14`` makes the runs; ``python -m tools.torch_minors RUN RUN ...`` reads their journals.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from runner.model.outcomes import Outcome
+from runner.model.results import CaseResult
+from runner.plan.case_ledger import fold
+from runner.record.journal import Run, read_run
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "torch-minors.md"
+
+_HEAD = """\
+# What differs between minors of torch
+
+The default suite on the CPU, run once with each minor by `nox -s {sessions}`. `python -m tools.torch_minors RUN RUN ...` wrote this page
+from the journals of these runs. A case that has the same outcome with each is not listed. XFAIL is a known defect, with the reason and the
+issue of its waiver. UNAVAILABLE says what that torch lacks. An empty cell: no such case. `torch-conformance diff RUN RUN` compares two of
+the runs in full ([Compare two runs](../guides/compare-runs.md)).
+
+"""
+
+
+def minor_of(run: Run) -> str:
+    """Return the minor of the torch of a run, such as 2.14."""
+    return ".".join(run.header.environment["torch"].split(".")[:2])
+
+
+def cause_of(results: Sequence[CaseResult | None]) -> str:
+    """Return why the results of a case differ: the reasons of those that did not pass, each once."""
+    reasons: list[str] = []
+    for result in results:
+        if result is not None and result.outcome is not Outcome.PASS:
+            waived = [f"{waiver.reason} ({waiver.issue})" for waiver in result.waivers]
+            reasons += waived or [result.reason]
+    return "; ".join(dict.fromkeys(reasons)).replace("|", "\\|")
+
+
+def lines(runs: Sequence[Run]) -> Iterator[str]:
+    """Yield the page."""
+    minors = [minor_of(run) for run in runs]
+    yield _HEAD.format(sessions=" ".join(f"suite-{minor}" for minor in minors))
+    yield f"| torch | {' | '.join(run.header.environment['torch'] for run in runs)} |\n|---|{'---|' * len(runs)}\n"
+    for outcome in Outcome:
+        counts = [sum(result.outcome is outcome for result in run.results) for run in runs]
+        if any(counts):
+            yield f"| {outcome.label} | {' | '.join(map(str, counts))} |\n"
+    by_id = [{result.case_id: result for result in run.results} for run in runs]
+    rows: dict[tuple[tuple[str, ...], str], list[str]] = {}
+    for case_id in sorted({case_id for known in by_id for case_id in known}):
+        results = [known.get(case_id) for known in by_id]
+        outcomes = tuple(result.outcome.label if result is not None else "" for result in results)
+        if len(set(outcomes)) > 1:
+            rows.setdefault((outcomes, cause_of(results)), []).append(case_id)
+    yield f"\n| case | {' | '.join(minors)} | cause |\n|---|{'---|' * len(runs)}---|\n"
+    for (outcomes, cause), ids in sorted(rows.items(), key=lambda row: row[1]):
+        yield f"| {'<br>'.join(f'`{text}`' for text in fold(ids))} | {' | '.join(outcomes)} | {cause} |\n"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write the page from the folders of runs, which are put in the order of their minors."""
+    runs = [read_run(Path(folder) / "run.jsonl") for folder in arguments]
+    runs.sort(key=lambda run: [int(part) for part in minor_of(run).split(".")])
+    PAGE.write_text("".join(lines(runs)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
