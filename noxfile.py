@@ -63,7 +63,7 @@ def other_python(session: nox.Session) -> None:
 def lowest(session: nox.Session) -> None:
     """Run the tests that do not run torch with the lowest version of each dependency."""
     extras = PROJECT["optional-dependencies"]
-    tools = named(*"pytest pytest-xdist pytest-timeout junitparser lxml jsonschema markdown-it-py".split())
+    tools = named(*"pytest pytest-xdist pytest-timeout junitparser lxml jsonschema markdown-it-py numpy".split())
     needs = [*PROJECT["dependencies"], *extras["triton"], *extras["remote"], *extras["submit"], *tools]
     session.install("-e", ".", "--no-deps")
     session.install(*(need.replace(">=", "==") for need in needs))

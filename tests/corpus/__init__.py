@@ -38,6 +38,7 @@ from runner.cli.parser import main
 from runner.execute.executor_protocol import Ending, Execution, Job, ServiceReport
 from runner.machine import capabilities
 from runner.machine.installed_torch import installed_torch
+from runner.run import preparation
 from tests.fakes import ROOT, use_executor
 
 HERE, TORCH = Path(__file__).parent, "2.13.0"
@@ -295,6 +296,7 @@ def run(
         files, use_executor(patch, answer).facts = MACHINES[some[0].machine]
         found = {**machine.found, **PACKAGES}
         patch.setattr(capabilities, "inspect_files", lambda installed: replace(machine, torch=TORCH, found=found, **files))
+        patch.setattr(preparation, "facts_of_files", lambda installed: {"torch": TORCH})
         with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.redirect_stderr(io.StringIO()) as said:
             code = main(["run", "specs", "--out", out, *words, *some[0].options, *more])
     made = CorpusRun(place=place, out=place / out, code=code, cases=by_name, printed=printed.getvalue())
