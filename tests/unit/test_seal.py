@@ -4,9 +4,11 @@ import re
 import sys
 import types
 from collections.abc import Callable
+from operator import is_
 
 import pytest
 
+from runner.vocabulary.expectations import comparing
 from runner.worker.process import seal
 from runner.worker.process.seal import Broken, Seal
 
@@ -111,3 +113,14 @@ def test_what_changed_between_the_zygote_and_the_seal_is_sealed_as_it_is(module:
     module.helper = len
     with pytest.raises(Broken, match=r"measures\.helper"):
         taken.check()
+
+
+def test_the_torch_of_the_vocabulary_is_that_of_a_worker_and_has_nothing_to_replace(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AttributeError):
+        comparing.torch.equal = print
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(equal=is_))
+    assert comparing.torch.equal is is_
+    monkeypatch.delitem(sys.modules, "torch")
+    with pytest.raises(KeyError):
+        print(comparing.torch.equal)
+    assert "torch" not in sys.modules

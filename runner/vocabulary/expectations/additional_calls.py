@@ -15,6 +15,7 @@ from runner.vocabulary.expectations.comparing import structure
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT, BadExpectation, Conditional
 from runner.vocabulary.expectations.values import leaf_difference
 from runner.vocabulary.forms import Form, Keywords, Number, whole
+from runner.vocabulary.worker_torch import pytree, torch
 
 
 class CannotRepeat(Exception):
@@ -49,8 +50,6 @@ def differing_bits(value: Any, expected: Any) -> list[dict[str, Any]]:
 
     Raise ``CannotRepeat`` for values that cannot be compared: that is no error of the additional call.
     """
-    from torch.utils import _pytree as pytree
-
     leaves, form = pytree.tree_flatten_with_path(value)
     others, other_form = pytree.tree_flatten_with_path(expected)
     if form != other_form:
@@ -65,9 +64,6 @@ def differing_bits(value: Any, expected: Any) -> list[dict[str, Any]]:
 
 def tensors_of(value: Any) -> int:
     """Return the number of tensors in a value."""
-    import torch
-    from torch.utils import _pytree as pytree
-
     return sum(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value))
 
 
@@ -167,9 +163,6 @@ def repeat_batch_invariant(arguments: Mapping[str, Any], again: Again) -> Json:
 
     Raise ``CannotRepeat`` where the named inputs are not tensors with one batch size, and where the result has no such dimension.
     """
-    import torch
-    from torch.utils import _pytree as pytree
-
     dim, inputs = arguments["dim"], arguments["inputs"]
     called = again.arguments()
     if max(inputs) >= len(called):

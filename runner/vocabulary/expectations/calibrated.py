@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from runner.model.protocol import Json
+from runner.vocabulary.worker_torch import torch
 
 FACTOR = 2.0
 """How many times eager's error a right answer may have."""
@@ -395,15 +396,11 @@ class Scale:
 
 def wide(tensor: Any) -> Any:
     """Return the numbers of a tensor, flat, in float64 or complex128."""
-    import torch
-
     return tensor.detach().to(torch.complex128 if tensor.is_complex() else torch.float64).reshape(-1)
 
 
 def units_of(reference: Any, form: Format) -> Any:
     """Return the ulp of each element of a float64 tensor; that of the smallest number where it is not finite."""
-    import torch
-
     size = torch.where(reference.abs().isfinite(), reference.abs(), 0.0)
     exponent = torch.where(size > 0, torch.frexp(size).exponent.to(torch.float64) - 1, -1100.0)
     return torch.exp2((exponent - form.bits).clamp(min=float(form.least)))
@@ -411,8 +408,6 @@ def units_of(reference: Any, form: Format) -> Any:
 
 def errors_of(answer: Any, reference: Any) -> Any:
     """Return |answer - reference|; 0 where one of them is not finite."""
-    import torch
-
     error = (answer - reference).abs()
     return torch.where(error.isfinite(), error, 0.0)
 
@@ -429,8 +424,6 @@ def _greatest(values: Any) -> float:
 
 
 def _finite_sizes(numbers: Any) -> Any:
-    import torch
-
     return torch.where(numbers.abs().isfinite(), numbers.abs(), 0.0)
 
 
@@ -457,8 +450,6 @@ def nudged(tensor: Any, generator: Any, least: float = 0.0) -> Any:
     Signs, zeros, infinities and NaN remain. Values stay in a domain such as [0, 1] or [-1, 1]. ``least``: the resolution of a narrower
     format that eager rounds values to on their way; else every run would round them in the same way.
     """
-    import torch
-
     if tensor.is_complex():
         return torch.view_as_complex(nudged(torch.view_as_real(tensor.detach().resolve_conj()).contiguous(), generator, least))
     eps = max(torch.finfo(tensor.dtype).eps, least)
@@ -479,8 +470,6 @@ def is_reordered(answers: Sequence[Any], reference: Any) -> bool:
 
 def _drawn(samples: Sequence[Sample], dtype: Any) -> tuple[list[Any], Any]:
     """Return the errors of each run, and how far the reference moved at most."""
-    import torch
-
     errors: list[Any] = []
     first = wide(samples[0].reference)
     moved = torch.zeros_like(first.abs())
@@ -500,8 +489,6 @@ def _drawn(samples: Sequence[Sample], dtype: Any) -> tuple[list[Any], Any]:
 
 def _beside_neighbours(moved: Any) -> Any:
     """Return movements that are at least the median of their neighbours: a sum may move little by chance where its neighbours move."""
-    import torch
-
     count, rest = len(moved), -len(moved) % NEIGHBOURS
     if count < NEIGHBOURS:
         return torch.maximum(moved, moved.median()) if count else moved
@@ -511,8 +498,6 @@ def _beside_neighbours(moved: Any) -> Any:
 
 def _in_block(values: Any) -> Any:
     """Return for each value the greatest of its ``BLOCK`` neighbours."""
-    import torch
-
     block = (torch.arange(len(values), device=values.device) // BLOCK).clamp(max=max(len(values) // BLOCK - 1, 0))
     return values.new_zeros(len(values)).scatter_reduce(0, block, values, "amax")[block]
 
@@ -532,8 +517,6 @@ def _unexplained(own: Any, eager: Any, right: Any, moved: Any, form: Format) -> 
 
 def is_explained(eager: Any, reference: Any, jittered: Sequence[Any], amplitude: float = 1.0) -> bool:
     """Whether rounding explains how far an answer of eager is from the reference. It may be on another device than the other runs."""
-    import torch
-
     ours, right = wide(eager), wide(reference).cpu()
     moved = torch.stack([errors_of(wide(other), wide(jittered[0])) for other in jittered]).amax(0).cpu() / amplitude
     form = format_of(str(eager.dtype).removeprefix("torch."))
@@ -547,8 +530,6 @@ def most_by_chance(numel: int) -> int:
 
 def _grouped(most: Any, size: Any, shape: tuple[int, ...], runs: int, form: Format, whole_ulp: float) -> tuple[Any, Any, Any]:
     """Return for each element the error, the number of draws and the widened error of the group with the smallest bound."""
-    import torch
-
     numel = most.numel()
     best = torch.full_like(most, math.inf)
     best_error, best_draws = most.new_zeros(numel), torch.zeros(numel, dtype=torch.int64, device=most.device)
@@ -564,8 +545,6 @@ def _grouped(most: Any, size: Any, shape: tuple[int, ...], runs: int, form: Form
 
 def _groups(most: Any, size: Any, shape: tuple[int, ...], runs: int) -> Iterator[tuple[Any, Any]]:
     """Yield for each way of grouping the error of each element's group, and how many draws it is of."""
-    import torch
-
     numel = most.numel()
     yield most.amax().expand(numel), torch.full_like(most, max(numel * runs, 1), dtype=torch.int64)
     shaped = most.reshape(shape)
@@ -624,8 +603,6 @@ def _deviations(answer: Any, reference: Any, scale: Scale) -> dict[str, Any]:
     ``value`` has them with their signs, which a defect of some places shows; in ``size`` they are positive away from 0, which a factor
     shows. Against the rounded reference a right answer deviates in few elements: its mean is nearer to 0 than that of its errors.
     """
-    import torch
-
     dtype = getattr(torch, scale.through if scale.is_rounded else scale.dtype)
     deviating = (answer - reference.to(dtype).to(reference.dtype)) / bounds_of(scale)
     deviating = torch.where(deviating.isfinite(), deviating, 0.0)
@@ -670,8 +647,6 @@ def scale_of(
     The first sample is of those inputs, the others are of nudged ones. The samples of float64 are runs of float32, whose errors are scaled.
     ``through`` is the narrowest format that eager rounded the values to on their way.
     """
-    import torch
-
     dtype = str(answer.dtype).removeprefix("torch.")
     form = format_of(dtype)
     if form is None:
@@ -780,8 +755,6 @@ def scale_of(
 
 def bounds_of(scale: Scale) -> Any:
     """Return the bound of each element, as ``element_bound`` computes it of one."""
-    import torch
-
     numel = scale.reference.numel()
     floor, group = scale.bounds
     if numel == 0:
@@ -795,8 +768,6 @@ def bounds_of(scale: Scale) -> Any:
 
 def compare(actual: Any, scale: Scale, *, equal_nan: bool = True, histogram: bool = True) -> dict[str, Json]:
     """Return the facts of an answer: nonfinite mismatches, the element nearest to its bound, quantiles, and a histogram."""
-    import torch
-
     right, eager = scale.reference, scale.eager
     answer = wide(actual).to(right.device)
     numel = answer.numel()
@@ -861,8 +832,6 @@ def changed_elements(actual: Any, scale: Scale, unwritten: Any, before: Any = No
     float64 has another. Where float64 has the same too, as of ``0.9 * x + 0.1 * x``, a right answer is at most 2 ulp from it, or
     ``COMPUTED``. A few such elements are chance. A result in float64 has no more precise reference, and is not measured.
     """
-    import torch
-
     form = format_of(scale.dtype)
     if form is None or actual.dtype in (torch.float64, torch.complex128) or not actual.numel():
         return None
@@ -899,8 +868,6 @@ def other_change(ours: Any, theirs: Any, before: Any, precise: Any = None, movem
     ``movement`` is that of a result without a more precise reference: what exceeds the roundings of the values themselves is noise.
     All figures are root mean squares: ``eager`` and ``compiled`` are the changes, ``apart`` is the distance of the sides.
     """
-    import torch
-
     form = format_of(str(theirs.dtype).removeprefix("torch."))
     if form is None or ours.dtype != theirs.dtype or ours.shape != theirs.shape or not theirs.numel():
         return None

@@ -21,6 +21,7 @@ from runner.vocabulary.expectations.comparing import bits, default_tolerance, de
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT, BadExpectation, ConditionalOnCode
 from runner.vocabulary.expectations.stand_ins import Comparer, judged_stand_ins, measure_other_inputs, measure_stand_ins
 from runner.vocabulary.forms import Boolean, Form, Keywords, Number, ValueName
+from runner.vocabulary.worker_torch import pytree, torch
 
 NAMES = ("zeros", "negated", "rows swapped", "one element off", "NaN", "other inputs")
 """The names of the stand-ins in a spec."""
@@ -51,9 +52,6 @@ def is_eager(name: str) -> bool:
 
 def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
     """Measure in the worker. ``value`` returns a named value; tensors may be on any device and have any dtype."""
-    import torch
-    from torch.utils import _pytree as pytree
-
     ours, theirs = value(arguments["of"]), value(arguments["to"])
     kinds: tuple[list[str], list[str]] = [], []
     leaves, form = pytree.tree_flatten_with_path(unnested(ours, kinds[0]))
@@ -88,8 +86,6 @@ def measure(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
 
 def _strides(value: Any) -> list[int] | None:
     """Return the strides of a strided tensor in elements, 0 for dimensions of size 1, which have none that matters; else None."""
-    import torch
-
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not value.numel():
         return None
     return [0 if size == 1 else stride for size, stride in zip(value.shape, value.stride(), strict=True)]
@@ -118,8 +114,6 @@ def add_other_inputs(
     ``reference`` is the eager value of the comparison, ``answer`` returns its value for other inputs. It is called after the case ends,
     because the case must not see another call of its function. ``comparers`` has those of leaves with a float64 reference, by identity.
     """
-    import torch
-
     references = leaves_of(reference)
     try:
         others = [leaf if isinstance(leaf, torch.Tensor) else "other inputs give no tensor here" for leaf in leaves_of(answer())]

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from runner.vocabulary.expectations.calibrated import wide
+from runner.vocabulary.worker_torch import pytree, torch
 
 DEFAULTS: dict[str, tuple[float, float]] = {
     "float64": (1e-7, 1e-7),
@@ -74,18 +75,12 @@ def items_of(value: Any) -> list[tuple[Any, Any]]:
 
 def is_keyless(value: Any) -> bool:
     """Whether pytree knows the class of a value, but no keys of its parts, or does not make it again: ``torch.Size`` becomes a tuple."""
-    import torch
-    from torch.utils import _pytree as pytree
-
     node = pytree.SUPPORTED_NODES.get(type(value))
     return node is not None and (node.flatten_with_keys_fn is None or isinstance(value, torch.Size))
 
 
 def parts_of(value: Any) -> dict[Any, Any] | None:
     """Return the parts of an object by their names; None for a value without parts, which only its ``__eq__`` compares."""
-    import torch
-    from torch.utils import _pytree as pytree
-
     kind = type(value)
     if isinstance(value, _BASES) and kind not in _BASES and not isinstance(value, enum.Enum) and (attributes := attributes_of(value)):
         return {"value": next(base(value) for base in _BASES if isinstance(value, base)), **dict(sorted(attributes.items()))}
@@ -141,15 +136,11 @@ def opened(value: Any, tensor: Callable[[Any, str], Any], notes: list[str], wher
 
     ``notes`` receives what the result does not show: the classes of the objects. An object within itself becomes a text.
     """
-    from torch.utils import _pytree as pytree
-
     leaves, form = pytree.tree_flatten_with_path(value, is_leaf=is_keyless)
     return pytree.tree_unflatten([_opened(leaf, tensor, notes, where + pytree.keystr(path), above) for path, leaf in leaves], form)
 
 
 def _opened(leaf: Any, tensor: Callable[[Any, str], Any], notes: list[str], where: str, above: tuple[Any, ...]) -> Any:
-    import torch
-
     if isinstance(leaf, torch.Tensor) or type(leaf).__module__ == "numpy":
         return tensor(leaf, where)
     for level, other in enumerate(above):
@@ -168,8 +159,6 @@ def _opened(leaf: Any, tensor: Callable[[Any, str], Any], notes: list[str], wher
 
 def describe_leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts of a value and its reference, and their differences if both are tensors of one shape."""
-    import torch
-
     described = describe(leaf)
     facts: dict[str, Any] = {**described, **{f"reference_{key}": text for key, text in describe(reference).items()}}
     if not (isinstance(leaf, torch.Tensor) and isinstance(reference, torch.Tensor)):
@@ -197,8 +186,6 @@ def unnested(value: Any, notes: list[str] | None = None) -> Any:
 
 
 def _with_shape(leaf: Any, where: str, notes: list[str]) -> Any:
-    import torch
-
     if not isinstance(leaf, torch.Tensor):
         kind = getattr(getattr(leaf, "dtype", None), "kind", "")
         if kind and kind not in "biufc" and getattr(leaf, "shape", ()):
@@ -225,8 +212,6 @@ def _with_shape(leaf: Any, where: str, notes: list[str]) -> Any:
 
 def dense(tensor: Any) -> Any:
     """Return a sparse tensor, which has no strides, as a dense one; other tensors unchanged."""
-    import torch
-
     sparse = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
     return tensor.to_dense() if tensor.layout in sparse else tensor
 
@@ -253,8 +238,6 @@ def _in_words(spec: Any) -> str:
 
 def leaves_of(value: Any) -> list[Any]:
     """Return the leaves of a value that is opened as ``unnested`` does, without None."""
-    from torch.utils import _pytree as pytree
-
     return [leaf for leaf in pytree.tree_leaves(unnested(value)) if leaf is not None]
 
 
@@ -282,8 +265,6 @@ def is_equal(value: Any, reference: Any, arguments: Mapping[str, Any]) -> bool:
 
 def describe(value: Any) -> dict[str, Any]:
     """Return the type of a value; shape, dtype and device of a tensor."""
-    import torch
-
     if isinstance(value, torch.Tensor):
         return {"type": "tensor", "shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch."), "device": value.device.type}
     return {"type": type(value).__name__, "shape": None, "dtype": None, "device": None}
@@ -298,8 +279,6 @@ def differences(actual: Any, reference: Any, *, rtol: float, atol: float, equal_
     Infinite elements count as equal if both are the same infinity, otherwise as ``inf_mismatches``. ``sides`` has, where they or NaN
     differ, how many elements are NaN, inf or -inf in each of the two, and in one alone.
     """
-    import torch
-
     total: dict[str, Any] = {"nan_mismatches": 0, "inf_mismatches": 0, "mismatches": 0, "excess": 0.0, "max_abs": 0.0}
     total.update(worst_index=[], worst_value=None, worst_reference=None)
     numbers, expected = actual.detach().reshape(-1), reference.detach().to(actual.device).reshape(-1)
@@ -343,8 +322,6 @@ def resemblance(actual: Any, reference: Any) -> dict[str, float]:
     Both tell wrong answers of about one error apart: zeros have the size 0, a negated answer the likeness -1. ``bias`` and ``outward`` say
     which way small errors go: the mean error, and the mean error away from zero, in mean absolute errors.
     """
-    import torch
-
     squares = products = expected = error = above = outward = 0.0
     numbers, right = actual.detach().reshape(-1), reference.detach().to(actual.device).reshape(-1)
     for start in range(0, actual.numel(), _CHUNK):
@@ -372,8 +349,6 @@ def _shown(element: Any) -> float | int | str:
 
 def bits(actual: Any, reference: Any) -> dict[str, Any]:
     """Return how many elements differ in their bits, and the first of them. Any NaN equals any other; zeros of two signs differ."""
-    import torch
-
     plain = [tensor.detach().resolve_conj().resolve_neg().contiguous() for tensor in (actual, reference.to(actual.device))]
     ours, theirs = (torch.view_as_real(tensor) if tensor.is_complex() else tensor.unsqueeze(-1) for tensor in plain)
     if ours.is_floating_point():

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runner.model.protocol import Json
+from runner.vocabulary.worker_torch import torch
 
 FAR = 10
 """The error of "one element off", in multiples of the tolerance."""
@@ -125,8 +126,6 @@ def _alike(stand_in: Any, reference: Any) -> bool:
     """Whether a stand-in is the reference but for rounding: means of many numbers are alike for all inputs."""
     if not reference.is_floating_point():
         return _same(stand_in, reference)
-    import torch
-
     rtol = 2 * torch.finfo(reference.dtype).eps
     return bool(torch.isclose(stand_in.double(), reference.double(), rtol=rtol, atol=0.0, equal_nan=True).all())
 
@@ -139,8 +138,6 @@ def _same(stand_in: Any, reference: Any) -> bool:
 
 
 def _negated(part: Any) -> Any:
-    import torch
-
     return part.logical_not() if part.dtype is torch.bool else -part
 
 
@@ -158,8 +155,6 @@ def judged_stand_ins(
 
     ``bounds`` is the bound of each element. With ``exact``, the sign of a zero matters too.
     """
-    import torch
-
     right = right.detach().contiguous()
     has_fractions = right.is_floating_point() or right.is_complex()
 

@@ -12,6 +12,7 @@ from runner.model.protocol import Json, decode, encode
 from runner.vocabulary.expectations.comparing import bits, has_equality
 from runner.vocabulary.expectations.expectation_base import OUTPUT, BadExpectation, ConditionalOnCode, Kind, is_reference, text_of
 from runner.vocabulary.forms import TEMPLATE, Form, Keywords, MemoryFormat, ValueName, common, some_of, whole
+from runner.vocabulary.worker_torch import pytree, torch
 
 
 def _others(value: Any) -> Iterator[tuple[str, Any]]:
@@ -64,8 +65,6 @@ def _other_form(value: Any, other: Any, *, may_be_empty: bool) -> str:
 
     With ``may_be_empty`` a list or map has also the form of an empty one.
     """
-    import torch
-
     if value is None or other is None:
         return ""
     if _class_of(value) != _class_of(other):
@@ -87,8 +86,6 @@ def _other_form(value: Any, other: Any, *, may_be_empty: bool) -> str:
 
 def measure_equality(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
     """Measure in the worker: plain values as they are, tensors as nested lists, and the comparison of two named values."""
-    import torch
-
     facts: dict[str, Any] = {}
     for name, other in arguments["pairs"].items():
         left = value(name)
@@ -103,8 +100,6 @@ def measure_equality(arguments: Mapping[str, Any], value: Callable[[str], Any]) 
 
 
 def _as_plain(value: Any) -> Any:
-    import torch
-
     if isinstance(value, torch.Tensor):
         return value.detach().cpu().tolist() if value.numel() <= 10_000 else value
     if isinstance(value, torch.Size):
@@ -118,8 +113,6 @@ def _as_plain(value: Any) -> Any:
 
 def _compare(left: Any, right: Any) -> dict[str, Any]:
     """Compare two values exactly: structure, then each leaf; tensors by shape, dtype and bits (NaN equals NaN)."""
-    from torch.utils import _pytree as pytree
-
     leaves, structure = pytree.tree_flatten(left)
     others, other_structure = pytree.tree_flatten(right)
     if structure != other_structure:
@@ -135,8 +128,6 @@ def _compare(left: Any, right: Any) -> dict[str, Any]:
 
 def leaf_difference(leaf: Any, other: Any) -> str:
     """Return how two leaves differ; empty where type, shape, dtype, device and bits are the same. NaN equals NaN."""
-    import torch
-
     if not isinstance(leaf, torch.Tensor) or not isinstance(other, torch.Tensor):
         return "" if type(leaf) is type(other) and same(leaf, other) else f"{leaf!r:.100} against {other!r:.100}"
     for fact in ("shape", "dtype", "device"):
@@ -239,9 +230,6 @@ class Differs(_Pairs):
 
 def measure_strides(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
     """Measure in the worker: shape, strides and formats of every tensor of the value."""
-    import torch
-    from torch.utils import _pytree as pytree
-
     by_rank = {4: ["channels_last"], 5: ["channels_last_3d"]}
     strides: dict[str, Json] = {}
     for key, name in (("tensors", arguments["of"]), ("others", arguments.get("to"))):

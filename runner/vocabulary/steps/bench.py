@@ -11,6 +11,7 @@ from runner.model.protocol import MAX_ATTACHMENT, Json
 from runner.vocabulary.forms import Boolean, Contexts, Form, Inputs, common, whole
 from runner.vocabulary.steps.call import LOSSES, SUM, forget_gradients, gradient_leaves, make_optimizer, parameters_of
 from runner.vocabulary.steps.step_base import Around, Callee, DataPath, Session, StepKind, Traits, needed
+from runner.vocabulary.worker_torch import torch
 
 WARM_UP = 3
 """Warm-up rounds: the first compiles, and the next records CUDA graphs."""
@@ -42,8 +43,6 @@ class Subject:
 
 
 def _subjects(session: Session, arguments: "Bench") -> list[Subject]:
-    import torch
-
     entered = session.entered(arguments.context)
     names = list(session.compiled.targets) if arguments.functions is None else arguments.functions
     forms = ("compiled", "eager") if arguments.eager else ("compiled",)
@@ -97,8 +96,6 @@ def timed_on_host(run_once: Callable[[], None]) -> float:
 
 def _trace(session: Session, subjects: list[Subject], name: str) -> tuple[list[str], list[str]]:
     """Trace some rounds, each subject under its name; return the file's name, or a note why there is none."""
-    import torch
-
     activities = [getattr(torch.profiler.ProfilerActivity, name) for name in session.device_api.activities]
     with torch.profiler.profile(activities=activities) as profile:
         for _ in range(TRACED):

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from runner.model.conditions import is_template
 from runner.model.diagnostics import Diagnostic, did_you_mean, unknown
@@ -15,9 +15,7 @@ from runner.vocabulary.expectations.comparing import opened
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from runner.vocabulary.forms import TEMPLATE, Boolean, Callable_, Contexts, Form, Inputs, KeywordArguments, Name, ValueName
 from runner.vocabulary.steps.step_base import ONLY, Around, Callee, Compared, DataPath, Session, Side, StepKind, Traits, needed, values_of
-
-if TYPE_CHECKING:
-    import torch
+from runner.vocabulary.worker_torch import pytree, torch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +104,6 @@ class Call(Calling):
 
 
 def _load(function: Callable[..., Any], arguments: tuple[Any, ...], strict: bool | None, path: str) -> Any:
-    import torch
     from torch._inductor import aoti_compile_and_package, aoti_load_package
 
     class AsModule(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow torch
@@ -180,9 +177,6 @@ Differentiate = Callable[[Any], None]
 
 def gradient_leaves(called: Sequence[Any]) -> "list[torch.Tensor]":
     """Return the tensors that get gradients: arguments with ``requires_grad``, then parameters of modules, each once."""
-    import torch
-    from torch.utils import _pytree as pytree
-
     tensors = [leaf for leaf in pytree.tree_leaves(list(called)) if isinstance(leaf, torch.Tensor)]
     modules = [leaf for leaf in pytree.tree_leaves(list(called)) if isinstance(leaf, torch.nn.Module)]
     parameters = [parameter for module in modules for parameter in module.parameters()]
@@ -198,9 +192,6 @@ def forget_gradients(called: Sequence[Any]) -> None:
 
 def differentiable(result: Any) -> "list[torch.Tensor]":
     """Return the tensors of a result, also those of objects in it, that require a gradient."""
-    import torch
-    from torch.utils import _pytree as pytree
-
     leaves = pytree.tree_leaves(opened(result, lambda tensor, _: tensor, []))
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
 
@@ -225,8 +216,6 @@ SUM = "sum"
 
 def differentiation(loss: str | None, gradient: str | None, scope: Any) -> Differentiate:
     """Return the function that runs backward: from a loss of the result, or with a named gradient of it."""
-    import torch
-
     named = scope.named(gradient) if gradient is not None else None
     word = SUM if loss is None else loss
     function = None if gradient is not None else LOSSES[word] if word in LOSSES else scope.named(word)
@@ -392,9 +381,6 @@ def make_optimizer(session: Session, call: Json, kwargs: Json, parameters: "Sequ
 
 def parameters_of(called: Sequence[Any]) -> "list[torch.nn.Parameter]":
     """Return the trainable parameters of every module in a call, each once."""
-    import torch
-    from torch.utils import _pytree as pytree
-
     modules = [leaf for leaf in pytree.tree_leaves(list(called)) if isinstance(leaf, torch.nn.Module)]
     parameters = [parameter for module in modules for parameter in module.parameters() if parameter.requires_grad]
     return list({id(parameter): parameter for parameter in parameters}.values())

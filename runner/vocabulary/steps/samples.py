@@ -15,6 +15,7 @@ from runner.vocabulary.expectations import OF_SAMPLES, close
 from runner.vocabulary.expectations.close import Close, told
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from runner.vocabulary.steps.step_base import Around, NotCarriedOut, Session, StepKind, Traits, needed
+from runner.vocabulary.worker_torch import pytree, torch
 
 Given = tuple[list[Any], dict[str, Any]]
 """The positional and the keyword arguments of a call."""
@@ -65,8 +66,6 @@ class Done:
 
         The call and its backward are each within a context of ``around``; how tensors for ``out=`` are made stands outside.
         """
-        import torch
-
         is_eager = function is self.operator
         with torch.enable_grad():
             outputs = self._call(function, arguments, around())
@@ -114,8 +113,6 @@ class Done:
 
 def _outputs(result: Any) -> Any:
     """Return tensors of ones for ``out=``, of the shapes and dtypes of a result. They are contiguous: dynamo compiles no other."""
-    import torch
-    from torch.utils import _pytree as pytree
 
     def ones(tensor: Any) -> Any:
         if tensor.layout is not torch.strided or tensor.is_nested:
@@ -127,30 +124,21 @@ def _outputs(result: Any) -> Any:
 
 def _gradients(result: Any, arguments: Given, fixed: Sequence[Any]) -> list[Any]:
     """Return the gradients of the arguments for fixed gradients of the results, in the dtypes of the results."""
-    import torch
-
     results = _differentiable(result)
     fixed = [gradient.to(tensor.dtype) for tensor, gradient in zip(results, fixed, strict=True)]
     return list(torch.autograd.grad(results, _differentiable(arguments), fixed, allow_unused=True))
 
 
 def _differentiable(value: Any) -> list[Any]:
-    import torch
-
     return [leaf for leaf in _leaves(value) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
 
 
 def _leaves(value: Any) -> list[Any]:
-    from torch.utils import _pytree as pytree
-
     leaves: list[Any] = pytree.tree_leaves(value)
     return leaves
 
 
 def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
-    import torch
-    from torch.utils import _pytree as pytree
-
     def own() -> Given:
         """Return copies of the arguments of the sample, with the strides of their tensors."""
 
@@ -219,8 +207,6 @@ def _add_changed_arguments(session: Session, done: Done, *givens: Given) -> None
 
     ``givens`` are the arguments of the compiled call and of eager's after the calls, and copies of them from before the calls.
     """
-    import torch
-
     sides = ((side["result"], _leaves(given)) for side, given in zip((done.compiled, done.eager), givens, strict=False))
     unwanted = session.effects.shared_memory(*sides)
     for number, (ours, theirs, before) in enumerate(zip(*map(_leaves, givens), strict=True)):
@@ -247,8 +233,6 @@ def description(sample: Any) -> str:
 
 
 def _described(value: Any) -> str:
-    import torch
-
     if isinstance(value, torch.Tensor):
         dtype = str(value.dtype).removeprefix("torch.")
         strides = f" strides {list(value.stride())}" if value.layout is torch.strided and not value.is_nested else f" {value.layout}"
