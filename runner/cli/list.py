@@ -13,6 +13,7 @@ from runner.machine.installed_torch import installed_torch
 from runner.model import escaping
 from runner.model.case import Availability, Case
 from runner.model.diagnostics import UsageError, one_line, shown_path
+from runner.model.escaping import counted
 from runner.model.optional import hooks
 from runner.model.options import backend_files, backends_chosen, flag, globs, option, paths, profile_option, shard_option, tags
 from runner.model.outcomes import ExitCode
@@ -123,27 +124,23 @@ def _lines(cases: Sequence[Case], verdicts: Sequence[CaseAvailability], *, whole
         else:
             folded[case.spec] += 1
     for spec, count in folded.items():
-        yield f"{one_line(spec)}: {_counted(count, 'case')} of a source (list {one_line(spec)} prints them)"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+        yield f"{one_line(spec)}: {counted(count, 'case')} of a source (list {one_line(spec)} prints them)"
 
 
 def _totals(cases: Sequence[Case], verdicts: Sequence[CaseAvailability]) -> Iterator[str]:
     """Yield how many cases and specs there are, how many can run here, and why the others cannot."""
-    counted = Counter((verdict.availability, verdict.reason) for verdict in verdicts)
-    counts = {kind: sum(count for (other, _), count in counted.items() if other is kind) for kind in _WORDS}
+    answers = Counter((verdict.availability, verdict.reason) for verdict in verdicts)
+    counts = {kind: sum(count for (other, _), count in answers.items() if other is kind) for kind in _WORDS}
     parts = [f"{count} {_WORDS[kind] or 'can run here'}" for kind, count in counts.items() if count or kind is Availability.YES]
     yield ""
-    yield f"{_counted(len(cases), 'case')} of {_counted(len({case.spec for case in cases}), 'spec')}: {', '.join(parts)}"
+    yield f"{counted(len(cases), 'case')} of {counted(len({case.spec for case in cases}), 'spec')}: {', '.join(parts)}"
     backends = Counter(case.backend for case in cases)
     if len(backends) > 1:
         yield f"  by backend: {', '.join(f'{name} {count}' for name, count in backends.items())}"
     if count := sum(case.on_request for case in cases):
         yield f"  {count:5}  on request: run only when a path, --tag or --select names them"
     for kind, word in _WORDS.items():
-        reasons = Counter({reason: count for (other, reason), count in counted.items() if other is kind and word})
+        reasons = Counter({reason: count for (other, reason), count in answers.items() if other is kind and word})
         yield from (f"  {count:5}  {word}: {reason}" for reason, count in reasons.most_common())
 
 
@@ -176,8 +173,8 @@ def _coverage(options: ListOptions, cases: Sequence[Case]) -> ExitCode:
         return ExitCode.OK
     for row in covered:
         parts = [f"row {row.test.row:2}", row.test.name]
-        parts.append(f"{len(row.cases) - len(row.missing)} of {_counted(len(row.cases), 'instance')}")
-        parts += [f"{spec} ({_counted(count, 'case')})" for spec, count in row.specs.items()]
+        parts.append(f"{len(row.cases) - len(row.missing)} of {counted(len(row.cases), 'instance')}")
+        parts += [f"{spec} ({counted(count, 'case')})" for spec, count in row.specs.items()]
         output.line("  ".join(parts if row.specs else [*parts, "missing"]))
         if row.specs:
             output.lines(f"        missing {identity}" for identity in row.missing)
@@ -205,13 +202,13 @@ def _ledger(options: ListOptions, cases: Sequence[Case]) -> ExitCode:
             path.write_text(text_of(left), "utf-8")
         except OSError as error:
             raise UsageError(f"cannot write the ledger {shown_path(path)}: {error.strerror}") from error
-        first = f"{shown}: {_counted(len(left), 'case')}, {len(compared.new)} of them new; {len(compared.gone)} gone"
+        first = f"{shown}: {counted(len(left), 'case')}, {len(compared.new)} of them new; {len(compared.gone)} gone"
         output.lines([first, *fold(compared.gone)])
         return ExitCode.OK
     if not ids:  # a comparison with it could not fail
         raise UsageError(f"the ledger {shown} lists no case: restore it, or write it anew with list --update {shown}")
     output.lines(map(str, problems(path, ids, compared.gone)))
-    output.line(f"{_counted(len(ids), 'case')} in {shown}: {len(compared.gone)} gone, {len(compared.outside)} outside the paths")
+    output.line(f"{counted(len(ids), 'case')} in {shown}: {len(compared.gone)} gone, {len(compared.outside)} outside the paths")
     if compared.new:
-        output.note(f"{_counted(len(compared.new), 'case')} not in the ledger yet: list --update {shown} adds them")
+        output.note(f"{counted(len(compared.new), 'case')} not in the ledger yet: list --update {shown} adds them")
     return ExitCode.FAILED if compared.gone else ExitCode.OK

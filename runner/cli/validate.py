@@ -13,6 +13,7 @@ from runner.language.waivers import load_waivers, read_waivers
 from runner.machine import output
 from runner.model.case import Case
 from runner.model.diagnostics import Diagnostic, InvalidSpecs, Severity, UsageError, errors
+from runner.model.escaping import counted
 from runner.model.optional import hooks
 from runner.model.options import backend_files, flag, paths, profile_option, waiver_files
 from runner.model.outcomes import ExitCode
@@ -69,14 +70,10 @@ def _report(options: ValidateOptions, cases: Sequence[Case], problems: Sequence[
         output.document({"format": 1, "valid": not wrong, "specs": specs, "cases": len(cases), "problems": shown})
     else:
         warnings = len(problems) - wrong
-        noted = f", {_counted(warnings, 'warning')}" if warnings else ""
-        clean = f"{_counted(specs, 'spec')}, {_counted(len(cases), 'case')}, no problem"
-        output.lines([*map(str, problems), f"{_counted(wrong, 'problem') if wrong else clean}{noted}"])
+        noted = f", {counted(warnings, 'warning')}" if warnings else ""
+        clean = f"{counted(specs, 'spec')}, {counted(len(cases), 'case')}, no problem"
+        output.lines([*map(str, problems), f"{counted(wrong, 'problem') if wrong else clean}{noted}"])
     return ExitCode.USAGE if wrong else ExitCode.OK
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _as_json(problem: Diagnostic) -> dict[str, object]:

@@ -243,10 +243,7 @@ class LocalExecutor:
             return " ".join([_FACTS, *job.questions]), folder
         plan = with_paths(job.plan, folder, self._cache_of(job), self._settings.torch_root)
         path = folder / "plan.json"
-        # a parallel worker could have created a link or a folder there
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        path.unlink(missing_ok=True)
+        scratch.remove(path)
         with naming(path), os.fdopen(os.open(path, _PLAN_FLAGS, 0o644), "w", encoding="ascii") as stream:
             stream.write(json.dumps(plan, indent=1, ensure_ascii=True))
         return str(path), folder

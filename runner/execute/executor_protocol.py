@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from runner.machine import cache_dirs
 from runner.machine.scratch import Space
 from runner.model import codec
 from runner.model.case_facts import Ending, ServiceReport
 from runner.model.protocol import Json
+from runner.plan import schedule
 from runner.plan.schedule import Environment, Needs
 
 
@@ -136,6 +138,20 @@ class ExecutorSettings:
     """How many environments may have a zygote with jobs: each zygote uses a core while it starts, and some 300 MB."""
     torch_root: str | None = None
     """The torch that the runner inspected: on the runner's machine, workers must import this one."""
+
+    @classmethod
+    def of(cls, folder: Path, workers: int, timeout_factor: float, torch_root: str | None) -> Self:
+        """Return the settings for so many jobs in parallel on this machine."""
+        return cls(
+            folder=folder,
+            workers=workers,
+            threads=schedule.threads(workers),
+            spares=schedule.spares(workers),
+            timeout_factor=timeout_factor,
+            warm_folder=cache_dirs.cache_folder("warm"),
+            zygotes=schedule.zygotes(),
+            torch_root=torch_root,
+        )
 
 
 def with_paths(plan: Mapping[str, Json], folder: Path, cache: Path, torch_root: str | None = None) -> dict[str, Json]:

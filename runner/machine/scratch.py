@@ -182,6 +182,14 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def remove(path: Path) -> None:
+    """Remove what is there; a worker may have made a folder, or a link, which is not followed, in its place."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def open_untrusted(path: Path) -> BinaryIO:
     """Open a regular file for reading without following links; raise ``OSError`` for anything else.
 

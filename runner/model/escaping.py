@@ -121,3 +121,8 @@ def headline(text: str) -> str:
     lines = [line.split() for line in text.splitlines() if line.strip()]
     announcing = itertools.takewhile(lambda words: words[-1].endswith(":"), lines)
     return " ".join(word for words in lines[: len(list(announcing)) + 1] for word in words)[:500]
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number with what it counts: ``2 cases``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -253,8 +253,13 @@ class MergeOptions:
 
 
 def written(options: type) -> Mapping[str, Mapping[str, Any]]:
-    """Return how each option of a class is written, by its field: the arguments of ``add_argument``, and ``word`` or ``positional``."""
-    known = {field.name: {**field.metadata, "default": field.default} for field in fields(options) if "help" in field.metadata}
+    """Return how each option of a class is written, by its field: the arguments of ``add_argument``, and ``word`` or ``positional``.
+
+    A class may name those of its fields that are ``OFFERED``.
+    """
+    offered = getattr(options, "OFFERED", None)
+    own = [field for field in fields(options) if "help" in field.metadata and (offered is None or field.name in offered)]
+    known = {field.name: {**field.metadata, "default": field.default} for field in own}
     return {name: {key: value for key, value in how.items() if key not in ("may_differ", "is_report")} for name, how in known.items()}
 
 

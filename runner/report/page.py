@@ -28,7 +28,7 @@ from pathlib import Path
 from runner.machine import cache_dirs, output
 from runner.machine.output import naming
 from runner.machine.redaction import redacted
-from runner.machine.scratch import open_untrusted
+from runner.machine.scratch import open_untrusted, remove
 from runner.model.diagnostics import shown_path
 from runner.model.escaping import one_line, plain
 from runner.model.events import Listener, RunAbandoned, RunEnded, RunEvent
@@ -121,13 +121,13 @@ def write_page(folder: Path, header: RunHeader, results: Sequence[CaseResult], f
             for name, data in _parts(folder, header, results, footer):
                 with (new / name).open("xb") as stream:
                     stream.write(data)
-            _remove(folder / PARTS)
+            remove(folder / PARTS)
             new.rename(folder / PARTS)
         finally:
             shutil.rmtree(new, ignore_errors=True)
     page = folder / PAGE
     if page.is_symlink() or not page.is_file():
-        _remove(page)
+        remove(page)
     failures = [result for result in results if result.outcome.is_failure]
     words = {
         "head": head_of(header, results, footer),
@@ -148,14 +148,6 @@ def rendered(template: str, words: Mapping[str, object]) -> str:
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"line": lambda text: one_line(str(text), 2_000), "plain": plain}
     return environment.get_template(template).render(words)
-
-
-def _remove(path: Path) -> None:
-    """Remove what is there; a worker may have made a link in its place, which is not followed."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _parts(folder: Path, header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None) -> Iterator[tuple[str, bytes]]:

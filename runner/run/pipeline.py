@@ -7,7 +7,6 @@ import contextlib
 import json
 import re
 import shlex
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -24,7 +23,7 @@ from runner.language.backends import Backend, unknown_compilers
 from runner.language.expand import surroundings_for
 from runner.language.load import Suite
 from runner.language.read.templates import TemplateError
-from runner.machine import cache_dirs, capabilities, scratch
+from runner.machine import capabilities, scratch
 from runner.machine.capabilities import CaseAvailability, Machine
 from runner.machine.installed_torch import installed_torch
 from runner.machine.output import OUT_OF_SPACE
@@ -163,16 +162,7 @@ class CaseRunner:
         """Why cases were not run although the run was not interrupted, by id: the nodes that could run them are gone."""
         self._is_looking = False
         """Whether the job that reports the facts of the machine runs."""
-        settings = ExecutorSettings(
-            folder=folder.path,
-            workers=workers,
-            threads=schedule.threads(workers),
-            spares=schedule.spares(workers),
-            zygotes=schedule.zygotes(),
-            timeout_factor=options.timeout_factor,
-            warm_folder=cache_dirs.cache_folder("warm"),
-            torch_root=self._machine.torch_root,
-        )
+        settings = ExecutorSettings.of(folder.path, workers, options.timeout_factor, self._machine.torch_root)
         self._executor = (make_executor or LocalExecutor)(settings)
         self.close = self._executor.close
 
@@ -399,9 +389,7 @@ def repro(options: RunOptions, case: Case, required: Sequence[str] = ()) -> str:
 def _keep(digests: dict[str, str], path: Path, facts: object) -> str:
     """Write facts to the folder of the case, and add their digest; return why that failed, empty if it did not."""
     try:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        path.unlink(missing_ok=True)
+        scratch.remove(path)
         if facts is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             data = json.dumps(facts, ensure_ascii=True).encode("ascii")

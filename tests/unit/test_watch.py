@@ -18,7 +18,7 @@ from runner.model.outcomes import ExitCode
 from runner.report.reporters import Reporters
 from runner.run import pipeline
 from runner.tools.author.commands import watch as watching
-from runner.tools.author.commands.watch import AGAIN, ALL, FAILED, QUIT, KeptExecutor, Keys, Watch, WatchOptions, run_options
+from runner.tools.author.commands.watch import AGAIN, ALL, FAILED, QUIT, KeptExecutor, Keys, Watch, WatchOptions
 from tests.conftest import GOOD
 from tests.fakes import ENDED, FakeExecutor, close_facts, close_leaf, observation, seen, use_executor
 
@@ -73,10 +73,9 @@ Go = Callable[..., ExitCode]
 
 
 @pytest.fixture
-def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executor: FakeExecutor) -> Go:
+def go(here: Path, monkeypatch: pytest.MonkeyPatch, executor: FakeExecutor) -> Go:
     """Return a function that watches the folder ``specs`` while a script types keys and saves files."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "specs").mkdir()
+    (here / "specs").mkdir()
     monkeypatch.setattr(watching, "SETTLE_SECONDS", 0.001)
 
     def watch(*acts: Act, line: str = "watch specs") -> ExitCode:
@@ -91,7 +90,7 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executor: FakeExecutor) 
 
         _, options = parse(line.split())
         assert isinstance(options, WatchOptions)
-        return Watch(run_options(options), partial(Reporters, "watch"), wait).run()
+        return Watch(options, partial(Reporters, "watch"), wait).run()
 
     return watch
 

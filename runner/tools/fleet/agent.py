@@ -21,7 +21,7 @@ from pathlib import Path
 
 from runner.execute.engine import LocalExecutor
 from runner.execute.executor_protocol import ExecutorSettings, Job
-from runner.machine import cache_dirs, capabilities
+from runner.machine import capabilities
 from runner.machine.capabilities import Machine
 from runner.machine.installed_torch import installed_torch
 from runner.machine.scratch import open_untrusted
@@ -112,16 +112,7 @@ class Agent:
             return
         machine = machine_of(message)
         self._capacity = schedule.capacity(workers, machine)
-        settings = ExecutorSettings(
-            folder=self._folder,
-            workers=workers,
-            threads=schedule.threads(workers),
-            spares=schedule.spares(workers),
-            zygotes=schedule.zygotes(),
-            timeout_factor=float(message["timeout_factor"]),
-            warm_folder=cache_dirs.cache_folder("warm"),
-            torch_root=machine.torch_root,
-        )
+        settings = ExecutorSettings.of(self._folder, workers, float(message["timeout_factor"]), machine.torch_root)
         self._executor = LocalExecutor(settings)
         self._executor.on_interrupt(self._inlet.descriptor, lambda: self._take(0))
         about = {"machine": codec.encode(machine), "provenance": provenance(message), "source": messages.digest()}

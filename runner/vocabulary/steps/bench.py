@@ -49,11 +49,11 @@ def _subjects(session: Session, arguments: "Bench") -> list[Subject]:
     subjects = []
     for name in names:
         entries = names[name] if isinstance(names, Mapping) else arguments.inputs
-        inputs = session.compiled.arguments if entries is None else session.inputs(entries)
+        inputs = session.compiled.arguments if entries is None else session.scope.make_all(entries)
         called = [session.compiled.targets[name], *inputs]
         after = _after_backward(session, arguments, called) if arguments.backward else None
         for form in forms:
-            target = called[0] if form == "eager" else session.compiled_target(name)
+            target = called[0] if form == "eager" else session.compiled_functions.target(session.compiled, name)
 
             def run_once(target: Callable[..., Any] = target, inputs: list[Any] = inputs, after: Any = after) -> None:
                 # the results of the last call are no longer used: CUDA graphs may reuse their memory

@@ -100,7 +100,7 @@ class Call(Calling):
         if self.eager:
             session.call(name, self, lambda: session.compiled.targets[name], phase="eager", has_reference=False)
         else:
-            session.call(name, self, lambda: session.compiled_target(name))
+            session.call(name, self, lambda: session.compiled_functions.target(session.compiled, name))
 
 
 def _load(function: Callable[..., Any], arguments: tuple[Any, ...], strict: bool | None, path: str) -> Any:

@@ -254,7 +254,7 @@ def needed(what: str) -> Iterator[None]:
 def values_of(session: Session, args: Json, kwargs: Json) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments of a call, made like inputs."""
     with needed("the arguments"):
-        return session.value([] if args is None else args), session.value({} if kwargs is None else kwargs)
+        return session.scope.value([] if args is None else args), session.scope.value({} if kwargs is None else kwargs)
 
 
 def callable_of(session: Session, call: Json) -> Callable[..., Any]:

@@ -241,14 +241,6 @@ class Session:
         """The eager side; None where no expectation uses it."""
         return self.reference.side
 
-    def inputs(self, entries: Sequence[Any]) -> list[Any]:
-        """Return the arguments that a list of inputs describes."""
-        return self.scope.make_all(entries)
-
-    def value(self, entry: Any) -> Any:
-        """Return a value with every input description in it replaced."""
-        return self.scope.value(entry)
-
     def reseed(self) -> None:
         """Set every generator to the case's seed."""
         state.reseed(self.plan["seed"])
@@ -331,7 +323,7 @@ class Session:
             if side is not None:
                 side.forget_gradients()
         with self.phases("inputs"), needed("the arguments"):
-            inputs = None if arguments.inputs is None else self.inputs(arguments.inputs)
+            inputs = None if arguments.inputs is None else self.scope.make_all(arguments.inputs)
         called = self.compiled.calling(function, inputs)
         self.reference.is_there = False
         if self.eager is not None and has_reference:
@@ -374,10 +366,6 @@ class Session:
         self._may_have_changed = False
         arguments: list[Any] | None = copied["arguments"]
         return arguments
-
-    def compiled_target(self, name: str) -> Callable[..., Any]:
-        """Return ``torch.compile`` of a function. The compile happens at the first call."""
-        return self.compiled_functions.target(self.compiled, name)
 
     def entered(self, context: Sequence[Any] | None) -> Enter:
         """Return a function that enters these contexts; None stands for the spec's contexts."""
@@ -427,11 +415,11 @@ def prepare(session: Session, undo: contextlib.ExitStack) -> None:
     first_names = {handler: str(reference["ref"]).split(".")[0] for handler, reference in body["handlers"].items()}
     _set_handlers(session, [handler for handler, first in first_names.items() if first not in body["let"]])
     for name, entry in body["let"].items():
-        session.scope.values[name] = session.value(entry)
+        session.scope.values[name] = session.scope.value(entry)
         _set_handlers(session, [handler for handler, first in first_names.items() if first == name])
     _set_spies(session, undo, of_values=True)
     session.reseed()
-    arguments = session.inputs(body["inputs"])
+    arguments = session.scope.make_all(body["inputs"])
     session.compiled = Side(targets, arguments)
     if session.plan["needs_eager"]:
         session.reference.side = Side({}, [])

@@ -124,6 +124,14 @@ def exception(error: BaseException, phase: str) -> dict[str, Any]:
     return {**_described(error, _MAX_MESSAGE), "traceback": text, "phase": phase, "causes": causes}
 
 
+def said(error: BaseException) -> str:
+    """Return class and text of an exception; it may be of a spec, and raise anything from its ``__str__``."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception as other:  # as the docstring says
+        return f"{type(error).__name__}: <no text: {type(other).__name__}>"
+
+
 def _described(error: BaseException, most: int) -> dict[str, Any]:
     try:
         message = str(error)

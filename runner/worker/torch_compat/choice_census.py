@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runner.model.case_facts import TALLIED
+from runner.worker.process.channel import said
 from runner.worker.torch_compat import compiling
 
 MOST_TUNINGS = 200
@@ -228,14 +229,7 @@ def _mark(choice: Any, *reached: str, error: BaseException | None = None) -> Non
         if "timed" in reached:
             candidate.tuning.how = "timed"
         if error is not None and not tally["error"]:
-            tally["error"] = _text(error)
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {' '.join(str(error).split())}"[:_MOST_TEXT]
-    except Exception as other:  # __str__ of an exception of a spec may raise anything
-        return f"{type(error).__name__}: <no text: {type(other).__name__}>"
+            tally["error"] = " ".join(said(error).split())[:_MOST_TEXT]
 
 
 def _record_compile_errors(original: Callable[..., Any], exceptions: Any) -> Any:

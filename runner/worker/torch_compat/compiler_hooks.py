@@ -25,7 +25,7 @@ from torch._inductor.graph import GraphLowering
 from torch._inductor.virtualized import V
 
 from runner.vocabulary.expectations import compilation
-from runner.worker.process.channel import Phases
+from runner.worker.process.channel import Phases, said
 from runner.worker.torch_compat import choice_census, compiling
 
 _MOST_REASONS = 20
@@ -331,7 +331,7 @@ def _noticing_abandoned(original: Callable[..., Any], *args: Any, **kwargs: Any)
         returned = original(*args, **kwargs)
         error = _in_thread.error
         if error is not None and not compiling.is_graph_break(error):
-            _watch.seen.abandoned.append(_reason(error))
+            _watch.seen.abandoned.append(said(error)[:_MOST_REASON])
         return returned
     finally:
         _in_thread.error = None  # its traceback keeps the frames' values alive
@@ -348,7 +348,7 @@ def _watching_frames(original: Callable[..., Any], convert: Any, frame: Any, ent
     try:
         converted = original(convert, frame, entry, *args, **kwargs)
     except Exception as error:  # converting a frame can raise any error: it is recorded for the step and raised again
-        _in_thread.error, why = error, _reason(error)
+        _in_thread.error, why = error, said(error)[:_MOST_REASON]
         if compiling.is_graph_break(error) and isinstance(error, exc.Unsupported | exc.UserError):
             skipped = list(filter(None, [str(error)]))  # the frame runs without a graph
         raise
@@ -365,13 +365,6 @@ def _watching_frames(original: Callable[..., Any], convert: Any, frame: Any, ent
             reasons = [str(graph_break.reason) for graph_break in graph_break_reasons[breaks:]]
             seen.broken += [reason[:_MOST_REASON] for reason in [*reasons, why] if reason]
             seen.graph_breaks += [{"frame": name, "reason": reason[:_MOST_OF_EVENT]} for reason in [*skipped, *reasons]]
-
-
-def _reason(error: Exception) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"[:_MOST_REASON]
-    except Exception as other:  # __str__ of an exception of a spec may raise anything
-        return f"{type(error).__name__}: <no text: {type(other).__name__}>"
 
 
 def _watching_captured(original: Callable[..., Any], output: Any, *args: Any, **kwargs: Any) -> Any:
@@ -434,7 +427,7 @@ def _counting_entries(original: Callable[..., Any], *args: Any, **kwargs: Any) -
         return original(*args, **kwargs)
     except Exception as error:  # torch may raise anything here: it is recorded and raised again
         # dynamo may treat it as a graph break and continue eagerly; otherwise the step raises
-        reason = _reason(error)
+        reason = said(error)[:_MOST_REASON]
         if not isinstance(error, exc.RestartAnalysis) and reason not in _watch.seen.abandoned:
             _watch.seen.abandoned.append(reason)
         raise

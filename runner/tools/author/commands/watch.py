@@ -9,10 +9,10 @@ import select
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from runner.execute.engine import LocalExecutor
 from runner.execute.executor_protocol import ExecutorSettings
@@ -23,7 +23,7 @@ from runner.machine.installed_torch import installed_torch
 from runner.machine.signals import Interrupts
 from runner.model.diagnostics import Diagnostic, InvalidSpecs, JournalAltered, UsageError, shown_path
 from runner.model.events import Listener
-from runner.model.options import RunOptions, backend_files, backends_chosen, factor, globs, option, paths, positive, tags, waiver_files
+from runner.model.options import RunOptions
 from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult
 from runner.record.journal import read_run
@@ -297,29 +297,16 @@ def installed_state() -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WatchOptions:
-    """The options of ``watch``. Its runs have the defaults of ``run`` for the others."""
+class WatchOptions(RunOptions):
+    """The options of ``watch``: some of those of ``run``. Its runs have the defaults of ``run`` for the others."""
 
-    paths: tuple[Path, ...] = paths()
-    backends: tuple[Path, ...] = backend_files()
-    waivers: tuple[Path, ...] = waiver_files()
-    backend: tuple[str, ...] = backends_chosen()
-    select: tuple[str, ...] = globs()
-    tag: tuple[str, ...] = tags()
-    jobs: str = option("N", "maximum number of cases that run in parallel (default: auto, by cores and memory)", "auto")
-    timeout: float = option("S", "deadline of a case in seconds (default: 300)", 300.0, positive)
-    timeout_factor: float = option("F", "multiply every deadline (default: 1)", 1.0, factor)
+    OFFERED: ClassVar[Sequence[str]] = "jobs timeout timeout_factor paths backends waivers backend select tag".split()
 
 
 def main(options: WatchOptions) -> ExitCode:
     """Run and watch until the user quits."""
     with Interrupts() as interrupts:
-        return Watch(run_options(options), functools.partial(Reporters, "watch"), Keys(interrupts).wait).run()
-
-
-def run_options(options: WatchOptions) -> RunOptions:
-    """Return the options of its runs: the defaults of ``run``, with those of the command line."""
-    return RunOptions(**{field.name: getattr(options, field.name) for field in fields(options)})
+        return Watch(options, functools.partial(Reporters, "watch"), Keys(interrupts).wait).run()
 
 
 class Keys:
