@@ -20,6 +20,7 @@ from runner.language.load import Suite, load
 from runner.language.read.spec_files import SpecPath
 from runner.model.diagnostics import Diagnostic, InvalidSpecs
 from tests import compiler_cache, prestart
+from tests.fakes import import_torch
 from tests.timeouts import pytest_timeout_cancel_timer, pytest_timeout_set_timer  # noqa: F401 - hooks of pytest-timeout
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -126,6 +127,27 @@ def own_kept_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture
 def update_goldens(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-goldens"))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make an empty folder the working folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def torch() -> Any:
+    return import_torch()
+
+
+@pytest.fixture(scope="module")
+def one_thread(torch: Any) -> Iterator[None]:
+    """Let torch use one thread, as a worker does: several threads of small tensors wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

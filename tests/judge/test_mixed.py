@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes import import_torch
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 
 torch: Any = import_torch()
 
@@ -26,14 +26,6 @@ SEEN: dict[str, tuple[tuple[str, ...], str]] = {
 def is_seen(family: str, defect: str) -> bool:
     families, _ = SEEN.get(defect, (("none",), ""))
     return not families or family.partition(" through ")[0] in families
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def check(families: Any, scales: Any, seed: int = 0) -> None:

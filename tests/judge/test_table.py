@@ -6,7 +6,7 @@ import pytest
 
 from tests.fakes import import_torch
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 
 torch: Any = import_torch()
 
@@ -35,14 +35,6 @@ SEEN: dict[tuple[str, str], str] = {
 
 NEVER = ("zeros", "x 1.02", "x 2", "rows rotated", "NaN", "another input", "wrong axis")
 """Defects that no exception covers."""
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def check(families: Any, dtypes: Any, scales: Any, seed: int = 0) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import import_torch
 from tests.sessions import do, prepared
 
 # what torch warns of while it exports is not ours
@@ -23,11 +22,6 @@ steps:
   - aot: {as: packaged}
     expect: [{close: {to: eager}}]
 """
-
-
-@pytest.fixture(scope="module")
-def torch() -> Any:
-    return import_torch()
 
 
 class Packages:

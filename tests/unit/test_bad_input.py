@@ -160,11 +160,10 @@ def test_json_says_the_same(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path) -> Path:
     """Return an empty working folder ``specs/`` is in."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "specs").mkdir()
-    return tmp_path / "specs"
+    (here / "specs").mkdir()
+    return here / "specs"
 
 
 def codes(*arguments: object) -> list[str]:

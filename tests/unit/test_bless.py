@@ -79,9 +79,8 @@ class Runs:
 
 
 @pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
-    monkeypatch.chdir(tmp_path)
-    return Runs(monkeypatch, tmp_path)
+def runs(here: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    return Runs(monkeypatch, here)
 
 
 @pytest.fixture

@@ -80,10 +80,9 @@ def test_a_home_that_cannot_be_written_to_keeps_nothing(tmp_path: Path, monkeypa
         cache_dirs.cache_folder("warm")
 
 
-def test_a_run_is_refused_before_it_has_a_folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "spec.yaml").write_text(good)
+def test_a_run_is_refused_before_it_has_a_folder(home: Path, here: Path, good: str) -> None:
+    (here / "spec.yaml").write_text(good)
     home.mkdir()
     home.chmod(0o777)
     assert main(["run", "spec.yaml", "--out", "out"]) == 2
-    assert not (tmp_path / "out").exists()
+    assert not (here / "out").exists()

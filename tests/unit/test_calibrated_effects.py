@@ -1,6 +1,6 @@
 """What a call, a backward and an optimizer's step leave beside their result, by the calibrated judge. Nothing of inductor is compiled."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,9 @@ from runner.vocabulary.expectations.side_effects import SideEffects
 from tests.fakes import import_torch, observation, observed, seen
 from tests.sessions import prepared
 
-pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("one_thread")]
 
 torch: Any = import_torch()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Let torch use one thread, as a worker does."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 Judge = Callable[..., list[Any]]

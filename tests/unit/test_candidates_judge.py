@@ -27,15 +27,6 @@ expect: [{candidates: BODY}]
 """
 
 
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Let torch use one thread, as a worker does."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def judged(folder: Path, monkeypatch: pytest.MonkeyPatch, second: Any, body: str = "{}") -> Verdict:
     """Judge two candidates, of which the second has another answer than eager."""
     from runner.worker.case import additional

@@ -76,15 +76,14 @@ def test_six_thousand_ids_stay_readable_and_a_new_operator_is_one_new_line() -> 
 
 
 @pytest.fixture
-def specs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+def specs(here: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     """Return a folder with two specs and their ledger."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "specs" / "area").mkdir(parents=True)
+    (here / "specs" / "area").mkdir(parents=True)
     for name in ("one", "two"):
-        (tmp_path / "specs" / "area" / f"{name}.yaml").write_text(SPEC)
+        (here / "specs" / "area" / f"{name}.yaml").write_text(SPEC)
     assert main(["list", "specs", "--update", "specs/ledger.txt"]) == ExitCode.OK
     capsys.readouterr()
-    return tmp_path / "specs"
+    return here / "specs"
 
 
 def test_a_new_ledger_has_all_cases_in_a_line_for_each_spec(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:

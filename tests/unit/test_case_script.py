@@ -29,13 +29,12 @@ def write(one: Case, folder: Path) -> Path:
     return folder / NAME
 
 
-def test_a_failure_alone_leaves_its_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_alone_leaves_its_script(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def play(job: Job) -> Execution:
         (Path("out") / job.folder).mkdir(parents=True, exist_ok=True)
         sent = None if "two[" in str(job.plan) else observation(seen(), id=(job.plan or {})["id"])
         return Execution(job=job, observation=sent, ending=ENDED, seconds=1.0, isolation="fork")
 
-    monkeypatch.chdir(tmp_path)
     for name in ("one", "two"):
         Path(f"{name}.yaml").write_text(GOOD.replace("close: {to: eager}", "counter: {inductor.fxgraph_cache_miss: 1}"))
     use_executor(monkeypatch, play)

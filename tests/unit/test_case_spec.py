@@ -113,12 +113,11 @@ DEFAULTS = "config: {max_autotune: false, shape_padding: false}\ncontext: [no_gr
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "specs" / "_defaults.yaml").write_text(DEFAULTS)
-    (tmp_path / "specs" / "sum.yaml").write_text(GOOD)
-    return tmp_path
+def own(here: Path) -> Path:
+    (here / "specs").mkdir()
+    (here / "specs" / "_defaults.yaml").write_text(DEFAULTS)
+    (here / "specs" / "sum.yaml").write_text(GOOD)
+    return here
 
 
 @pytest.mark.usefixtures("own")

@@ -70,9 +70,8 @@ def test_another_runner_of_the_user_is_not_the_workers(hostile, tmp_path):
     assert said([sys.executable, "-P", "-c", code], tmp_path, found) == [str(ROOT / "runner" / "model" / "protocol.py")]
 
 
-def test_a_relative_entry_means_what_it_meant_to_the_parent(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert child_python.folders("sub::/abs") == [str(tmp_path / "sub"), "/abs"]
+def test_a_relative_entry_means_what_it_meant_to_the_parent(here, monkeypatch):
+    assert child_python.folders("sub::/abs") == [str(here / "sub"), "/abs"]
 
 
 def test_each_child_gets_a_folder_of_its_own_with_this_package_alone(tmp_path):

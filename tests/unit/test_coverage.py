@@ -115,12 +115,9 @@ def test_coverage_counts_cases_and_names_what_is_missing() -> None:
 
 
 @pytest.fixture
-def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "specs" / "one.yaml").write_text(
-        f'{GOOD}{used("n")}matrix: {{n: [1, 2]}}\ncovers: [{CLEAR}, "{CONSTANT}[{{{{ device }}}}]"]\n'
-    )
+def listed(here: Path) -> Path:
+    (here / "specs").mkdir()
+    (here / "specs" / "one.yaml").write_text(f'{GOOD}{used("n")}matrix: {{n: [1, 2]}}\ncovers: [{CLEAR}, "{CONSTANT}[{{{{ device }}}}]"]\n')
     return Path("specs")
 
 

@@ -20,11 +20,10 @@ HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7 * 7 }}&
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def folder(here: Path) -> Path:
     write_run(Path("a"), run_of(recorded("one"), recorded("two"), recorded("three"), recorded("four", FAIL)))
     write_run(Path("b"), run_of(recorded("one", FAIL), recorded("two", UNAVAILABLE, reason="no GPU"), recorded("four"), run_id="run-2"))
-    return tmp_path
+    return here
 
 
 # exit codes

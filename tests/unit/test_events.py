@@ -51,13 +51,12 @@ def execution(job: Job, outcome: Outcome = Outcome.PASS) -> Execution:
 
 
 @pytest.fixture
-def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Go:
+def go(here: Path, monkeypatch: pytest.MonkeyPatch) -> Go:
     """Return a function that runs two cases, ``one`` and ``two``, with a recorder as the last reporter."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(reporters, "REPORTERS", {**REPORTERS, "recorder": Reporter(Recorder)})
-    (tmp_path / "specs").mkdir()
+    (here / "specs").mkdir()
     for name in ("one", "two"):
-        (tmp_path / "specs" / f"{name}.yaml").write_text(SPEC)
+        (here / "specs" / f"{name}.yaml").write_text(SPEC)
 
     def run(play: Play, *arguments: str) -> int:
         use_executor(monkeypatch, play).warnings = ("something is slow",)

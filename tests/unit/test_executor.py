@@ -80,10 +80,9 @@ def passed(job: Job) -> Execution:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "spec.yaml").write_text(GOOD)
-    return tmp_path
+def here(here: Path) -> Path:
+    (here / "spec.yaml").write_text(GOOD)
+    return here
 
 
 def test_a_run_makes_jobs_that_hold_no_path_of_its_machine(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,6 @@ from runner.machine.cache_dirs import folder
 from runner.model.diagnostics import Diagnostic, UsageError
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def write(*names: str, text: str = "") -> None:
     for name in names:
         Path(name).parent.mkdir(parents=True, exist_ok=True)

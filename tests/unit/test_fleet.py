@@ -21,10 +21,9 @@ SPEC = spec_of(8)
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "spec.yaml").write_text(SPEC)
-    return tmp_path
+def here(here: Path) -> Path:
+    (here / "spec.yaml").write_text(SPEC)
+    return here
 
 
 def passed(job: Job) -> Execution:

@@ -145,9 +145,8 @@ def test_an_abandoned_run_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 # when annotations and a summary are written
 
 
-def test_merge_tells_github_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_merge_tells_github_by_itself(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """The recorded sample is a run of one shard."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
     assert main(["merge", str(ROOT / "reports/sample"), "--out", "merged"]) == ExitCode.OK

@@ -15,13 +15,9 @@ from runner.tools.author.commands.lint import RULES, LintOptions, lint
 from tests.conftest import GOOD
 from tests.fakes import ROOT
 
+pytestmark = pytest.mark.usefixtures("here")
+
 OPTIONS = LintOptions(paths=(Path("specs"),), backends=(), select=(), ignore=(), json=False)
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def write(**files: str) -> None:

@@ -15,16 +15,11 @@ from runner.model.protocol import decode, dumps, encode, loads
 from runner.tools.author.commands.waive import signature_of
 from runner.vocabulary.expectations import EXPECTATIONS, comparing
 from runner.vocabulary.expectations.comparing import default_tolerance
-from tests.fakes import HERE, import_torch
+from tests.fakes import HERE
 
 pytestmark = pytest.mark.torch
 
 NAN, INF = math.nan, math.inf
-
-
-@pytest.fixture(scope="module")
-def torch() -> Any:
-    return import_torch()
 
 
 def judged(kind: str, body: Any, **values: Any) -> Any:

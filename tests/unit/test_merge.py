@@ -214,9 +214,8 @@ def line_of(case: CaseResult, made: Attempt) -> CaseResult:
 
 
 @pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+def write(here: Path) -> Write:
     """Return a function that writes parts as runs with evidence, and returns their folders."""
-    monkeypatch.chdir(tmp_path)
 
     def written(parts: Sequence[NamedRun]) -> list[str]:
         for part in parts:

@@ -21,11 +21,6 @@ from tools.generate_names import operators_of
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 
-@pytest.fixture(scope="module")
-def torch() -> Any:
-    return import_torch()
-
-
 @pytest.fixture
 def uncompiled() -> list[str]:
     """What the last call of ``measured`` recorded of samples that ran eagerly."""

@@ -126,10 +126,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("invalid", [False, True])
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-def test_no_command_prints_ci_commands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], invalid: bool
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_no_command_prints_ci_commands(here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], invalid: bool) -> None:
     Path("::error::file.yaml").write_text(HOSTILE + ("::error::key: 1\n" if invalid else ""))
     main(arguments)
     out, err = capsys.readouterr()

@@ -6,16 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import import_torch
-
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 Pair = namedtuple("Pair", "left right")
-
-
-@pytest.fixture(scope="module")
-def torch() -> Any:
-    return import_torch()
 
 
 @pytest.fixture(scope="module")

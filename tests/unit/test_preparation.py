@@ -37,11 +37,10 @@ def crash(job: Job) -> Execution:
 
 
 @pytest.fixture
-def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeExecutor:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "specs").mkdir()
+def executor(here: Path, monkeypatch: pytest.MonkeyPatch) -> FakeExecutor:
+    (here / "specs").mkdir()
     for name, text in SPECS.items():
-        (tmp_path / "specs" / f"{name}.yaml").write_text(text)
+        (here / "specs" / f"{name}.yaml").write_text(text)
     return use_executor(monkeypatch, crash)
 
 

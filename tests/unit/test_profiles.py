@@ -73,13 +73,12 @@ IDS = [f"area/{name}[backend=cpu,size={size}]" for name in ("one", "two") for si
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "specs" / "area").mkdir(parents=True)
+def folder(here: Path) -> Path:
+    (here / "specs" / "area").mkdir(parents=True)
     for name, text in {"one": ONE, "two": TWO, "rare": REQUESTED}.items():
-        (tmp_path / "specs" / "area" / f"{name}.yaml").write_text(text)
-    (tmp_path / "known.yaml").write_text(WAIVERS)
-    return tmp_path
+        (here / "specs" / "area" / f"{name}.yaml").write_text(text)
+    (here / "known.yaml").write_text(WAIVERS)
+    return here
 
 
 def resolved(text: str, suite: Suite | None = None) -> Resolved:

@@ -57,9 +57,8 @@ def test_a_red_run_is_written_again_as_it_was(go: Go, flavour: str, capsys: pyte
     ],
 )
 def test_a_mistake_is_refused_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+    here: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     Path("specs").mkdir()
     Path("specs/one.yaml").write_text(GOOD)
     assert main([str(SAMPLE) if word == "RUN" else word for word in words]) == ExitCode.USAGE
@@ -67,9 +66,8 @@ def test_a_mistake_is_refused_before_anything_is_written(
     assert {name for name in os.listdir() if name != "old"} == {"specs"}
 
 
-def test_the_recorded_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recorded_sample(here: Path) -> None:
     """Of a real run, copied: a report is written into the folder of its run."""
-    monkeypatch.chdir(tmp_path)
     Path("sample").mkdir()
     Path("sample/run.jsonl").write_bytes((SAMPLE / "run.jsonl").read_bytes())
     assert main(["report", "sample", "--junit", "j.xml"]) == ExitCode.OK

@@ -31,6 +31,8 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from runner.record.run_folder import open_run
+
+pytestmark = pytest.mark.usefixtures("here")
 folder = open_run(Path("first"))
 folder.claim_reports({"--junit": Path(name) for name in sys.argv[1:]})
 print(1, flush=True)
@@ -38,11 +40,6 @@ time.sleep(600)
 """
 Process: TypeAlias = "subprocess.Popen[bytes]"
 Start: TypeAlias = Callable[..., Process]
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def killed(process: Process) -> None:

@@ -21,6 +21,8 @@ from tests.fakes import COUNTED, case, step
 from tests.recorded import recorded, run_of
 from tests.results import footer_of
 
+pytestmark = pytest.mark.usefixtures("here")
+
 ONE, TWO = CASES = [case(step(COUNTED), id=f"area/{name}[backend=cpu]", name=name) for name in ("one", "two")]
 OTHER = case(id="area/c[backend=cpu]")
 FILES = {"waivers.yaml": "1" * 64}
@@ -41,11 +43,6 @@ def result_of(one: Case, outcome: Outcome = Outcome.PASS, **changes: Any) -> Cas
 
 def resumed(cases: Sequence[Case], *, files: Mapping[str, str] = FILES, **changes: Any) -> RunFolder:
     return resume_run("out", header_of(cases, **changes), {one.id: digest_of(one) for one in cases}, files, None)
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def written(*results: CaseResult, attempts: Sequence[CaseResult] = (), end: str = "killed", folder: Path = Path("out")) -> None:

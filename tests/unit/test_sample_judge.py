@@ -1,6 +1,6 @@
 """Samples of operators by the calibrated judge: small functions in place of operators, answers in place of compiled code."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,15 +22,6 @@ torch: Any = import_torch()
 SPEC = "function: |\n  def fn(x):\n      return x\ninputs: [{rand: [2]}]\nexpect: [{close: {to: eager}}]\n"
 
 Judged = tuple[Any, list[dict[str, Any]]]
-
-
-@pytest.fixture(scope="module")
-def one_thread() -> Iterator[None]:
-    """Let torch use one thread, as a worker does: several threads of small tensors wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -34,12 +34,11 @@ def executor(monkeypatch: pytest.MonkeyPatch) -> FakeExecutor:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executor: FakeExecutor) -> Callable[..., list[str]]:
+def run(here: Path, executor: FakeExecutor) -> Callable[..., list[str]]:
     """Return a function that runs the program on a folder of specs and returns the names of the jobs in their order."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "specs").mkdir()
+    (here / "specs").mkdir()
     for name, text in SPECS.items():
-        (tmp_path / "specs" / f"{name}.yaml").write_text(text)
+        (here / "specs" / f"{name}.yaml").write_text(text)
 
     def go(*arguments: str) -> list[str]:
         assert main(["run", "specs", "--backend", "cpu", *arguments]) == ExitCode.FAILED

@@ -65,16 +65,15 @@ def test_noexec_folder_is_refused_and_probe_is_removed(tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize(("name", "word"), [("with space", "a space"), ("absent", "no such folder")])
 def test_the_folder_is_named_before_anything_runs(
-    name: str, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, word: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "with space").mkdir()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TMPDIR", str(tmp_path / name))
+    (here / "with space").mkdir()
+    monkeypatch.setenv("TMPDIR", str(here / name))
     assert main(["run", str(ROOT / "tests" / "specs" / "judged" / "host-pass.yaml")]) == ExitCode.USAGE
     said = capsys.readouterr().err
-    assert f"TMPDIR={tmp_path / name}: " in said
+    assert f"TMPDIR={here / name}: " in said
     assert word in said
-    assert not (tmp_path / "reports").exists()
+    assert not (here / "reports").exists()
 
 
 # -- while it goes --------------------------------------------------------------------------------------------------

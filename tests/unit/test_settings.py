@@ -30,13 +30,11 @@ def test_the_first_line_says_which_specs_are_taken(
     files: dict[str, str],
     arguments: list[str],
     says: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    here: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
+        (here / name).parent.mkdir(exist_ok=True)
+        (here / name).write_text(text)
     main(["list", *arguments])
     assert says in capsys.readouterr().err.splitlines()[0]

@@ -16,11 +16,7 @@ from runner.tools.author.commands.waive import FILL_IN, pattern_of, smallest_con
 from tests.conftest import GOOD
 from tests.fakes import ENDED, HERE, observation, seen, use_executor
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 # -- conditions -------------------------------------------------------------------------------------------------------
@@ -113,11 +109,11 @@ Go = Callable[..., int]
 
 
 @pytest.fixture
-def go(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Go:
+def go(monkeypatch: pytest.MonkeyPatch, here: Path) -> Go:
     """Return a function that runs two specs, of which those named fail."""
-    (folder / "specs" / "area").mkdir(parents=True)
+    (here / "specs" / "area").mkdir(parents=True)
     for name in ("one", "two"):
-        (folder / "specs" / "area" / f"{name}.yaml").write_text(SPEC)
+        (here / "specs" / "area" / f"{name}.yaml").write_text(SPEC)
 
     def run_it(*options: str, failing: str = "", out: str) -> int:
         def answer(job: Job) -> Execution:

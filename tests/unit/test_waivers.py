@@ -137,8 +137,7 @@ Write = Callable[[str], Path]
 
 
 @pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    monkeypatch.chdir(tmp_path)
+def write(here: Path) -> Write:
 
     def file(text: str) -> Path:
         path = Path("waivers.yaml")

@@ -5,14 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import import_torch
-
 pytestmark = pytest.mark.torch
-
-
-@pytest.fixture(scope="module")
-def torch() -> Any:
-    return import_torch()
 
 
 @pytest.fixture

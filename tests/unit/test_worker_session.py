@@ -9,16 +9,10 @@ import pytest
 import yaml
 
 from runner.model.protocol import decode
-from tests.fakes import import_torch
 from tests.sessions import do, prepared
 
 # what torch warns of while it compiles is not ours
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
-
-
-@pytest.fixture(scope="module")
-def torch() -> Any:
-    return import_torch()
 
 
 @pytest.fixture

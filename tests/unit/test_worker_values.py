@@ -9,17 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import import_torch, prestarted_program
+from tests.fakes import prestarted_program
 from tests.sessions import do, prepared
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 HOST = "summary: A case of one session\nbackends: [host]\n"
-
-
-@pytest.fixture(scope="module")
-def torch() -> Any:
-    return import_torch()
 
 
 @pytest.fixture
