@@ -1,10 +1,16 @@
 """What a key of a spec may hold, as types: behind the type stand the keywords that ``tools/generate_schemas`` writes for the key."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 Keywords = Mapping[str, Any]
 """Keywords of JSON Schema."""
+
+
+def word_of(kind: type) -> str:
+    """Return the word of the language that a class is named after: ``graph_breaks`` of ``GraphBreaks``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
 class Form(dict[str, Any]):

@@ -129,7 +129,6 @@ class Deterministic(Repeated):
     ``deterministic: {runs: 5}``
     """
 
-    kind: ClassVar[str] = "deterministic"
     measure = staticmethod(repeat_deterministic)
     words: ClassVar[str] = "the same bits in {0.runs} more runs"
     about: ClassVar[About] = About.ANYTHING
@@ -210,7 +209,6 @@ class BatchInvariant(Repeated):
     ``batch_invariant: {inputs: [0, 1, 2], sizes: [1, 4]}``
     """
 
-    kind: ClassVar[str] = "batch_invariant"
     about: ClassVar[About] = About.ANYTHING
     measure = staticmethod(repeat_batch_invariant)
     words: ClassVar[str] = "the same bits for parts of the batch (dim {0.dim}, sizes {0.sizes})"
@@ -272,7 +270,6 @@ class Poisoned(Repeated):
     ``poisoned: {when: {device: cpu}}``
     """
 
-    kind: ClassVar[str] = "poisoned"
     form: ClassVar[Keywords] = {"type": ["boolean", "object"]}
     measure = staticmethod(repeat_poisoned)
     words: ClassVar[str] = "the same bits where fresh memory holds NaN"
@@ -338,7 +335,6 @@ class Candidates(Repeated):
     ``candidates: {at_most: 4, atol: 0.01, rtol: 0.01}``
     """
 
-    kind: ClassVar[str] = "candidates"
     form: ClassVar[Keywords] = TOLERANCES
     measure = staticmethod(repeat_candidates)
     words: ClassVar[str] = "each candidate of autotuning close to eager"

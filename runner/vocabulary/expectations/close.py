@@ -152,7 +152,6 @@ class Close(ConditionalOnCode):
     ``close: {to: eager, exact: true}``
     """
 
-    kind: ClassVar[str] = "close"
     form: ClassVar[Keywords] = TOLERANCES
     measure = staticmethod(measure)
     about: ClassVar[About] = About.ANYTHING

@@ -140,7 +140,6 @@ class Guards(Conditional):
     ``guards: {count: {min: 1}, checks: "CHECK: TENSOR_MATCH\nCHECK-NOT: DUPLICATE_INPUT\n"}``
     """
 
-    kind: ClassVar[str] = "guards"
     about: ClassVar[About] = About.DYNAMO
     form: ClassVar[Keywords] = some_of("count", "contains", "matches", "checks")
     measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}guards"))
@@ -216,7 +215,6 @@ class Recompiles(_Events):
     """
 
     __slots__ = ()
-    kind: ClassVar[str] = "recompiles"
     about: ClassVar[About] = About.DYNAMO
     measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}recompiles"))
     what: ClassVar[str] = "recompiles"
@@ -241,7 +239,6 @@ class GraphBreaks(_Events):
     """
 
     __slots__ = ()
-    kind: ClassVar[str] = "graph_breaks"
     about: ClassVar[About] = About.DYNAMO
     measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}graph_breaks"))
     what: ClassVar[str] = "graph breaks"
@@ -445,7 +442,6 @@ class Kernels(Conditional, Counts):
     ``kernels: {fused: 1, extern: {max: 1}}``
     """
 
-    kind: ClassVar[str] = "kernels"
     form: ClassVar[Keywords] = some_of("launched", *KINDS, "compiled")
     measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}kernels"))
     needs_result: ClassVar[bool] = False

@@ -216,7 +216,6 @@ class Resources(Conditional):
     ``resources: {registers: {max: 128}, spills: 0, shared: {max: target}}``
     """
 
-    kind: ClassVar[str] = "resources"
     form: ClassVar[Keywords] = {"minProperties": 1}
     measure = staticmethod(measure_resources)
     registers: Count = None
@@ -296,7 +295,6 @@ class Metadata(Kind):
     ``metadata: {num_warps: 4, matrix_instr_nonkdim: [{when: {vendor: amd}, value: 16}]}``
     """
 
-    kind: ClassVar[str] = "metadata"
     form: ClassVar[Keywords] = {
         "type": "object",
         "minProperties": 1,

@@ -61,7 +61,6 @@ class Counter(_ByName):
     ``counter: {inductor.fxgraph_cache_hit: 1, inductor.fxgraph_cache_miss: {min: 1}}``
     """
 
-    kind: ClassVar[str] = "counter"
     form: ClassVar[Keywords] = {**_BY_NAME, "allOf": [{"$ref": "names.schema.json#/$defs/counter"}]}
     of_trivial_function: ClassVar[Mapping[str, int]] = dict.fromkeys(
         ("frames.total", "frames.ok", "stats.unique_graphs", "stats.calls_captured", "aot_autograd.total", "aot_autograd.ok"), 1
@@ -108,7 +107,6 @@ class Metric(_ByName):
     ``metric: {generated_kernel_count: 1}``
     """
 
-    kind: ClassVar[str] = "metric"
     form: ClassVar[Keywords] = {**_BY_NAME, "allOf": [{"$ref": "names.schema.json#/$defs/metric"}]}
     absent: ClassVar[str] = "this torch has no such metric"  # it would always be 0
     of_trivial_function: ClassVar[Mapping[str, int]] = {"generated_kernel_count": 1, "ir_nodes_pre_fusion": 1}
@@ -129,7 +127,6 @@ class GeneratedFiles(Counts):
     ``generated_files: 1``
     """
 
-    kind: ClassVar[str] = "generated_files"
     form: ClassVar[Keywords] = common("count")
     of_trivial_function: ClassVar[Mapping[str, int]] = {"": 1}
     count: Any
@@ -162,7 +159,6 @@ class Runs(ConditionalOnCode):
     ``runs: {}``
     """
 
-    kind: ClassVar[str] = "runs"
     about: ClassVar[About] = About.ANYTHING
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
@@ -208,7 +204,6 @@ class RemoteCache(Counts):
     ``remote_cache: {RemoteFxGraphCache: {hit: 3, miss: 1, put: 1}}``
     """
 
-    kind: ClassVar[str] = "remote_cache"
     form: ClassVar[Keywords] = {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/remote_counts"}}
     absent: ClassVar[str] = "no statistics of remote caches were read"
     caches: Mapping[str, Mapping[str, Any]]
@@ -250,7 +245,6 @@ class Calls(ConditionalOnCode):
     ``calls: {of: order, where: {same: true}, count: 1}``
     """
 
-    kind: ClassVar[str] = "calls"
     about: ClassVar[About] = About.ANYTHING
     of: Name
     """The spy."""
@@ -334,7 +328,6 @@ class Choices(Conditional):
     ``choices: {backend: TRITON, of: gemm, tuned: 2, won: 1}``
     """
 
-    kind: ClassVar[str] = "choices"
     form: ClassVar[Keywords] = {"minProperties": 1}
     backend: Literal["ATEN", "TRITON", "CPP", "CK", "CKTILE", "CUTLASS", "CUTEDSL", "NVGEMM", "SUBGRAPH", "OTHER", ""] = ""
     """The Inductor backend whose candidates are counted; all of them when absent. SUBGRAPH is a decomposition, OTHER a candidate of a class

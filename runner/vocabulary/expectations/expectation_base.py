@@ -10,7 +10,7 @@ from runner.model.case_facts import StepFacts
 from runner.model.conditions import Surroundings, choose
 from runner.model.expectation import Expectation, Mutant, Status, Verdict
 from runner.model.protocol import Json
-from runner.vocabulary.forms import Keywords, When, WhenJudged
+from runner.vocabulary.forms import Keywords, When, WhenJudged, word_of
 
 OUTPUT = "output"
 """The name of a step's result."""
@@ -42,6 +42,11 @@ class Kind(Expectation):
     __slots__ = ()
     form: ClassVar[Keywords] = {}
     """What the schema says of the body beside its keys; with ``type`` or ``$ref`` the body is no map of keys."""
+
+    def __init_subclass__(cls) -> None:
+        """Set ``kind`` to the word that the class is named after, unless the class says another one."""
+        if "kind" not in vars(cls):
+            cls.kind = word_of(cls)
 
     @classmethod
     def check(cls, body: Any) -> None:

@@ -55,7 +55,6 @@ class Served(OfOperators):
     ``served: {allow: [aten.mm]}``
     """
 
-    kind: ClassVar[str] = "served"
     form: ClassVar[Keywords] = {"type": ["string", "object"], "if": {"type": "string"}, "then": {"const": "all"}}
     min: Share = 1.0
     """The least share of eager's operators that are not in the residue; all of them when absent. For example ``0.8``."""
@@ -93,7 +92,6 @@ class Residue(OfOperators):
     ``residue: {operators: [aten.sort], when: {device: cpu}}``
     """
 
-    kind: ClassVar[str] = "residue"
     form: ClassVar[Keywords] = {"type": ["array", "object"], "minItems": 1, "uniqueItems": True, "items": OPERATOR}
     operators: Operators
     """The operators, each once. For example ``[aten.sort]``."""

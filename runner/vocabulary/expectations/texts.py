@@ -264,7 +264,6 @@ class Text(_OfText):
     ``text: {of: printed, contains: GB/s, count: 1}``
     """
 
-    kind: ClassVar[str] = "text"
     measure = staticmethod(measure_text)
     about: ClassVar[About] = About.ANYTHING
     of: ValueName = OUTPUT
@@ -311,7 +310,6 @@ class Log(_OfText):
     ``log: {contains: hit config.recompile_limit, count: 1}``
     """
 
-    kind: ClassVar[str] = "log"
     about: ClassVar[About] = About.ANYTHING
     measure = staticmethod(lambda arguments, value: {"text": value(STDERR)})
     needs_result: ClassVar[bool] = False
@@ -355,7 +353,6 @@ class Exit(ConditionalOnCode):
     ``exit: {code: 0, stdout: ready}``
     """
 
-    kind: ClassVar[str] = "exit"
     about: ClassVar[About] = About.ANYTHING
     form: ClassVar[Keywords] = one_of_keys("code", "nonzero")
     code: Integer | None = None
@@ -463,7 +460,6 @@ class Raises(Conditional):
     ``raises: {type: torch._dynamo.exc.BackendCompilerFailed, cause: {type: ZeroDivisionError, match: by zero}}``
     """
 
-    kind: ClassVar[str] = "raises"
     form: ClassVar[Keywords] = some_of("type", "as")
     measure = staticmethod(lambda arguments, value: {"eager": value(RAISED)})
     needs_result: ClassVar[bool] = False

@@ -211,7 +211,6 @@ class Equals(_Pairs):
     ``equals: {first: {ref: second}}``
     """
 
-    kind: ClassVar[str] = "equals"
     expects_equal: ClassVar[bool] = True
 
 
@@ -224,7 +223,6 @@ class Differs(_Pairs):
     ``differs: {first: {ref: second}}``
     """
 
-    kind: ClassVar[str] = "differs"
     expects_equal: ClassVar[bool] = False
 
 
@@ -256,7 +254,6 @@ class Strides(ConditionalOnCode):
     ``strides: {to: eager}``
     """
 
-    kind: ClassVar[str] = "strides"
     form: ClassVar[Keywords] = some_of("equals", "to", "contiguous")
     measure = staticmethod(measure_strides)
     about: ClassVar[About] = About.ANYTHING
@@ -365,7 +362,6 @@ class Dead(Kind):
     ``dead: [function.weight]``
     """
 
-    kind: ClassVar[str] = "dead"
     about: ClassVar[About] = About.ANYTHING
     form: ClassVar[Keywords] = {
         "type": "array",

@@ -37,7 +37,6 @@ class Reset(StepKind):
     ``reset: [dynamo, inductor]``
     """
 
-    kind: ClassVar[str] = "reset"
     form: ClassVar[Keywords] = {
         "type": ["array", "string"],
         **TEMPLATE,
@@ -73,7 +72,6 @@ class ClearCounters(StepKind):
     ``clear_counters: {}``
     """
 
-    kind: ClassVar[str] = "clear_counters"
     only: Literal["counters", "metrics"] | None = None
     """Only one of the two."""
 
@@ -100,7 +98,6 @@ class DeleteModules(StepKind):
     ``delete_modules: {}``
     """
 
-    kind: ClassVar[str] = "delete_modules"
     about: ClassVar[About] = About.INDUCTOR
 
     def run(self, session: Session) -> None:
@@ -115,8 +112,6 @@ class FreshCache(StepKind):
 
     ``fresh_cache: {}``
     """
-
-    kind: ClassVar[str] = "fresh_cache"
 
     def run(self, session: Session) -> None:
         """Use the next folder."""
@@ -150,7 +145,6 @@ class Api(_OfCallable):
     ``api: {call: torch._inductor.codecache.FxGraphCache.clear}``
     """
 
-    kind: ClassVar[str] = "api"
     traits: ClassVar[Traits] = Traits(has_result=True, claims=True)
     form: ClassVar[Keywords] = {"required": ["call"]}
     as_: Name | None = None
@@ -171,7 +165,6 @@ class Script(WithResult):
     ``script: {code: "def run(compiled, inputs):\n    return compiled(*inputs)\n", as: again}``
     """
 
-    kind: ClassVar[str] = "script"
     traits: ClassVar[Traits] = Traits(has_result=True, claims=True, needs_own_graphs=True, python="code")
     code: Annotated[Json, Form({"type": "string", "minLength": 1})]
     r"""The def. For example ``"def run(compiled, inputs):\n    return [compiled(*inputs) for _ in range(3)]\n"``."""
@@ -268,7 +261,6 @@ class Spawn(_OfCallable):
     ``spawn: {program: python, argv: ["-c", "import torch; print(torch.__version__)"]}``
     """
 
-    kind: ClassVar[str] = "spawn"
     traits: ClassVar[Traits] = Traits(has_exit=True, children=1)
     form: ClassVar[Keywords] = {
         **one_of_keys("call", "program"),

@@ -153,7 +153,6 @@ class Bench(StepKind):
     ``bench: {functions: [narrow, wide], backward: true, repeat: 20, trace: true}``
     """
 
-    kind: ClassVar[str] = "bench"
     traits: ClassVar[Traits] = Traits(
         enters_context=True,
         is_proof=False,

@@ -66,7 +66,6 @@ class Call(Calling):
     ``call: {function: one, as: first}``
     """
 
-    kind: ClassVar[str] = "call"
     traits: ClassVar[Traits] = Traits(
         has_result=True,
         claims=True,
@@ -134,7 +133,6 @@ class Aot(Calling):
     ``aot: {strict: true}``
     """
 
-    kind: ClassVar[str] = "aot"
     about: ClassVar[About] = About.INDUCTOR
     traits: ClassVar[Traits] = Traits(has_result=True, claims=True, compiles=True, enters_context=True, has_reference=True)
     strict: Boolean | None = None
@@ -258,7 +256,6 @@ class Backward(Compared):
     ``backward: {of: out.0, gradient: tangent}``
     """
 
-    kind: ClassVar[str] = "backward"
     traits: ClassVar[Traits] = Traits(
         has_result=True,
         claims=True,
@@ -395,7 +392,6 @@ class Optimizer(Compared):
     ``optimizer: {call: torch.optim.SGD, kwargs: {lr: 0.01}}``
     """
 
-    kind: ClassVar[str] = "optimizer"
     traits: ClassVar[Traits] = Traits(has_result=True, claims=True, has_reference=True)
     call: Callable_
     """The optimizer's class, or a function that makes one: called with the parameters."""

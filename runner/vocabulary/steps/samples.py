@@ -247,7 +247,6 @@ def _described(value: Any) -> str:
 class Samples(StepKind):
     """The step of a spec with ``source: {opinfo: {dtypes: [...], samples: all}}``. In a case it names one operator and one dtype."""
 
-    kind: ClassVar[str] = "samples"
     traits: ClassVar[Traits] = Traits(
         has_result=True, claims=True, compiles=True, has_reference=True, needs_own_graphs=True, may_have_no_graph=True
     )

@@ -10,7 +10,7 @@ from runner.model.conditions import Surroundings
 from runner.model.diagnostics import Diagnostic
 from runner.model.expectation import About
 from runner.model.protocol import Json
-from runner.vocabulary.forms import Boolean, Keywords, Name
+from runner.vocabulary.forms import Boolean, Keywords, Name, word_of
 
 Session = Any
 """A case in the worker, which runs the steps: ``worker/case/case_session.py`` defines it. Vocabulary imports nothing of the worker."""
@@ -132,6 +132,10 @@ class StepKind:
     """What it does something to."""
     form: ClassVar[Keywords] = {}
     """What the schema says of the arguments beside their keys; with ``type`` they are no map of keys."""
+
+    def __init_subclass__(cls) -> None:
+        """Set ``kind`` to the word that the class is named after."""
+        cls.kind = word_of(cls)
 
     def run(self, session: Session) -> None:
         """Carry out the step, in the worker, which imports torch."""

@@ -28,7 +28,6 @@ _TYPE = re.compile(rf"\*{{0,2}}k?(?:{'|'.join(TYPES)})")
 class Triton(StepKind):
     """``triton: {source: PYTHON, signature: {x: "*fp32"}, constexprs: {BLOCK: 64}}``. In a case ``source`` is a block."""
 
-    kind: ClassVar[str] = "triton"
     about: ClassVar[About] = About.INDUCTOR
     traits: ClassVar[Traits] = Traits(claims=True, python="source", why_once="one compile shows all that there is", is_proof=False)
     source: Json
