@@ -389,7 +389,8 @@ class LocalExecutor:
     def _idle_for(self, job: Job, gpus: tuple[int, ...]) -> Worker | None:
         """Return an idle worker for a job that sees these GPUs alone (all, where none is named)."""
         key = job.environment.key
-        idle = (worker for worker in self._workers.values() if worker.key == key and worker.gpus == gpus and worker.is_idle)
+        warm = (worker for worker in self._workers.values() if worker.key == key and worker.gpus == gpus and worker.is_warm)
+        idle = (worker for worker in warm if not (worker.running or worker.is_done or worker.is_retired or worker.has_ended))
         return None if job.new_process else next(idle, None)
 
     # -- hearing ----------------------------------------------------------------------------------------------------

@@ -181,11 +181,6 @@ class Worker:
         """Whether the process and its children are gone."""
         return self.status is not None
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether it can be given a case."""
-        return self.is_warm and self.running is None and not (self.is_done or self.is_retired or self.has_ended)
-
     def warm_up(self, kinds: list[str], until: float) -> None:
         """Start its warm-up: the one-time work of a first compile."""
         self.is_warm, self.warm_until = False, until

@@ -146,6 +146,11 @@ class Backend:
         return _compiler_of(self.settings)
 
     @property
+    def has_graphs(self) -> bool:
+        """Whether its proof allows a compiled graph."""
+        return self.proof.graphs is None or self.proof.graphs.most != 0
+
+    @property
     def asked(self) -> str:
         """What is compiled with, and what each call must show, in words."""
         served = self.proof.served.expected if self.proof.served else ""

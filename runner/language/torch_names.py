@@ -88,7 +88,7 @@ def scan(path: Path) -> Names:
     gc.disable()
     try:
         counters, patterns, unresolved = scan_counters(root)
-        options = {kind: scan_options(root, kind) for kind in CONFIG_FILES}
+        options = {kind: _options(_parse(root / file).body, {}) for kind, file in CONFIG_FILES.items()}
     finally:
         gc.enable()
     facts = version_facts((root / "version.py").read_text("utf-8"), root.name)
@@ -292,11 +292,6 @@ def _texts(node: ast.expr | None, values: _Values, depth: int = 0) -> set[str]:
 
 
 # -- options and metrics ----------------------------------------------------------------------------------------------
-
-
-def scan_options(root: Path, kind: str) -> dict[str, Allowed]:
-    """Return the dotted options of one config module with their allowed values; empty if the source does not show them."""
-    return _options(_parse(root / CONFIG_FILES[kind]).body, {})
 
 
 def scan_modes(root: Path) -> list[str]:

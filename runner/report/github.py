@@ -18,7 +18,7 @@ from runner.machine import output
 from runner.model.escaping import line, one_line, plain, visible_name
 from runner.model.events import Listener, RunAbandoned, RunEnded, RunEvent
 from runner.model.header import RunFooter, RunHeader
-from runner.model.outcomes import ExitCode, Outcome
+from runner.model.outcomes import ExitCode
 from runner.model.results import CaseResult, executed
 from runner.record.run_folder import JUNIT
 from runner.report import ReportSetup, clip, slug
@@ -54,14 +54,10 @@ class RunReport:
     folder: Path | None = None
     """The folder of the run."""
 
-    def is_let_pass(self, result: CaseResult) -> bool:
-        """Whether a case is FLAKY, and FLAKY cases may pass."""
-        return result.outcome is Outcome.FLAKY and self.header.lets_flaky_pass
-
     @property
     def red(self) -> list[CaseResult]:
         """The cases that fail the run, in their order."""
-        return [result for result in self.results if result.outcome.is_failure and not self.is_let_pass(result)]
+        return [result for result in self.results if result.outcome.is_failure and not self.header.lets_pass(result)]
 
     @property
     def problems(self) -> list[str]:
@@ -118,7 +114,7 @@ def annotations(report: RunReport) -> list[str]:
     if rest := [result for group in groups[len(shown) :] for result in group]:
         text = f"{len(rest)} more failed cases have no annotation: {_first_words(rest, _IDS)}"
         errors.append(_command("error", text, title=f"{NAME}: {len(rest)} more failures"))
-    flaky = causes(filter(report.is_let_pass, report.results), _place_of)
+    flaky = causes(filter(report.header.lets_pass, report.results), _place_of)
     return errors + [_of_group("warning", group) for group in flaky[:MOST_ANNOTATIONS]]
 
 

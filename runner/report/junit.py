@@ -199,7 +199,7 @@ class _Report:
             for name in (*result.attachments, *judged):
                 beside.append(f"[[ATTACHMENT|{visible_name(cached_file(str(self.folder / result.folder / name)))}]]")
         case.stdout = timed = clip("\n".join(beside), limit // 4)
-        if result.outcome.junit is JUnitTag.NONE or self._is_let_pass(result):
+        if result.outcome.junit is JUnitTag.NONE or self.header.lets_pass(result):
             return case
         link = ""
         if self.page and shown is not None:
@@ -237,7 +237,7 @@ class _Report:
         """
         for skipped in element.iter("skipped"):
             skipped.set("type", failure_type(result))
-        is_let_pass = self._is_let_pass(result)
+        is_let_pass = self.header.lets_pass(result)
         attempts = result.attempts if is_let_pass else result.attempts[1:] if result.outcome in RETRIED else ()
         failed = [attempt for attempt in attempts if attempt.outcome.is_failure]
         place = sum(child.tag in ("failure", "error", "skipped") for child in element)
@@ -273,9 +273,6 @@ class _Report:
             element.insert(0, properties := ET.Element("properties"))
             for name, value in words.items():
                 ET.SubElement(properties, "property", {"name": name, "value": value})
-
-    def _is_let_pass(self, result: CaseResult) -> bool:
-        return result.outcome is Outcome.FLAKY and self.header.lets_flaky_pass
 
     def _beside(self, attempt: Attempt, name: str) -> str:
         """Return the path of a file in the folder of an attempt, as messages name it; empty where there is none."""

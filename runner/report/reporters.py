@@ -1,6 +1,7 @@
 """The table of reporters, and the listener that writes the journal. A new reporter is a module with a listener, and an entry here."""
 
 import contextlib
+import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,16 +51,9 @@ class Reporter:
     is_wanted: Callable[[RunOptions | MergeOptions], bool] = lambda options: True
 
 
-def _github(setup: ReportSetup) -> Listener:
-    from runner.report.github import GitHubReporter  # only where GitHub reads it
-
-    return GitHubReporter(setup)
-
-
-def _support(setup: ReportSetup) -> Listener:
-    from runner.report.support_table import SupportReporter  # only where it is asked for
-
-    return SupportReporter(setup)
+def _late(module: str, name: str) -> Callable[[ReportSetup], Listener]:
+    """Return what makes a reporter that is imported only where it is wanted."""
+    return lambda setup: getattr(importlib.import_module(f"runner.report.{module}"), name)(setup)
 
 
 REPORTERS: Mapping[str, Reporter] = {
@@ -67,9 +61,9 @@ REPORTERS: Mapping[str, Reporter] = {
     "html": Reporter(HtmlReporter, ("run", "merge")),
     "terminal": Reporter(TerminalReporter, ("run", "watch")),
     "junit": Reporter(JUnitReporter),
-    "support": Reporter(_support, ("run", "merge"), lambda options: options.support is not None),
+    "support": Reporter(_late("support_table", "SupportReporter"), ("run", "merge"), lambda options: options.support is not None),
     "github": Reporter(
-        _github,
+        _late("github", "GitHubReporter"),
         ("run", "merge"),
         lambda options: options.github == "on" or (options.github == "auto" and os.environ.get("GITHUB_ACTIONS") == "true"),
     ),

@@ -27,12 +27,12 @@ from runner.report.junit import write_junit, write_stub
 from tests.fakes import ROOT
 from tests.unit.test_junit import HEADER
 
+pytestmark = pytest.mark.usefixtures("here")
+
 HOLD = """
 import sys, time
 from pathlib import Path
 from runner.record.run_folder import open_run
-
-pytestmark = pytest.mark.usefixtures("here")
 folder = open_run(Path("first"))
 folder.claim_reports({"--junit": Path(name) for name in sys.argv[1:]})
 print(1, flush=True)

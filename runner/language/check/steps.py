@@ -19,7 +19,7 @@ from runner.model.diagnostics import Diagnostic, one_of, unknown_word
 from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT, BadExpectation, is_reference, is_unlisted
 from runner.vocabulary.steps import SAMPLES, STEPS
-from runner.vocabulary.steps.step_base import COMPILED, Around, BackendOfSpec
+from runner.vocabulary.steps.step_base import COMPILED, Around
 
 Moment = tuple[int, int]
 """A phase of a case, and a number in it; moments are ordered."""
@@ -188,12 +188,7 @@ def _around(anatomy: Anatomy, backends: Backends, index: int) -> Around:
         above=[above.parsed for above in anatomy.steps[:index]],
         expected=[(expectation.kind, expectation.path) for expectation in step.expectations],
         functions=anatomy.functions,
-        backends=[
-            BackendOfSpec(
-                name=backend.name, compiles=backend.compiles, has_graphs=backend.proof.graphs is None or backend.proof.graphs.most != 0
-            )
-            for backend in chosen
-        ],
+        backends=chosen,
         tree=None if script is None else script.tree,
         problem=functools.partial(anatomy.document.problem, code="step"),
         name_problem=lambda name: None if (problem := scope.problem(name, (STEPPING, index))) is None else (problem.message, problem.hint),

@@ -110,53 +110,44 @@ class Peer:
         return ""
 
 
+@dataclass(eq=False)
 class Fleet:
     """Runs cases on the nodes of a lab. It does what ``LocalExecutor`` does, with cases in place of jobs."""
 
-    def __init__(
-        self,
-        link: GatewayLink,
-        nodes: Nodes,
-        folder: Path,
-        begin: Message,
-        result_of: Callable[[Case, Execution], CaseResult],
-        problem_of_canary: Callable[[str, Execution], str],
-        unavailable: Callable[[Case, str], CaseResult],
-    ) -> None:
-        """``begin`` is the first message to each agent; ``unavailable`` makes the result of a case that lacks a fact of every node."""
-        self._link = link
-        self._nodes = nodes
-        self._folder = folder
-        self._begin = begin
-        self._factor = float(begin["timeout_factor"])
-        self._result_of = result_of
-        self._problem_of_canary = problem_of_canary
-        self._unavailable = unavailable
-        self.peers: dict[str, Peer] = {}
-        self._by_key: dict[str, Peer] = {}
-        """The nodes that are not given up."""
-        self._unopened: list[Peer] = []
-        """The nodes that are opened when the first one is: two runs that each hold a part of a lab would wait for each other."""
-        self._waiting: list[Entry] = []
-        """In the order of the run."""
-        self._released: list[CaseResult] = []
-        """Results that count, and were not yielded yet."""
-        self._is_connected = False
-        self._is_cancelled = False
-        self._places_changed = False
-        self._workers: dict[tuple[str, int], int] = {}
-        """The numbers of workers in this run, by node and number there."""
-        self._check: Callable[[], None] = lambda: None
-        self._wake: int | None = None
-        self._gone: dict[str, str] = {}
-        """Why nodes are gone."""
-        self.unrun: dict[str, str] = {}
-        """Why cases were not run, by id."""
-        self.warnings: list[str] = []
+    link: GatewayLink
+    nodes: Nodes
+    folder: Path
+    begin: Message
+    """The first message to each agent."""
+    result_of: Callable[[Case, Execution], CaseResult]
+    problem_of_canary: Callable[[str, Execution], str]
+    unavailable: Callable[[Case, str], CaseResult]
+    """Makes the result of a case that lacks a fact of every node."""
+    peers: dict[str, Peer] = field(default_factory=dict)
+    unrun: dict[str, str] = field(default_factory=dict)
+    """Why cases were not run, by id."""
+    warnings: list[str] = field(default_factory=list)
+    _by_key: dict[str, Peer] = field(default_factory=dict)
+    """The nodes that are not given up."""
+    _unopened: list[Peer] = field(default_factory=list)
+    """The nodes that are opened when the first one is: two runs that each hold a part of a lab would wait for each other."""
+    _waiting: list[Entry] = field(default_factory=list)
+    """In the order of the run."""
+    _released: list[CaseResult] = field(default_factory=list)
+    """Results that count, and were not yielded yet."""
+    _is_connected: bool = False
+    _is_cancelled: bool = False
+    _places_changed: bool = False
+    _workers: dict[tuple[str, int], int] = field(default_factory=dict)
+    """The numbers of workers in this run, by node and number there."""
+    _check: Callable[[], None] = lambda: None
+    _wake: int | None = None
+    _gone: dict[str, str] = field(default_factory=dict)
+    """Why nodes are gone."""
 
     def connect(self) -> None:
         """Open every node that joined, and let each report its facts; raise ``UsageError`` where none can be used."""
-        nodes = self._link.nodes()
+        nodes = self.link.nodes()
         if not nodes:
             raise UsageError("no node joined this cluster (start 'python -m runner.tools.fleet.node' on each node)")
         self.peers = {node.name: Peer(node) for node in nodes}
@@ -164,7 +155,7 @@ class Fleet:
         self._open(self._unopened.pop(0))
         while any(peer.state in (State.OPENING, State.ASKED) for peer in self.peers.values()):
             self._turn()
-        if not self._nodes.offers:
+        if not self.nodes.offers:
             raise UsageError("no node of the lab can be used: " + "; ".join(self.warnings))
         self._is_connected = True
 
@@ -206,7 +197,7 @@ class Fleet:
 
     def close(self) -> None:
         """End every agent, with its workers."""
-        self._link.close()
+        self.link.close()
 
     # -- giving work ------------------------------------------------------------------------------------------------
 
@@ -223,7 +214,7 @@ class Fleet:
                 else:
                     batches.setdefault(peer.node.key, []).append(pack(message))
         for key, batch in batches.items():
-            self._link.send(key, b"".join(batch))
+            self.link.send(key, b"".join(batch))
 
     def _next(self, peer: Peer) -> Message | None:
         """Return what a node gets next: a question about its facts, a part of its health check, or a case."""
@@ -239,7 +230,7 @@ class Fleet:
         if health.orders:
             part = health.orders.popleft()
             if part != STATE:
-                return _given(peer, self._nodes.canary(part, peer.name), canary=part)
+                return _given(peer, self.nodes.canary(part, peer.name), canary=part)
             peer.check_sent = time.monotonic()
             return {"kind": "check"}
         if health.waits_for and not health.was_good:
@@ -247,13 +238,13 @@ class Fleet:
         while (index := next((i for i, entry in enumerate(self._waiting) if peer.name in entry.places), None)) is not None:
             entry = self._waiting.pop(index)
             try:
-                return _given(peer, self._nodes.job_of(entry.case, peer.name, alone=entry.alone), entry=entry)
+                return _given(peer, self.nodes.job_of(entry.case, peer.name, alone=entry.alone), entry=entry)
             except TemplateError as error:
                 entry.places -= {peer.name}
                 if entry.places:
                     self._wait_again(entry)
                 else:
-                    self._released.append(self._unavailable(entry.case, f"node {peer.name} lacks a fact: {error}"))
+                    self._released.append(self.unavailable(entry.case, f"node {peer.name} lacks a fact: {error}"))
         return None
 
     def _wait_again(self, entry: Entry) -> None:
@@ -277,12 +268,12 @@ class Fleet:
 
     def _turn(self) -> None:
         """Wait for events, and take them."""
-        for event in self._link.wait(_WAIT_SECONDS, self._wake):
+        for event in self.link.wait(_WAIT_SECONDS, self._wake):
             if (sender := self._by_key.get(event.key)) is not None:
                 sender.heard = time.monotonic()
                 self._take(sender, event)
         for peer in list(self._by_key.values()):
-            if why := peer.stalled(self._factor):
+            if why := peer.stalled(float(self.begin["timeout_factor"])):
                 self._give_up(peer, State.LOST, why)
         if not self._is_connected:
             self._feed()
@@ -295,7 +286,7 @@ class Fleet:
             for other in unopened:
                 self._open(other)
             image = peer.node.labels.get(f"{LABEL}image", "")
-            self._link.send(peer.node.key, pack({**self._begin, "kind": "begin", "image": image}))
+            self.link.send(peer.node.key, pack({**self.begin, "kind": "begin", "image": image}))
         elif isinstance(event, Lost):
             self._give_up(peer, State.LOST, event.why)
         else:
@@ -312,7 +303,7 @@ class Fleet:
                     raise UsageError("it runs another source of this program than the runner")
                 try:
                     peer.provenance, peer.slots = dict(message["provenance"]), max(1, int(message["jobs"]))
-                    peer.questions = deque(self._nodes.questions(peer.name, message))
+                    peer.questions = deque(self.nodes.questions(peer.name, message))
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
                     raise UsageError(f"its facts cannot be read: {type(error).__name__}: {error}") from error
                 peer.state = State.ASKED
@@ -327,17 +318,17 @@ class Fleet:
                 execution = self._accepted(peer, dispatch, message)
                 del peer.in_flight[str(message["token"])]
                 if dispatch.entry is not None:
-                    peer.health.held.append((dispatch.entry, self._result_of(dispatch.entry.case, execution)))
+                    peer.health.held.append((dispatch.entry, self.result_of(dispatch.entry.case, execution)))
                 elif dispatch.canary:
-                    self._take_check(peer, dispatch.canary, self._problem_of_canary(dispatch.canary, execution))
+                    self._take_check(peer, dispatch.canary, self.problem_of_canary(dispatch.canary, execution))
                 else:
-                    self._nodes.take_facts(peer.name, execution)
+                    self.nodes.take_facts(peer.name, execution)
                     if not peer.questions and not peer.in_flight:
                         # its facts are complete: a health check is the first that it gets
-                        machine = self._nodes.admit(peer.node, peer.provenance)
-                        peer.canaries, peer.state, peer.health = self._nodes.canaries.of(machine), State.READY, Health()
+                        machine = self.nodes.admit(peer.node, peer.provenance)
+                        peer.canaries, peer.state, peer.health = self.nodes.canaries.of(machine), State.READY, Health()
                         memory = {"gpus": machine.gpus or 0, "gpu_memory": machine.gpu_memory or 0}
-                        self._link.send(peer.node.key, pack({"kind": "gpus", **memory}))
+                        self.link.send(peer.node.key, pack({"kind": "gpus", **memory}))
             case kind:  # a second answer: what of it is true cannot be decided
                 raise UsageError(f"it sent {kind[:50]!r} and was not asked for it")
 
@@ -353,7 +344,7 @@ class Fleet:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise UsageError(f"an answer of it cannot be read: {type(error).__name__}: {error}") from error
         if dispatch.job.folder:
-            folder = self._folder / dispatch.job.folder
+            folder = self.folder / dispatch.job.folder
             shutil.rmtree(folder, ignore_errors=True)  # an earlier node may have left files
             folder.mkdir(parents=True)
             for name in filter(is_name, files):
@@ -372,11 +363,11 @@ class Fleet:
     def _open(self, peer: Peer) -> None:
         peer.heard = time.monotonic()
         self._by_key[peer.node.key] = peer
-        self._link.open(peer.node.key)
+        self.link.open(peer.node.key)
 
     def _give_up(self, peer: Peer, state: State, why: str) -> None:
         """Give up a node: its agent ends, and its cases go to others, with those whose results no check followed."""
-        self._link.close_node(peer.node.key)
+        self.link.close_node(peer.node.key)
         self._by_key.pop(peer.node.key, None)
         self._gone[peer.name] = why
         peer.state, peer.check_sent, self._places_changed = state, 0.0, True

@@ -10,6 +10,7 @@ import queue
 import sys
 import threading
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -41,19 +42,21 @@ class _Outlet:
                 os._exit(1)
 
 
+@dataclass(eq=False)
 class _Peer:
     """The actor of one node, from its creation to its end."""
 
-    def __init__(self, ray: Ray, relay_class: Ray, key: str, bundle: bytes, outlet: _Outlet) -> None:
-        self._ray = ray
-        self._class = relay_class
-        self._key = key
-        self._bundle = bundle
-        self._outlet = outlet
-        self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._actor: Any = None
-        self._is_open = False
-        self._is_closing = threading.Event()
+    _ray: Ray
+    _class: Ray
+    _key: str
+    _bundle: bytes
+    _outlet: _Outlet
+    _outgoing: queue.SimpleQueue[bytes | None] = field(default_factory=queue.SimpleQueue)
+    _actor: Any = None
+    _is_open: bool = False
+    _is_closing: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
         self.thread = threading.Thread(target=self._live, daemon=True)
         self.thread.start()
 

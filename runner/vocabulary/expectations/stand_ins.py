@@ -137,10 +137,6 @@ def _same(stand_in: Any, reference: Any) -> bool:
     return bool(equal.all())
 
 
-def _negated(part: Any) -> Any:
-    return part.logical_not() if part.dtype is torch.bool else -part
-
-
 def _swapped(part: Any) -> Any:
     rows = _row_dimension(part)
     if rows is None:
@@ -210,7 +206,7 @@ def judged_stand_ins(
 
     makers: dict[str, Callable[[], Any]] = {
         "zeros": lambda: right.new_zeros(right.shape),
-        "negated": lambda: _negated(right),
+        "negated": lambda: right.logical_not() if right.dtype is torch.bool else -right,
         "rows swapped": lambda: _swapped(right),
         "one element off": one_off,
         "NaN": one_nan,

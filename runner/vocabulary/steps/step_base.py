@@ -72,16 +72,6 @@ DataPath = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackendOfSpec:
-    """A backend on which a spec runs."""
-
-    name: str
-    compiles: bool
-    has_graphs: bool
-    """Whether its proof allows a compiled graph."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
     """The spec around a step. Paths begin at the spec."""
 
@@ -93,8 +83,8 @@ class Around:
     """Kind and path of the expectations of the step."""
     functions: Collection[str]
     """The names of the spec's functions."""
-    backends: Sequence[BackendOfSpec]
-    """The backends that the spec names, without unknown ones."""
+    backends: Sequence[Any]
+    """The backends that the spec names, without unknown ones (``language/backends``)."""
     tree: ast.Module | None
     """The step's Python; None if it has none, or does not parse."""
     problem: Callable[..., Diagnostic]

@@ -11,33 +11,6 @@ from runner.tools.offline.simulated_gpus import PROPERTIES, VERSIONS
 from runner.worker.torch_compat import compiling
 
 
-class Driver:
-    """What Triton's driver says of the device. It launches nothing."""
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
-
-    def get_current_target(self) -> Any:
-        """Return the target as Triton takes it."""
-        from triton.backends.compiler import GPUTarget
-
-        return GPUTarget(self._target.backend, self._target.compiler_arch, self._target.warp_size)
-
-    def get_current_device(self) -> int:
-        """Return the only device."""
-        return 0
-
-    def get_current_stream(self, device: int = 0) -> int:
-        """Return the default stream."""
-        return 0
-
-    def get_active_torch_device(self) -> Any:
-        """Return the device."""
-        import torch
-
-        return torch.device("cuda", 0)
-
-
 @dataclass(frozen=True, slots=True)
 class Patch:
     """An attribute that is replaced, and why."""
@@ -161,9 +134,19 @@ def install(target: Target) -> None:
         setattr(owner, patch.name, patch.value(target))
     # it reads the values of one element that it computes
     compiling.hook("torch._inductor.fx_passes.joint_graph", "UniformValueConstantFolder._deduce_value", _on_the_cpu)
+    import torch
+    from triton.backends.compiler import GPUTarget
     from triton.runtime import driver
 
-    driver.set_active(Driver(target))  # it has the methods that Inductor calls, and no base class
+    gpu, device = GPUTarget(target.backend, target.compiler_arch, target.warp_size), torch.device("cuda", 0)
+    driver.set_active(  # with the methods that Inductor calls: it launches nothing
+        types.SimpleNamespace(
+            get_current_target=lambda: gpu,
+            get_current_device=lambda: 0,
+            get_current_stream=lambda device=0: 0,
+            get_active_torch_device=lambda: device,
+        )
+    )
 
 
 def _on_the_cpu(original: Callable[..., Any], folder: Any, node: Any) -> Any:
