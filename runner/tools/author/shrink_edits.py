@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from runner.language.read.document import walk
 from runner.tools.author.commands.explain import Document, without_idle_spies
 from runner.vocabulary.inputs import kind_of
+from runner.vocabulary.steps.step_base import referenced
 
 Path = tuple[str | int, ...]
 
@@ -182,7 +184,7 @@ def _statements(document: Document) -> list[Edit]:
 
 def _expressions(document: Document) -> list[Edit]:
     """Propose a part of its own for each expression, but not in what options and contexts name: another fault there could fail alike."""
-    named = {str(name).partition(".")[0] for key in _OPTIONS for name in _references(document.get(key))}
+    named = {str(name).partition(".")[0] for key in _OPTIONS for name in referenced(document.get(key))}
     edits = []
     for path, text in texts(document):
         nodes = _nodes(text)
@@ -224,13 +226,6 @@ def _is_module(node: ast.expr) -> bool:
 _OPTIONS = ("config", "dynamo_config", "functorch_config", "compile", "context")
 
 
-def _references(value: Any) -> Iterator[Any]:
-    if isinstance(value, Mapping):
-        yield from [value["ref"]] if set(value) == {"ref"} else [reference for inner in value.values() for reference in _references(inner)]
-    elif isinstance(value, list):
-        yield from (reference for inner in value for reference in _references(inner))
-
-
 def _inputs(document: Document) -> list[Edit]:
     """Propose to drop an input together with the parameter that takes it."""
     edits = []
@@ -253,24 +248,13 @@ _SHAPES = ("rand", "randn", "zeros", "ones", "full", "randint", "strides")
 
 def _described(document: Document) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """Yield the path and the map of each input, wherever it stands."""
-
-    def walk(value: Any, path: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-        if isinstance(value, Mapping):
-            if kind_of(value) is not None:
-                yield path, value
-            for key, item in value.items():
-                yield from walk(item, (*path, key))
-        elif isinstance(value, list):
-            for index, item in enumerate(value):
-                yield from walk(item, (*path, index))
-
-    for section in ("inputs", "let"):
-        yield from walk(document.get(section), (section,))
+    roots: dict[Path, Any] = {(section,): document.get(section) for section in ("inputs", "let")}
     for index, step in enumerate(document["steps"]):
         kind = next(iter(step))
         if isinstance(step[kind], Mapping):
-            for word in ("inputs", "args", "kwargs"):
-                yield from walk(step[kind].get(word), ("steps", index, kind, word))
+            roots |= {("steps", index, kind, word): step[kind].get(word) for word in ("inputs", "args", "kwargs")}
+    for root, value in roots.items():
+        yield from ((path, item) for path, item in walk(value, root) if isinstance(item, Mapping) and kind_of(item) is not None)
 
 
 def _shapes(document: Document) -> list[Edit]:

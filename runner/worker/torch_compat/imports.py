@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from runner.model import devices
+from runner.vocabulary.worker_torch import torch
 
 
 def resolve(path: str) -> Any:
@@ -48,8 +49,6 @@ def name_lines(file: str, names: Mapping[int, str]) -> None:
 
 def torch_root() -> str:
     """Return the folder of the imported torch."""
-    import torch
-
     return os.path.dirname(os.path.abspath(str(torch.__file__)))
 
 
@@ -72,8 +71,6 @@ def settle_math() -> None:
     A concurrent first call of MKL by two threads can return wrong results: an error of 1.5e-4 instead of 1e-7 in 6 of 3,700 processes that
     only called ``torch.sin``, and in none of 9,000 with one thread or an initialized library. The case does not cause this error.
     """
-    import torch
-
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     for name in _FROM_LIBRARIES.split():
@@ -84,8 +81,6 @@ def settle_math() -> None:
 
 def set_threads(count: int) -> None:
     """Set the number of OpenMP threads of this process, after the vector math library is initialized."""
-    import torch
-
     settle_math()
     torch.set_num_threads(count)
 
@@ -96,10 +91,9 @@ OF_VENDORS: dict[str, devices.Accelerator] = {}
 
 def modules() -> Iterator[tuple[devices.Accelerator, Any]]:
     """Yield each kind of accelerator that this torch has a module for, and that module."""
-    import torch
-
+    imported = importlib.import_module("torch")
     for accelerator in (*devices.ACCELERATORS.values(), *OF_VENDORS.values()):
-        module = getattr(torch, accelerator.module, None)
+        module = getattr(imported, accelerator.module, None)
         if module is not None:
             yield accelerator, module
 
@@ -126,8 +120,6 @@ def _without_driver_calls() -> contextlib.AbstractContextManager[None]:
 
 
 def _is_built_for(accelerator: devices.Accelerator) -> bool:
-    import torch
-
     return any(getattr(torch.version, build.version, None) is not None for build in accelerator.builds)
 
 
@@ -175,8 +167,6 @@ _OF_COMPILES = {
 
 def import_for_gpus() -> None:
     """Import the modules of a compile for a GPU, and compute Triton's hash of its sources. No device is used."""
-    import torch
-
     for package, names in _OF_COMPILES.items():
         for name in names.split():
             with contextlib.suppress(ImportError):

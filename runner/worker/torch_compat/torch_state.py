@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 
+from runner.vocabulary.worker_torch import torch
 from runner.worker.torch_compat import imports
 
 # -- options --------------------------------------------------------------------------------------------------------
@@ -21,8 +22,6 @@ from runner.worker.torch_compat import imports
 
 def set_torch_state(state: Mapping[str, Any]) -> None:
     """Apply the ``torch:`` section of a spec; raise ``ValueError`` for an unknown name."""
-    import torch
-
     for name, value in state.items():
         match name:
             case "float32_matmul_precision":
@@ -68,10 +67,14 @@ def virtualized(handler: str, value: Any) -> contextlib.AbstractContextManager[A
 # -- counters -------------------------------------------------------------------------------------------------------
 
 
+_counters = functools.partial(imports.resolve, "torch._dynamo.utils.counters")
+_of_metrics = functools.partial(imports.resolve, "torch._inductor.metrics")
+_of_caches = functools.partial(imports.resolve, "torch._inductor.remote_cache.cache_stats._stats")
+
+
 def counters() -> dict[str, dict[str, int]]:
     """Return every counter, by namespace and name. Empty namespaces are left out."""
-    from torch._dynamo.utils import counters as spaces
-
+    spaces = _counters()
     return {str(space): {str(name): int(number) for name, number in names.items()} for space, names in spaces.items() if names}
 
 
@@ -100,9 +103,7 @@ def why_eager(before: Frames) -> str:
 
 def _metrics() -> dict[str, Any]:
     """Return inductor's metrics that are numbers or lists, by name."""
-    from torch._inductor import metrics as module
-
-    public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    public = {name: value for name, value in vars(_of_metrics()).items() if not name.startswith("_")}
     return {name: value for name, value in public.items() if isinstance(value, int | float | list) and not isinstance(value, bool)}
 
 
@@ -113,38 +114,28 @@ def metrics() -> dict[str, float]:
 
 def remote_caches() -> dict[str, dict[str, int]]:
     """Return the counts ``hit``, ``miss``, ``put`` and ``exception`` of each remote cache, by name."""
-    from torch._inductor.remote_cache import cache_stats
-
-    counts, stats = ("hit", "miss", "put", "exception"), cache_stats._stats
+    counts, stats = ("hit", "miss", "put", "exception"), _of_caches()
     return {name: {count: int(getattr(seen, count)) for count in counts} for name, seen in stats.items() if name.startswith("Remote")}
 
 
 def clear_counters() -> None:
     """Clear all counters and statistics of remote caches."""
-    from torch._dynamo.utils import counters as spaces
-    from torch._inductor.remote_cache import cache_stats
-
-    spaces.clear()
-    cache_stats._stats.clear()
+    _counters().clear()
+    _of_caches().clear()
 
 
 def clear_metrics() -> None:
     """Set inductor's metrics to 0."""
-    from torch._inductor import metrics as module
-
-    module.reset()
+    _of_metrics().reset()
 
 
 @contextlib.contextmanager
 def counts_kept() -> Iterator[None]:
     """Restore counters, metrics and statistics of remote caches when the context ends."""
-    from torch._dynamo.utils import counters as spaces
-    from torch._inductor import metrics as module
-    from torch._inductor.remote_cache import cache_stats
-
+    spaces, caches = _counters(), _of_caches()
     counted = {space: dict(names) for space, names in spaces.items()}
     measured = {name: copy.copy(value) for name, value in _metrics().items()}
-    remote = {name: copy.copy(seen) for name, seen in cache_stats._stats.items()}
+    remote = {name: copy.copy(seen) for name, seen in caches.items()}
     try:
         yield
     finally:
@@ -153,9 +144,9 @@ def counts_kept() -> Iterator[None]:
         for space, names in counted.items():
             spaces[space].clear()
             spaces[space].update(names)
-        vars(module).update(measured)
-        cache_stats._stats.clear()
-        cache_stats._stats.update(remote)
+        vars(_of_metrics()).update(measured)
+        caches.clear()
+        caches.update(remote)
 
 
 # -- files ----------------------------------------------------------------------------------------------------------
