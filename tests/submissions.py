@@ -29,7 +29,7 @@ matrix: {size: [2, 3]}
 function: |
   def fn(x):
       return x + params.size
-inputs: [{rand: ["{{ size }}"]}]
+inputs: [{rand: [2]}]
 expect:
   - counter: {inductor.fxgraph_cache_miss: 1}
   - filecheck: {code: 0, checks: "CHECK: cpp_fused_add"}

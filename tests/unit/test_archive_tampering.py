@@ -25,10 +25,11 @@ from runner.record.case_files import digest
 from runner.record.journal import digest_of_selection, read_run
 from runner.run import rejudge
 from runner.tools.vendor import archive as packing
+from runner.tools.vendor import verification
 from runner.tools.vendor.archive import ATTESTATION, ENVELOPE, JOURNAL, JUNIT, BadArchive
 from runner.tools.vendor.packing import members_of, recorded
 from runner.tools.vendor.verification import CHECKS, Verification, stolen, verified
-from tests.submissions import CODE, ONE, PROFILE, TWO, WAIVED, Archive, a_run
+from tests.submissions import CODE, GRAPH, ONE, PROFILE, TWO, WAIVED, Archive, a_run
 
 MINE, OTHER = (Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in (1, 2))
 Line = dict[str, Any]
@@ -414,6 +415,15 @@ def with_code(old: str, new: str) -> Callable[[Archive], None]:
     return change
 
 
+def of_other_inputs(archive: Archive) -> None:
+    with_code("rand_strided((2, )", "rand_strided((3, )")(archive)
+    step(code_graphs=[{**GRAPH, "arguments": ["float32[3][1]"]}])(archive)
+
+
+def environment(**fields: str) -> Callable[[Archive], None]:
+    return lambda archive: archive.edit(lambda line: line["environment"].update(fields), "header")
+
+
 def pasted(archive: Archive) -> None:
     """Give a case the facts and the code of another one, under its own id."""
     sent = json.loads(archive.members["cases/00001/observation.json"])
@@ -421,9 +431,9 @@ def pasted(archive: Archive) -> None:
     archive.code(TWO, lambda _: archive.members["cases/00001/code-0-0.txt"])
 
 
-def tuned(**changes: Any) -> dict[str, Any]:
+def tuned(how: str = "timed", **changes: Any) -> dict[str, Any]:
     tally = {"rendered": 2, "compiled": 2, "failed": 0, "timed": 2, "won": 1, "error": "", **changes}
-    return {"count": 1, "found": [{"op": "mm", "how": "timed", "winner": "a", "won_by": "CPP", "backends": {"CPP": tally}}]}
+    return {"count": 1, "found": [{"op": "mm", "how": how, "winner": "a", "won_by": "CPP", "backends": {"CPP": tally}}]}
 
 
 def predicate(**fields: Any) -> Callable[[Archive], None]:
@@ -467,11 +477,13 @@ def verdict(index: int, **fields: Any) -> Callable[[Archive], None]:
     return change
 
 
+MORE = {"code-7-7.txt": "0" * 64}
+TIMING = {"name": "fn", "form": "compiled", "median_ms": 1.0, "least_ms": 1.0, "most_ms": 1.0, "count": 9}
 BY_MINE = {"profile": "ours.yaml"}
 OBSERVATION, PIECE = "cases/00001/observation.json", "cases/00001/code-0-0.txt"
 OWN = "files/own/specs/area/two.yaml"
 
-CONTENTS: Mapping[str, Kind] = {
+CONTENTS: dict[str, Kind] = {
     "a member is another": Kind("attestation", edited(PIECE, "add", "mul"), repaired=False),
     "a member is missing": Kind("attestation", without(PIECE), repaired=False),
     "the journal is missing": Kind("archive", without(JOURNAL), repaired=False),
@@ -522,7 +534,6 @@ CONTENTS: Mapping[str, Kind] = {
     "a file is missing": Kind("files", without("files/own/known.yaml")),
     "a file was not read": Kind("files", put("files/own/more.yaml", b"")),
     "the profile has another version": Kind("profile", of_profile(lambda one: one.update(version="2.0")), options=BY_MINE),
-    "the profile is another": Kind("profile", of_profile(lambda one: one.update(digest="0" * 64)), options=BY_MINE),
     "a case is unavailable for a reason that its spec does not have": Kind("machine", unavailable("no GPU is visible")),
     "a case is unavailable by facts that are recorded otherwise": Kind("machine", unavailable("torch 2.13 is not >=2.99")),
     "the profile has another digest than its cases": Kind("profile", of_profile(lambda one: one.update(digest="0" * 64))),
@@ -573,46 +584,71 @@ CONTENTS: Mapping[str, Kind] = {
     "the attestation is of another kind": Kind("attestation", edited(ATTESTATION, "predicate-v1", "predicate-v2"), repaired=False),
     "the attestation names other files": Kind("attestation", edited(ATTESTATION, '"sha256": "[0-9a-f]', '"sha256": "x'), repaired=False),
     "the attestation is empty": Kind("attestation", put(ATTESTATION, b""), repaired=False),
-    "calls without a graph": Kind("facts", step(graphs=[], code=0)),
-    "graphs without code": Kind("facts", step(code=0)),
-    "more graphs than the counters say": Kind("facts", step(graphs=[["cpu"], ["cpu"]])),
-    "calls for a device of no graph": Kind("facts", step(executed={"cpu": 1, "cuda": 1})),
-    "code without a kernel": Kind("facts", lambda archive: archive.code(TWO, lambda _: b"# cpp_fus\xffed_add is a fine kernel\n")),
-    "facts and code are those of another case": Kind("facts", pasted),
-    "generated code is that of another case": Kind("facts", lambda archive: archive.code(TWO, lambda code: code + b"# another\n")),
-    "code of another operator": Kind("facts", with_code("[aten.add]", "[aten.mul]")),
-    "a kernel of another operator": Kind("facts", with_code("cpp_fused_add_0", "cpp_fused_add_mul_0")),
-    "code with more arguments than its graph": Kind("facts", with_code("arg0_1, = args", "arg0_1, arg1_1 = args")),
-    "code for another shape than its graph": Kind("facts", with_code("rand_strided((2, )", "rand_strided((3, )")),
-    "code for another dtype than its graph": Kind("facts", with_code("dtype=torch.float32", "dtype=torch.float16")),
-    "code without a call": Kind("facts", with_code("def call(args)", "def other(args)")),
-    "code of no graph": Kind("facts", step(code_graphs=[{}])),
-    "kernels are called that the code does not call": Kind("facts", step(measured={"8": kernels(names=["fused cpp_fused_mul_0"])})),
-    "calls of generated kernels became calls of ATen": Kind(
-        "facts", step(measured={"8": kernels(launched={"fused": 0, "extern": 1, "user": 0}, names=["extern mm"])})
-    ),
-    "generated kernels were not called": Kind("facts", step(measured={"8": kernels(launched={"fused": 0}, names=[])})),
-    "more calls of kernels than names": Kind("facts", step(measured={"8": kernels(launched={"fused": 0, "extern": 1})})),
-    "a difference that its numbers do not give": Kind("facts", step(measured={"9": compared(excess=0.5)})),
-    "a difference that is no number": Kind("facts", step(measured={"9": compared(excess={"$float": "nan"})})),
-    "an element that its shape does not have": Kind("facts", step(measured={"9": compared(worst_index=[2])})),
-    "a number that its repetition does not give": Kind("facts", step(measured={"9": {"tried": [{"measured": compared(worst_value=2.0)}]}})),
-    "a count below 0": Kind("verdicts", step(counters={"inductor": {"fxgraph_cache_miss": 1, "fxgraph_cache_bypass": -1}})),
-    "a metric that is no number": Kind("verdicts", step(metrics={"generated_kernel_count": {"$float": "nan"}})),
-    "a winner that is not in the code": Kind("facts", won_by_another),
-    "a winner that no count knows": Kind("facts", step(tunings=tuned(won=0))),
-    "more candidates timed than written": Kind("facts", step(tunings=tuned(timed=9))),
-    "a census that lists more than it counts": Kind("facts", step(tunings={**tuned(), "count": 0})),
-    "code for a GPU that is not there": Kind(
-        "facts", lambda archive: archive.code(TWO, lambda code: code + b"# DeviceProperties(type='cuda', index=0, cc=90)\n")
-    ),
-    "kernels in the code that were not generated": Kind("facts", step(metrics={"generated_kernel_count": 0})),
-    "graphs that never entered inductor": Kind("facts", step(entered=0)),
     "the times of a case are others": Kind("facts", journal(TWO, phases={"trace": 9.0})),
     "the detail of a verdict is made up": Kind("verdicts", verdict(0, detail="all is well")),
     "a case points to another line": Kind("verdicts", journal(TWO, position={"file": OWN, "line": 5, "column": 1})),
     "a compilation that took no time": Kind("facts", lambda archive: archive.observation(TWO, lambda sent: sent.update(phases={}))),
+    "a count below 0": Kind("verdicts", step(counters={"inductor": {"fxgraph_cache_miss": 1, "fxgraph_cache_bypass": -1}})),
+    "a metric that is no number": Kind("verdicts", step(metrics={"generated_kernel_count": {"$float": "nan"}})),
+    "a text is called masked": Kind("verdicts", verdict(0, detail="*** is well")),
+    "the limit of waived cases has another reason": Kind(
+        "profile", of_profile(lambda one: one.update(most_waived_because="It is usual")), options=BY_MINE
+    ),
 }
+
+OF_FACTS: Mapping[str, Callable[[Archive], object]] = {
+    "calls without a graph": step(graphs=[], code=0),
+    "graphs without code": step(code=0),
+    "more graphs than the counters say": step(graphs=[["cpu"], ["cpu"]]),
+    "calls for a device of no graph": step(executed={"cpu": 1, "cuda": 1}),
+    "code without a kernel": lambda archive: archive.code(TWO, lambda _: b"# cpp_fus\xffed_add is a fine kernel\n"),
+    "facts and code are those of another case": pasted,
+    "generated code is that of another case": lambda archive: archive.code(TWO, lambda code: code + b"# another\n"),
+    "code of another operator": with_code("[aten.add]", "[aten.mul]"),
+    "a kernel of another operator": with_code("cpp_fused_add_0", "cpp_fused_add_mul_0"),
+    "code with more arguments than its graph": with_code("arg0_1, = args", "arg0_1, arg1_1 = args"),
+    "code for another shape than its graph": with_code("rand_strided((2, )", "rand_strided((3, )"),
+    "code for another dtype than its graph": with_code("dtype=torch.float32", "dtype=torch.float16"),
+    "code without a call": with_code("def call(args)", "def other(args)"),
+    "code of no graph": step(code_graphs=[{}]),
+    "kernels are called that the code does not call": step(measured={"8": kernels(names=["fused cpp_fused_mul_0"])}),
+    "calls of generated kernels became calls of ATen": step(
+        measured={"8": kernels(launched={"fused": 0, "extern": 1, "user": 0}, names=["extern mm"])}
+    ),
+    "generated kernels were not called": step(measured={"8": kernels(launched={"fused": 0}, names=[])}),
+    "more calls of kernels than names": step(measured={"8": kernels(launched={"fused": 0, "extern": 1})}),
+    "a difference that its numbers do not give": step(measured={"9": compared(excess=0.5)}),
+    "a difference that is no number": step(measured={"9": compared(excess={"$float": "nan"})}),
+    "an element that its shape does not have": step(measured={"9": compared(worst_index=[2])}),
+    "a number that its repetition does not give": step(measured={"9": {"tried": [{"measured": compared(worst_value=2.0)}]}}),
+    "a winner that is not in the code": won_by_another,
+    "a winner that no count knows": step(tunings=tuned(won=0)),
+    "more candidates timed than written": step(tunings=tuned(timed=9)),
+    "a census that lists more than it counts": step(tunings={**tuned(), "count": 0}),
+    "code for a GPU that is not there": lambda archive: archive.code(
+        TWO, lambda code: code + b"# DeviceProperties(type='cuda', index=0, cc=90)\n"
+    ),
+    "kernels in the code that were not generated": step(metrics={"generated_kernel_count": 0}),
+    "graphs that never entered inductor": step(entered=0),
+    "a graph that does not take the inputs": of_other_inputs,
+    "a result of a shape that no code has": step(measured={"9": compared(shape=[7], numel=7)}),
+    "more elements than the shape has": step(measured={"9": compared(numel=3)}),
+    "strides of another shape": step(measured={"9": compared(strides=[1, 1])}),
+    "a difference above the greatest": step(measured={"9": compared(max_abs=0.5)}),
+    "more graphs captured than counted": step(dynamo={"frames": 1, "broken": [], "graphs": 2, "calls": 0, "calls_others": 0}),
+    "more frames converted than begun": step(counters={"inductor": {"fxgraph_cache_miss": 1}, "frames": {"ok": 2, "total": 1}}),
+    "one candidate where there were two": step(tunings=tuned(how="only")),
+    "more candidates compiled or failed than written": step(tunings=tuned(failed=1)),
+    "phases longer than the case": lambda archive: archive.observation(TWO, lambda sent: sent.update(phases={"trace": 9.0})),
+    "a node that the run did not have": journal(TWO, node={"name": "other"}),
+    "a worker of no kind": journal(TWO, isolation="none"),
+    "a GPU that the machine did not have": lambda archive: (environment(gpus="1")(archive), journal(TWO, gpus=[1])(archive)),
+    "code for the GPU of another maker": with_code("def call", "# DeviceProperties(type='hip', index=0, cc='gfx942')\ndef call"),
+    "times of a bench that no step has": journal(TWO, timings=[TIMING]),
+    "code of the folder of another case": with_code("def call", "# .../scratch/00099/cache/a.py\ndef call"),
+    "a piece of code that no step has": lambda archive: archive.edit(lambda line: line["evidence"].update(MORE), TWO),
+}
+CONTENTS |= {name: Kind("facts", change) for name, change in OF_FACTS.items()}
 
 
 def outcome(kind: Kind, honest: Honest) -> Verification:
@@ -670,6 +706,13 @@ def test_what_is_not_changed_is_verified(honest: Honest) -> None:
         assert found.statement.conformance.value == "CONFORMANT"
         assert (found.statement.executed, found.statement.required) == (4, 4)
     assert content(honest.data) == content(packing.packed(packing.unpacked(honest.data)))
+
+
+def test_facts_that_take_too_long_are_found(honest: Honest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "_SECONDS", 0.3)
+    code = CODE.encode() + b"DeviceProperties(type='a'" * 100_000
+    found = outcome(Kind("", lambda archive: archive.code(TWO, lambda _: code)), honest)
+    assert any("more than 0.3 s" in finding.message for finding in found.findings)
 
 
 def test_another_version_is_not_judged(honest: Honest) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from runner.judge.evidence import CarriedOut
 from runner.language.backends import Backend
+from runner.model.case import Case, WrittenFunction
 from runner.model.case_facts import Facts, GraphOfCode, StepFacts, Tuning
 from runner.model.devices import kind_of
 from runner.model.matching.generated_code import code_of
@@ -23,8 +24,7 @@ _CACHE = ("fxgraph_cache_miss", "fxgraph_cache_hit", "fxgraph_cache_bypass")
 _HITS = (("inductor", "fxgraph_cache_hit"), ("aot_autograd", "autograd_cache_hit"))
 """Counters that grow where code is loaded from a cache."""
 
-_LONGEST = 1e7
-"""Seconds: no phase takes longer."""
+_CAPTURED = (("frames", "ok"), ("frames", "total"), ("stats", "unique_graphs"))
 
 _OF_COMPILING = ("trace", "lower", "codegen", "kernel build", "run")
 """Phases of which one takes time wherever a graph is compiled or loaded."""
@@ -43,22 +43,29 @@ _FAMILIES: Mapping[str, re.Pattern[str]] = {
 }
 """What the code holds where a candidate of an inductor backend was selected. ATen and decompositions leave too many forms."""
 
-_PROPERTIES = re.compile(r"DeviceProperties\(type='(\w+)'[^)]*?\bcc=(?:'([\w:+-]+)'|(\d+))")
+_PROPERTIES = re.compile(
+    r"DeviceProperties\(type='(\w+)'(?:, index=(\d+))?(?:, multi_processor_count=(\d+))?[^)]*?\bcc=(?:'([\w:+-]+)'|(\d+))"
+)
 """The GPU for which Triton's code was generated."""
 
+_MADE = {"rand": "float32", "randn": "float32", "zeros": "float32", "ones": "float32", "randint": "int64"}
+"""Kinds of inputs whose shape is written, with the dtype that they have where none is."""
 
-def disagreements(
-    backend: Backend, environment: Mapping[str, str], facts: Facts, steps: Sequence[CarriedOut], *, is_named: bool
-) -> Iterator[str]:
-    """Yield each way in which the facts of one case contradict each other.
+_CALL_OF_OPERATOR = re.compile(r"torch\.ops\.\w+\.\w[\w.]*\(|AtenTensorHandle")
+"""Where shapes of results may stand in no code: kernels that are called as operators, and wrappers in C++."""
 
-    ``is_named``: kernels have the names of their operators, as they have where no option changes that.
-    """
+
+def disagreements(case: Case, backend: Backend, environment: Mapping[str, str], facts: Facts, steps: Sequence[CarriedOut]) -> Iterator[str]:
+    """Yield each way in which the facts of one case contradict each other, or its inputs."""
+    # no option changes that kernels have the names of their operators
+    is_named = not any(name.endswith("descriptive_names") for options in case.options.values() for name in options)
     texts: list[str] = []
     hits = 0.0
+    yield from _of_inputs(case, steps)
     for number, known in enumerate(steps, start=1):
         texts += (code_of(code, strings=True).text for code in known.facts.code)
-        yield from (f"step {number}: {problem}" for problem in (*_of_numbers(known.facts), *_of_launches(known.facts, "\n".join(texts))))
+        wrong = (*_of_numbers(known.facts), *_of_launches(known.facts, "\n".join(texts)), *_of_results(known, steps[:number]))
+        yield from (f"step {number}: {problem}" for problem in wrong)
         hits_before, hits = hits, sum(known.facts.counters.get(group, {}).get(name, 0) for group, name in _HITS)
         for piece, code in enumerate(known.facts.code):
             problems = _of_code(known.facts, piece, code, is_named=is_named, is_loaded=_grown(hits_before, hits) > 0)
@@ -96,8 +103,6 @@ def _of_step(known: CarriedOut, kinds: Collection[str], kernels: float, lookups:
     for device, count in calls:
         if count > 0 and kind_of(device) not in kinds:
             yield f"ran {count} graphs for {device}, and no step until then compiled or loaded one"
-    if min((observed.entered, *(count for _, count in calls))) < 0:
-        yield "has a count below zero"
     if len(census.found) > census.count:
         yield f"selected kernels for {census.count} operations, and lists {len(census.found)}"
     if observed.raised is not None:
@@ -108,6 +113,9 @@ def _of_step(known: CarriedOut, kinds: Collection[str], kernels: float, lookups:
         yield f"generated {kernels:g} kernels and selected {census.count}, and compiled no graph"
     if known.step.kind in _FREE:
         return
+    counted = [observed.counters.get(group, {}).get(name, 0) for group, name in _CAPTURED]
+    if counted[0] > counted[1] or (observed.dynamo is not None and observed.dynamo.graphs > counted[2]):
+        yield f"converted {counted[0]} of {counted[1]} frames and captured {counted[2]} graphs by its counters, and more by other facts"
     if lookups > 0 and lookups != graphs:  # each graph is one miss, hit or bypass, or none where the cache is off
         yield f"looked up {lookups:g} graphs by its counters, and compiled or loaded {graphs}"
     # a user's own kernels of Triton are not counted
@@ -161,6 +169,44 @@ def _consists_of(name: str, words: Collection[str]) -> bool:
     return len(name) + 1 in ends
 
 
+def _of_inputs(case: Case, steps: Sequence[CarriedOut]) -> Iterator[str]:
+    """Yield which argument of the first graph is no input, where all inputs are tensors that the spec writes, and nothing else is."""
+    functions, others = case.body.functions.values(), (case.body.preludes, case.body.let, case.body.context)
+    is_plain = all(isinstance(one, WrittenFunction) and not re.search(r"^\w+ *=", one.block.text, re.MULTILINE) for one in functions)
+    if not is_plain or any(others) or "dtype" in str(case.body.settings.torch) or not steps:
+        return
+    inputs = []
+    for entry in case.body.inputs:
+        kind = next((kind for kind in _MADE if isinstance(entry, Mapping) and kind in entry), "")
+        if not isinstance(entry, Mapping) or not kind or not isinstance(sizes := entry[kind], list | tuple):
+            return
+        inputs.append(f"{entry.get('dtype', _MADE[kind])}[{', '.join(map(str, sizes))}]")
+    (step, observed), *_ = steps
+    if step.kind == "call" and "inputs" not in step.arguments and not _is_broken(observed):
+        for argument in (observed.code_graphs[0].arguments or ()) if observed.code_graphs else ():
+            pattern = re.escape(argument.partition("][")[0].removesuffix("]") + "]").replace(r"\?", "[0-9]+")
+            if argument != "?" and not any(re.fullmatch(pattern, one) for one in inputs):
+                yield f"its first graph takes {argument}, and its inputs are {', '.join(inputs)}"
+
+
+def _is_broken(observed: StepFacts) -> bool:
+    return bool(observed.counters.get("graph_break")) or (observed.dynamo is not None and bool(observed.dynamo.broken))
+
+
+def _of_results(known: CarriedOut, steps: Sequence[CarriedOut]) -> Iterator[str]:
+    """Yield which result has a shape that the code of ``steps`` has nowhere. Dynamic shapes and Python between graphs may give others."""
+    observed, arguments = known.facts, [one for step in steps for graph in step.facts.code_graphs for one in graph.arguments or "?"]
+    code = "\n".join([*arguments, *(piece for step in steps for piece in step.facts.code)])
+    is_whole = observed.graphs and observed.raised is None and not _is_broken(observed)
+    if not is_whole or known.step.kind in _FREE or any("?" in one for one in arguments) or _CALL_OF_OPERATOR.search(code):
+        return
+    shapes = {re.sub(r"[^0-9,]|,\W*$", "", shape) for shape in re.findall(r"[(\[]([0-9, ]*)[)\]]", code)}
+    for measured in decode([*observed.measurements.values()]):
+        for leaf in measured.get("leaves", ()) if isinstance(measured, dict) else ():
+            if leaf.get("numel") and ",".join(map(str, leaf["shape"])) not in shapes:
+                yield f"has a result of the shape {leaf['shape']}, and no code with that shape"
+
+
 def _of_numbers(facts: StepFacts) -> Iterator[str]:
     """Yield how a value that was compared, and its reference, do not give the difference that was measured."""
     measured = decode([*facts.measurements.values(), {"leaves": list(facts.effects.leaves) if facts.effects else []}])
@@ -170,9 +216,13 @@ def _of_numbers(facts: StepFacts) -> Iterator[str]:
         place, value, reference = leaf["worst_index"], leaf["worst_value"], leaf["worst_reference"]
         if len(place) != len(leaf["shape"]) or not all(0 <= at < size for at, size in zip(place, leaf["shape"], strict=True)):
             yield f"a value of the shape {leaf['shape']} has no element {place}"
+        if leaf["numel"] != math.prod(leaf["shape"]) or len(leaf.get("strides") or leaf["shape"]) != len(leaf["shape"]):
+            yield f"a value of the shape {leaf['shape']} has {leaf['numel']} elements and the strides {leaf.get('strides')}"
         if isinstance(value, int | float) and isinstance(reference, int | float):
             is_finite = math.isfinite(value) and math.isfinite(reference)
             excess = max(abs(value - reference) - leaf["rtol"] * abs(reference), 0.0) if is_finite else 0.0
+            if is_finite and leaf.get("max_abs", math.inf) < abs(value - reference) * (1 - 1e-6):
+                yield f"{value} and {reference} at {place} differ by more than {leaf['max_abs']:g}, the greatest difference of its elements"
             if not math.isclose(leaf["excess"], excess, rel_tol=1e-6):
                 yield f"{value} and {reference} at {place} differ by {excess:g} more than rtol allows, and {leaf['excess']:g} was measured"
 
@@ -192,14 +242,18 @@ def _of_launches(facts: StepFacts, code: str) -> Iterator[str]:
 
 
 def _of_devices(code: Sequence[str], environment: Mapping[str, str]) -> Iterator[str]:
-    arch = environment.get("arch", "")
+    arch, gpus, units = (environment.get(name, "") for name in ("arch", "gpus", "sms"))
     for piece in code:
-        for kind, name, digits in set(_PROPERTIES.findall(piece)):
+        for kind, index, count, name, digits in set(_PROPERTIES.findall(piece)):
             target = name.partition(":")[0] or f"sm_{digits}"
+            if kind in ("cuda", "hip") and not environment.get(kind):
+                yield f"is for {kind}, and the machine's torch is not built for it"
+            if index == "0" and units and count not in ("", units):
+                yield f"is for a GPU of {count} multiprocessors, and the machine's has {units}"
+            if kind in ("cuda", "hip") and index and gpus.isdecimal() and int(index) >= int(gpus):
+                yield f"is for GPU {index}, and the machine had {gpus}"
             if kind in ("cuda", "hip") and arch and target not in arch:
                 yield f"is for {target}, and the machine's GPU is {arch}"
-            if kind in ("cuda", "hip") and environment.get("gpus") == "0":
-                yield "is for a GPU, and the machine had none"
 
 
 def _of_tuning(tuning: Tuning) -> Iterator[str]:
@@ -208,8 +262,10 @@ def _of_tuning(tuning: Tuning) -> Iterator[str]:
         yield f"the winner is {tuning.won_by or 'no candidate'}, but the counts of candidates show another"
     if tuning.how == "timed" and not whole.timed:
         yield "it was timed, and no candidate was"
+    if tuning.how == "only" and whole.rendered > 1:
+        yield f"it had one candidate, and {whole.rendered} were written"
     for name, tally in tuning.by_backend.items():
-        counts = (tally.compiled, tally.failed, tally.timed, tally.won)
+        counts = (tally.compiled + tally.failed, tally.compiled, tally.failed, tally.timed, tally.won)
         if max(counts) > tally.rendered or min(counts) < 0:
             yield f"{name} has more candidates than were written, or fewer than none"
 
@@ -224,7 +280,5 @@ def _of_case(facts: Facts, steps: Sequence[CarriedOut]) -> Iterator[str]:
     for name in sorted(winners & _FAMILIES.keys()):
         if pieces and not any(map(_FAMILIES[name].search, pieces)):
             yield f"the census says that {name} won, and the generated code has no kernel of it"
-    if any(not 0 <= seconds < _LONGEST for seconds in facts.phases.values()):
-        yield "a phase took less than no time"
     if any(known.facts.graphs for known in steps) and not any(facts.phases.get(name, 0) > 0 for name in _OF_COMPILING):
         yield "graphs were compiled or loaded, and no phase of a compilation took time"

@@ -36,13 +36,14 @@ from runner.model.conditions import Surroundings
 from runner.model.devices import builds
 from runner.model.diagnostics import InvalidSpecs, UsageError, one_line, shown_path
 from runner.model.header import ProfileRecord, RunHeader
+from runner.model.matching.time_limit import PatternTooSlow, time_limit
 from runner.model.options import REFUSED, argument, flag, option, profile_option, several
 from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import NOT_CLAIMED, WEAK, CaseResult, result_of
 from runner.model.targets import simulated
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
-from runner.record.case_files import RecordedFiles, alterations, digest
+from runner.record.case_files import OBSERVATION, SERVICES, RecordedFiles, alterations, digest
 from runner.record.journal import JournalError, Run, digest_of_selection, read_run, totals
 from runner.report.junit import document_of
 from runner.run import rejudge
@@ -170,6 +171,8 @@ def claims_of(run: Run, *, signer: str, is_signed: bool, has_files: bool, has_pr
         **{f"that the observations were made by torch {machine}": True for machine in machines},
         "that the worker of this program measured each observation, which only the author's machine can repeat": True,
         "that no case was run more often than the journal says": True,
+        "the other facts of the machine (driver, memory, versions), its variables, and options that change no verdict": True,
+        "what a case printed, its notes, attachments and tracebacks, and which worker and GPU ran it": True,
         f"the times: when the run began ({header.started}), by which waivers end, and how long each case took": True,
         f"that {len(unshown)} cases ended as recorded, without an observation (crash, timeout, error)": unshown,
         f"of these, {waived} that a waiver excuses: such a case may have failed otherwise": waived,
@@ -200,6 +203,9 @@ _MARK = ".git"
 _LARGEST = 64 << 20
 """The maximum size in bytes of a published file."""
 
+
+_SECONDS = 20
+"""How long the facts of a case may be compared: those of an honest one take milliseconds."""
 
 _NO_RUN = (ValueError, TypeError, LookupError, RecursionError, ArithmeticError)
 
@@ -244,6 +250,8 @@ def verified(
             return _judged_again(run, place, findings, signer=signer, is_signed=key is not None, profile=profile, specs=specs)
         except JournalError as error:
             findings.append(Finding("journal", str(error)))
+        except PatternTooSlow:
+            findings.append(Finding("facts", f"those of a case are made to be compared for more than {_SECONDS} s"))
         except _NO_RUN as error:  # values of the right type that no run writes
             findings.append(Finding("journal", f"it holds what no run writes: {type(error).__name__}: {one_line(str(error))[:200]}"))
         return Verification(findings=tuple(findings))
@@ -453,14 +461,14 @@ def stolen(results: Sequence[CaseResult]) -> Iterator[str]:
 
 
 WORDS = (
-    *"seconds begun warmup_begun warmup timings isolation folder worker gpus node".split(),
+    *"seconds begun warmup_begun warmup isolation folder worker gpus node".split(),
     *"stdout stderr code attachments notes evidence attempts".split(),
 )
 """The entries of a line of the journal that its case and its facts do not give."""
 
 _CHECKS: Mapping[str, str] = {
     **dict.fromkeys(("case_id", *"spec summary options digest covers tags target requires repro benches_left_out".split()), "cases"),
-    "phases": "facts",
+    **dict.fromkeys(("phases", "timings"), "facts"),
 }
 """Which check compares an entry of a line; ``verdicts`` compares the others."""
 
@@ -475,12 +483,16 @@ def problems_of_case(result: CaseResult, header: RunHeader, then: Then, place: P
     if said != claimed and result.outcome is not Outcome.NOT_RUN:
         yield Finding("cases", f"{result.case_id}: the run says otherwise than the entry of its backend whether it is claimed")
         return
-    is_of_one_machine = not header.merged and header.options.get("executor", "local") == "local"
-    is_checked = result.outcome is Outcome.UNAVAILABLE and is_of_one_machine
-    if is_checked and not any(map(result.reason.startswith, reasons_of(case, header.environment))):
-        yield Finding("machine", f"{result.case_id}: the case, or the machine, gives no such reason: {result.reason}")
+    if result.failure_type == "unavailable" and _is_of_one_machine(header):
+        required, reasons = header.options.get("require", "").split(), reasons_of(case, header.environment)
+        starts = [""] if result.outcome is Outcome.UNAVAILABLE else [f"--require {name}: " for name in required]
+        gives = [f"{start}{why}" for why in reasons for start in starts]
+        if not any(result.reason == why or (why[-1] == " " and result.reason.startswith(why)) for why in gives):
+            yield Finding("machine", f"{result.case_id}: the case, or the machine, gives no such reason: {result.reason}")
     backend = then.suite.backends.by_name[case.backend]
-    known = {name: getattr(result, name) for name in (*WORDS, "waivers", "level", "phase", "phases", "eager_operators", "by_aten")}
+    known = {
+        name: getattr(result, name) for name in (*WORDS, "waivers", "level", "phase", "phases", "timings", "eager_operators", "by_aten")
+    }
     judged = result_of(case, result.outcome, result.reason, result.failure_type, verdicts=result.verdicts, position=result.position)
     for part, now in rejudge.again(case, backend, then.known, result, place):
         if part is result and isinstance(now, CaseResult) and not rejudge.is_too_slow(now.verdicts):
@@ -489,8 +501,9 @@ def problems_of_case(result: CaseResult, header: RunHeader, then: Then, place: P
             problems = _disagreements(case, backend, result, header, facts) if result.outcome is not Outcome.ERROR else ()
             yield from (Finding("facts", f"{result.case_id}: {problem}") for problem in problems)
             if not result.attempts:
+                timings = tuple(timing for step in facts.steps if step.bench is not None for timing in step.bench.timings)
                 judged = apply(now, case, rejudge.here_of(case, backend, result, then.known), then.waivers)
-                known = {name: known[name] for name in WORDS} | {"phases": phases_of(facts)}
+                known = {name: known[name] for name in WORDS} | {"phases": phases_of(facts), "timings": timings}
         if problem := now if isinstance(now, str) else rejudge.difference(case, part, now):
             yield Finding("verdicts", f"{result.case_id}: {problem}")
             return
@@ -508,7 +521,7 @@ def problems_of_case(result: CaseResult, header: RunHeader, then: Then, place: P
 
 
 def reasons_of(case: Case, facts: Mapping[str, str]) -> Iterator[str]:
-    """Yield how each reason begins why a case cannot run on a machine of which these facts are recorded; what is not may be missing."""
+    """Yield why a case cannot run on a machine of which these facts are recorded. What is not may be missing, and follows a last space."""
     numbers = {name: int(facts[name]) for name in ("gpus", "gpu_memory", "sms") if facts.get(name, "").isdecimal()}
     bare = Machine(
         python=rejudge.surroundings_of_record(facts).python or (),
@@ -529,7 +542,7 @@ def reasons_of(case: Case, facts: Mapping[str, str]) -> Iterator[str]:
         whole = replace(bare, packages=dict.fromkeys(re.findall(r"\w+", " ".join(asked)), True), answers=dict.fromkeys(asked, ""))
         whole = replace(whole, targets=dict.fromkeys([*asked, *map(simulated, asked)], " "), found={**bare.found, "ck": ("ck4inductor",)})
         for known in (availability_of(replace(case, requires=needs), machine) for machine in (bare, whole)):
-            yield from [known.reason.rstrip()] if known.availability is Availability.NO else []
+            yield from [known.reason] if known.availability is Availability.NO else []
 
 
 _FILES = ("file", "spec")
@@ -556,8 +569,24 @@ def _disagreements(case: Case, backend: Backend, result: CaseResult, header: Run
     steps = list(carried_out(whole, facts.steps))
     if facts.digest != result.digest:
         yield "its observation is of a case with another content"
-    is_named = not any(name.endswith("descriptive_names") for options in case.options.values() for name in options)
-    yield from dict.fromkeys(disagreements(backend, result.node or header.environment, facts, steps, is_named=is_named))
+    pieces = {f"code-{number}-{piece}.txt" for number, step in enumerate(facts.steps) for piece in range(step.code_pieces)}
+    if result.evidence.keys() - {OBSERVATION, SERVICES} != pieces:
+        yield "its pieces of code are not those of its observation"
+    if not (took := sum(facts.phases.values())) <= result.seconds + 1:
+        yield f"its phases took {took:.1f} s, and it took {result.seconds:g} s"
+    if _is_of_one_machine(header):  # else folders and GPUs have the numbers of other runs
+        count = header.environment.get("gpus", "")
+        if result.node or result.isolation not in ("fork", "process") or (count.isdecimal() and {*result.gpus} - {*range(int(count))}):
+            yield f"its worker has another node, isolation ({result.isolation}) or GPU {[*result.gpus]} than the machine of the run"
+        texts = "".join(code for step in facts.steps for code in step.code)
+        if other := {*re.findall(r"\.\.\./scratch/([0-9]{5,9})/", texts)} - {result.folder.rpartition("/")[2]}:
+            yield f"its code was generated in the folder of case {min(other)}"
+    with time_limit(_SECONDS):
+        yield from dict.fromkeys(disagreements(case, backend, result.node or header.environment, facts, steps))
+
+
+def _is_of_one_machine(header: RunHeader) -> bool:
+    return not header.merged and header.options.get("executor", "local") == "local"
 
 
 # -- the profile ----------------------------------------------------------------------------------------------------
@@ -580,7 +609,7 @@ def _of_profile(name: str, header: RunHeader, said: ProfileRecord, results: Sequ
     levels, own = ({level.name: (set(level.required), set(level.optional)) for level in profile.levels} for profile in (said, mine))
     if left_out := sorted(set(mine.required) - set(said.required)):
         problems.append(f"the run's profile leaves out {len(left_out)} required cases: {left_out[0]}")
-    elif levels != own or (said.conditions, said.most_waived) != (mine.conditions, mine.most_waived):
+    elif levels != own or any(getattr(said, key) != getattr(mine, key) for key in ("conditions", "most_waived", "most_waived_because")):
         problems.append("the run's profile has other levels, other cases in one, other conditions, or another limit of waived cases")
     if more := set(said.waivers) - set(mine.waivers):
         problems.append(f"the run's profile permits {len(more)} waivers that yours does not: {min(waiver.cases for waiver in more)}")
@@ -589,9 +618,10 @@ def _of_profile(name: str, header: RunHeader, said: ProfileRecord, results: Sequ
         if header.specs.get(file) not in permitted:
             problems.append(f"the run read the waivers of '{file}', which the profile does not permit")
     yield from (Finding("profile", problem) for problem in problems)
-    digests = {str(case.id): digest_of(case) for case in resolved.cases}
-    if dropped := sorted(digests.keys() - {result.case_id for result in results}):
-        yield Finding("profile", f"the run leaves out {len(dropped)} cases of the profile: {dropped[0]}")
+    digests, ids = {str(case.id): digest_of(case) for case in resolved.cases}, {str(result.case_id) for result in results}
+    for what, cases in (("leaves out {} cases", digests.keys() - ids), ("has {} cases that are none", ids - digests.keys())):
+        if cases:
+            yield Finding("profile", f"the run {what.format(len(cases))} of the profile: {min(cases)}")
     for result in results:
         if result.digest != digests.get(result.case_id, result.digest):
             yield Finding("cases", f"{result.case_id}: it is not the case of this name in your files")
