@@ -24,8 +24,6 @@ _CACHE = ("fxgraph_cache_miss", "fxgraph_cache_hit", "fxgraph_cache_bypass")
 _HITS = (("inductor", "fxgraph_cache_hit"), ("aot_autograd", "autograd_cache_hit"))
 """Counters that grow where code is loaded from a cache."""
 
-_CAPTURED = (("frames", "ok"), ("frames", "total"), ("stats", "unique_graphs"))
-
 _OF_COMPILING = ("trace", "lower", "codegen", "kernel build", "run")
 """Phases of which one takes time wherever a graph is compiled or loaded."""
 
@@ -113,9 +111,9 @@ def _of_step(known: CarriedOut, kinds: Collection[str], kernels: float, lookups:
         yield f"generated {kernels:g} kernels and selected {census.count}, and compiled no graph"
     if known.step.kind in _FREE:
         return
-    counted = [observed.counters.get(group, {}).get(name, 0) for group, name in _CAPTURED]
-    if counted[0] > counted[1] or (observed.dynamo is not None and observed.dynamo.graphs > counted[2]):
-        yield f"converted {counted[0]} of {counted[1]} frames and captured {counted[2]} graphs by its counters, and more by other facts"
+    frames, captured = observed.counters.get("frames", {}), observed.counters.get("stats", {}).get("unique_graphs", math.inf)
+    if frames.get("ok", 0) > frames.get("total", math.inf) or (observed.dynamo is not None and observed.dynamo.graphs > captured):
+        yield "captured more graphs, or converted more frames, than its counters say"
     if lookups > 0 and lookups != graphs:  # each graph is one miss, hit or bypass, or none where the cache is off
         yield f"looked up {lookups:g} graphs by its counters, and compiled or loaded {graphs}"
     # a user's own kernels of Triton are not counted
@@ -196,11 +194,11 @@ def _is_broken(observed: StepFacts) -> bool:
 def _of_results(known: CarriedOut, steps: Sequence[CarriedOut]) -> Iterator[str]:
     """Yield which result has a shape that the code of ``steps`` has nowhere. Dynamic shapes and Python between graphs may give others."""
     observed, arguments = known.facts, [one for step in steps for graph in step.facts.code_graphs for one in graph.arguments or "?"]
-    code = "\n".join([*arguments, *(piece for step in steps for piece in step.facts.code)])
-    is_whole = observed.graphs and observed.raised is None and not _is_broken(observed)
+    code = "\n".join(piece for step in steps for piece in step.facts.code)
+    is_whole = observed.graphs and code and observed.raised is None and not _is_broken(observed)
     if not is_whole or known.step.kind in _FREE or any("?" in one for one in arguments) or _CALL_OF_OPERATOR.search(code):
         return
-    shapes = {re.sub(r"[^0-9,]|,\W*$", "", shape) for shape in re.findall(r"[(\[]([0-9, ]*)[)\]]", code)}
+    shapes = {re.sub(r"[^0-9,]|,\W*$", "", shape) for shape in re.findall(r"[(\[]([0-9, ]*)[)\]]", "\n".join([code, *arguments]))}
     for measured in decode([*observed.measurements.values()]):
         for leaf in measured.get("leaves", ()) if isinstance(measured, dict) else ():
             if leaf.get("numel") and ",".join(map(str, leaf["shape"])) not in shapes:
