@@ -10,6 +10,11 @@ pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 
 torch: Any = import_torch()
 
+from tools.judges.families import FAMILIES, SCALES, cell  # noqa: E402 - it imports torch
+from tools.judges.judges import JUDGES, calibration_of  # noqa: E402 - it imports torch
+from tools.judges.mixed_families import MIXED  # noqa: E402 - it imports torch
+from tools.judges.table import entries, unexplained  # noqa: E402 - it imports torch
+
 SMALL = ("mean gradient through bfloat16", "probabilities through bfloat16")
 
 SEEN: dict[str, tuple[tuple[str, ...], str]] = {
@@ -29,11 +34,6 @@ def is_seen(family: str, defect: str) -> bool:
 
 
 def check(families: Any, scales: Any, seed: int = 0) -> None:
-    from tools.judges.families import cell
-    from tools.judges.judges import JUDGES
-    from tools.judges.mixed_families import MIXED
-    from tools.judges.table import entries, unexplained
-
     cells = [cell(MIXED[name], "float32", scale, seed=seed) for name in families for scale in scales]
     found = list(entries(cells, {"calibrated": JUDGES["calibrated"]}))
     assert sum(entry.is_wrong for entry in found) > 3 * sum(entry.is_right for entry in found) / 2, "the table has both"
@@ -49,15 +49,9 @@ def test_small_families() -> None:
 @pytest.mark.nightly(reason="half a minute; two families are always judged")
 @pytest.mark.parametrize("seed", [0, 1])
 def test_every_family(seed: int) -> None:
-    from tools.judges.families import SCALES
-    from tools.judges.mixed_families import MIXED
-
     check(MIXED, SCALES, seed)
 
 
 def test_a_result_that_no_format_shows_is_judged_as_float32() -> None:
-    from tools.judges.families import FAMILIES, cell
-    from tools.judges.judges import calibration_of
-
     _, scale = calibration_of(cell(FAMILIES["batched matmul"], "float32", 1.0))
     assert not scale.through

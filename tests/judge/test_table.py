@@ -10,6 +10,10 @@ pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 
 torch: Any = import_torch()
 
+from tools.judges.families import AT_RANDOM, DTYPES, FAMILIES, SCALES, Family, cell, cells, fused, normal  # noqa: E402 - it imports torch
+from tools.judges.judges import JUDGES, calibrated_judge, within_right_answers  # noqa: E402 - it imports torch
+from tools.judges.table import entries, totals, unexplained  # noqa: E402 - it imports torch
+
 SMALL = ("matmul", "batched matmul", "convolution", "attention", "sum to a scalar", "layer norm")
 
 SEEN: dict[tuple[str, str], str] = {
@@ -38,10 +42,6 @@ NEVER = ("zeros", "x 1.02", "x 2", "rows rotated", "NaN", "another input", "wron
 
 
 def check(families: Any, dtypes: Any, scales: Any, seed: int = 0) -> None:
-    from tools.judges.families import cells
-    from tools.judges.judges import JUDGES
-    from tools.judges.table import entries, unexplained
-
     found = list(entries(cells(families, dtypes, scales, seed=seed), {"calibrated": JUDGES["calibrated"]}))
     assert sum(entry.is_wrong for entry in found) > 3 * sum(entry.is_right for entry in found) / 2, "the table has both"
     wrong = unexplained(found)
@@ -56,14 +56,10 @@ def test_small_families() -> None:
 @pytest.mark.nightly(reason="seven minutes; the small families are always judged")
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_whole_table(seed: int) -> None:
-    from tools.judges.families import DTYPES, SCALES
-
     check((), DTYPES, SCALES, seed)
 
 
 def test_a_defect_is_told_from_rounding_without_a_judge() -> None:
-    from tools.judges.families import AT_RANDOM, FAMILIES, cell
-
     one = cell(FAMILIES["batched matmul"], "bfloat16", 1.0)
     assert not one.is_wrong(one.eager)
     # the reference rounded at random sets no limit of what is wrong: small defects would hide in its quantiles
@@ -73,9 +69,6 @@ def test_a_defect_is_told_from_rounding_without_a_judge() -> None:
 
 
 def test_what_right_answers_show_is_told_by_their_statistics() -> None:
-    from tools.judges.families import FAMILIES, cell
-    from tools.judges.judges import within_right_answers
-
     one = cell(FAMILIES["batched matmul"], "bfloat16", 1.0)
     shows = within_right_answers(one)
     assert shows(one.eager)
@@ -84,10 +77,6 @@ def test_what_right_answers_show_is_told_by_their_statistics() -> None:
 
 
 def test_other_judges_are_mistaken_where_they_are_known_to_be() -> None:
-    from tools.judges.families import FAMILIES, cells
-    from tools.judges.judges import JUDGES
-    from tools.judges.table import entries, totals
-
     found = list(entries(cells(["batched matmul"], ("bfloat16",), (1e-2,)), JUDGES))
     counted = totals(found, JUDGES)
     assert counted["calibrated"]["wrong accepted"] == counted["calibrated"]["right refused"] == 0
@@ -108,9 +97,6 @@ UPDATES = {
 @pytest.mark.parametrize("shape", [(4, 4), (64, 96)], ids=["few", "many"])
 @pytest.mark.parametrize("name", UPDATES)
 def test_a_small_update_that_is_lost_is_refused(name: str, shape: tuple[int, int]) -> None:
-    from tools.judges.families import Family, cell, fused, normal
-    from tools.judges.judges import calibrated_judge
-
     function, lost = UPDATES[name]
     right = {"fused": fused(function), "in float64": lambda *inputs: function(*(part.double() for part in inputs)).float()}
     one = cell(Family(name, normal(shape, shape), function, right, {"lost": lost}), "float32", 1.0)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from runner.vocabulary.steps import STEPS
+from runner.worker.process.channel import Phases
 from tests.sessions import do, prepared
 
 # what torch warns of while it exports is not ours
@@ -89,8 +91,6 @@ def test_a_package_that_computes_something_else_is_seen(torch, session, packages
 
 
 def test_what_cannot_be_exported_is_torchs_answer(torch, session, packages):
-    from runner.vocabulary.steps import STEPS
-
     one = session(PRODUCT.replace("return x @ y", "return x @ y if x.sum() > 0 else y @ x"))
     with pytest.raises(Exception, match="data-dependent"):
         do(one)
@@ -110,7 +110,6 @@ GRAPH = graph_with("")
 
 
 def test_packages_are_counted_when_they_are_built_and_when_they_run(torch):
-    from runner.worker.process.channel import Phases
     from runner.worker.torch_compat.compiler_hooks import Witness, _counting_ahead, _recording_ahead, watch
 
     def refuse(*arguments: Any) -> Any:

@@ -11,6 +11,7 @@ from runner.model.case_facts import StepFacts
 from runner.model.expectation import Status
 from runner.model.protocol import decode, dumps, encode, loads
 from runner.vocabulary.expectations import EXPECTATIONS, close
+from runner.vocabulary.expectations.calibrated import NoReference, Sample, compare, problems, scale_of
 from tests.fakes import HERE, import_torch, observation, observed, seen
 from tests.sessions import prepared
 
@@ -210,8 +211,6 @@ def test_where_there_is_none(start: Callable[..., Case], function: str, why: str
 
 @pytest.mark.parametrize("beyond", [65504.0, 65513.4, 65530.0])
 def test_a_result_at_the_greatest_number_of_its_dtype_has_a_reference(beyond: float) -> None:
-    from runner.vocabulary.expectations.calibrated import Sample, compare, problems, scale_of
-
     eager, reference = torch.full((64,), 2.0).half(), torch.full((64,), 2.0).double()
     eager[3], reference[3] = 65504.0, beyond
     scale = scale_of([Sample(eager, reference, 0.0)], eager, reference)
@@ -227,8 +226,6 @@ def test_a_result_at_the_greatest_number_of_its_dtype_has_a_reference(beyond: fl
     ("value", "is_right"), [("float64's", True), (2.0, True), (2.0 + 2.0**-6, True), (2.5, False), (-math.inf, False), ("another", False)]
 )
 def test_a_single_number_that_is_finite_by_rounding_may_be_what_float64_has(beyond: float, value: float | str, is_right: bool) -> None:
-    from runner.vocabulary.expectations.calibrated import Sample, compare, problems, scale_of
-
     eager, reference = torch.full((64,), 2.0).bfloat16(), torch.full((64,), 2.0).double()
     reference[3] = beyond
     scale = scale_of([Sample(eager, reference, 0.0)], eager, reference)
@@ -242,8 +239,6 @@ def test_a_single_number_that_is_finite_by_rounding_may_be_what_float64_has(beyo
 
 @pytest.mark.parametrize(("numel", "count"), [(7, 1), (64, 2), (256, 5)])
 def test_many_numbers_that_are_finite_in_eager_alone_are_of_another_function(numel: int, count: int) -> None:
-    from runner.vocabulary.expectations.calibrated import NoReference, Sample, scale_of
-
     eager, reference = torch.full((numel,), 2.0).bfloat16(), torch.full((numel,), 2.0).double()
     reference[:count] = math.nan
     with pytest.raises(NoReference, match=f"not finite in {count} of {numel} elements where eager is"):
@@ -252,8 +247,6 @@ def test_many_numbers_that_are_finite_in_eager_alone_are_of_another_function(num
 
 @pytest.mark.parametrize(("shape", "is_right"), [((40, 5), True), ((25, 8), False)])
 def test_a_slice_of_few_elements_is_no_group(shape: tuple[int, int], is_right: bool) -> None:
-    from runner.vocabulary.expectations.calibrated import Sample, compare, problems, scale_of
-
     generator = torch.Generator().manual_seed(3)
     unit, reference = 2.0**-7, 1 + torch.rand(shape, generator=generator, dtype=torch.float64) / 2
     reference = (reference / unit).round() * unit

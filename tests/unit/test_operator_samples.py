@@ -14,6 +14,7 @@ from runner.machine.installed_torch import installed_torch
 from runner.model.case_facts import StepFacts
 from runner.model.expectation import Status
 from runner.model.protocol import decode, dumps, encode, loads
+from runner.vocabulary.steps import samples
 from tests.fakes import HERE, import_torch, observation, observed, seen
 from tests.sessions import prepared
 from tools.generate_names import operators_of
@@ -142,8 +143,6 @@ def test_in_place_and_with_out(measured: Callable[..., Any]) -> None:
 
 
 def test_a_wrong_result_fails_and_names_its_sample(torch: Any, measured: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    from runner.vocabulary.steps import samples
-
     calls: list[int] = []
 
     def wrong(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -169,8 +168,6 @@ def test_a_wrong_result_fails_and_names_its_sample(torch: Any, measured: Callabl
 def test_an_argument_that_only_the_compiled_call_changes_fails(
     torch: Any, measured: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, operator: str, dtype: str
 ) -> None:
-    from runner.vocabulary.steps import samples
-
     def changing(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(first: Any, second: Any, *args: Any, **kwargs: Any) -> Any:
             found = function(first, second, *args, **kwargs)
@@ -196,8 +193,6 @@ def test_an_argument_that_both_change_is_judged_as_a_result(torch: Any, measured
 
 
 def test_an_exception_of_the_compiled_call_is_that_of_its_sample(measured: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    from runner.vocabulary.steps import samples
-
     def refusing(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             raise ValueError("no such lowering")

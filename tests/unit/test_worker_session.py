@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from runner.model.protocol import decode
+from runner.vocabulary.steps import NotCarriedOut
+from runner.worker.process.channel import exception
 from tests.sessions import do, prepared
 
 # what torch warns of while it compiles is not ours
@@ -88,8 +90,6 @@ def test_a_reference_of_an_earlier_step_is_not_taken(session):
 
 @pytest.mark.parametrize("body", ["raise ValueError('only here')", "return x @ torch.zeros(7)"])
 def test_a_reference_that_raises_is_no_answer_of_torch(session, body):
-    from runner.vocabulary.steps import NotCarriedOut
-
     one = session(f"function: |\n  def fn(x):\n      {body}\ninputs: [{{zeros: [1]}}]\n{CLOSE}")
     with pytest.raises(NotCarriedOut, match="the eager reference raised"):
         do(one)
@@ -105,8 +105,6 @@ def test_a_reference_that_raises_is_no_answer_of_torch(session, body):
     ],
 )
 def test_arguments_that_cannot_be_made_are_no_answer_of_torch(session, entry):
-    from runner.vocabulary.steps import NotCarriedOut
-
     one = session("function: |\n  def fn(x):\n      return x\ninputs: [{zeros: [1]}]\nsteps: [{call: {}, expect: [{runs: {}}]}]")
     one.plan["steps"][0]["arguments"] = {"inputs": [decode(json.loads(json.dumps(yaml.safe_load(entry))))]}
     with pytest.raises(NotCarriedOut, match="the arguments raised"):
@@ -210,8 +208,6 @@ class Untold(Exception):
 
 
 def test_an_exception_is_told_with_its_ancestors_and_the_chain_below_it(torch):
-    from runner.worker.process.channel import exception
-
     told = exception(torch._dynamo.exc.Unsupported("why", "case"), "trace")
     assert (told["type"], told["phase"], told["causes"]) == ("torch._dynamo.exc.Unsupported", "trace", [])
     assert (told["ancestors"][0], told["ancestors"][-1]) == (told["type"], "builtins.object")
@@ -280,8 +276,6 @@ def test_backward_begins_where_it_is_said_on_both_sides(torch, session, argument
     ],
 )
 def test_a_loss_that_is_none_makes_the_case_an_error(session, arguments, words):
-    from runner.vocabulary.steps import NotCarriedOut
-
     one = session(f"{BACKWARD}steps: [{{call: {{as: out}}, {CLOSE}}}, {{backward: {arguments}, {CLOSE}}}]")
     do(one)
     with pytest.raises(NotCarriedOut, match=words):
