@@ -1,6 +1,7 @@
 """Real Ray clusters of several nodes on this machine, and runs on them: what the tests of a fleet with Ray share."""
 
 import contextlib
+import importlib.util
 import os
 import signal
 import socket
@@ -11,6 +12,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+import pytest
 
 from runner.model.results import CaseResult
 from runner.record.journal import Run, read_run
@@ -32,6 +35,15 @@ expect:
   - close: {to: eager}
   - counter: {stats.unique_graphs: "{{ graphs }}"}
 """
+ON_RAY = [
+    pytest.mark.timeout(2 * LONGEST),  # four runs, and a cluster that starts for each test
+    pytest.mark.torch,
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed (the extra 'ray')"),
+    pytest.mark.nightly(
+        reason="a Ray cluster takes a minute to start; tests/unit/test_fleet.py has the same faults with nodes that are fakes"
+    ),
+]
+"""The marks of tests with a cluster."""
 EXPECTED = ["FAIL"] + 12 * ["PASS"]
 _TRIES = 4
 _RAY = "from ray.scripts.scripts import main; main()"

@@ -19,11 +19,10 @@ from runner.language import load as load_module
 from runner.language.load import Suite, load
 from runner.language.read.spec_files import SpecPath
 from runner.model.diagnostics import Diagnostic, InvalidSpecs
-from tests import compiler_cache, prestart
-from tests.fakes import import_torch
+from tests import clusters, compiler_cache, prestart
+from tests.fakes import ROOT, import_torch
+from tests.fences import write_site
 from tests.timeouts import pytest_timeout_cancel_timer, pytest_timeout_set_timer  # noqa: F401 - hooks of pytest-timeout
-
-ROOT = Path(__file__).resolve().parents[1]
 
 GOOD = """\
 summary: A product of two matrices is right
@@ -134,6 +133,18 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make an empty folder the working folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[clusters.Cluster]:
+    with clusters.cluster_in(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the files of every page, each page in a folder of its own."""
+    return write_site(tmp_path_factory.mktemp("site"))
 
 
 @pytest.fixture(scope="session")

@@ -233,6 +233,14 @@ def program(*arguments: object, timeout: float = 240, **options: Any) -> "subpro
     return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, check=False, **options)
 
 
+def write_specs(folder: Path, texts: Mapping[str, str]) -> Path:
+    """Write specs, by their names, into ``specs`` of a folder; return the folder."""
+    (folder / "specs").mkdir()
+    for name, text in texts.items():
+        (folder / "specs" / f"{name}.yaml").write_text(text)
+    return folder
+
+
 def line_with(process: "subprocess.Popen[str]", words: str, seconds: float = 120) -> str:
     """Read standard error of a process up to a line with these words; one that does not write it in time is killed, and the test fails."""
     assert process.stderr is not None

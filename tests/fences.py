@@ -29,7 +29,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.fakes import ROOT
 
 CI = ("workflow", "gitlab", "jenkins")
 """Marks of fences that are files of a CI system."""

@@ -8,7 +8,7 @@ import pytest
 
 from runner.model.outcomes import ExitCode
 from tests.called import called
-from tests.fakes import prestarted
+from tests.fakes import prestarted, write_specs
 
 pytestmark = pytest.mark.torch
 
@@ -76,10 +76,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    path = tmp_path_factory.mktemp("audit")
-    (path / "specs").mkdir()
-    for name, text in SPECS.items():
-        (path / "specs" / f"{name}.yaml").write_text(text.lstrip("\n"))
+    path = write_specs(tmp_path_factory.mktemp("audit"), {name: text.lstrip("\n") for name, text in SPECS.items()})
     done = called("run", "specs", cwd=path, env=prestarted())
     assert done.returncode == ExitCode.FAILED, done.stderr
     return Place(path, done.stderr)

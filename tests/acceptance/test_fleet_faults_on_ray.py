@@ -1,21 +1,17 @@
 """Faults of nodes, networks and runs on real Ray clusters: no case is lost, none is counted twice, and other runs get their nodes."""
 
-import importlib.util
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from runner.model.outcomes import ExitCode
 from tests.clusters import (
     EXPECTED,
     LONGEST,
+    ON_RAY,
     Cluster,
     below,
-    cluster_in,
     labels,
     nodes,
     outcomes,
@@ -26,18 +22,7 @@ from tests.clusters import (
 )
 from tests.fakes import environment, program
 
-pytestmark = [
-    pytest.mark.timeout(2 * LONGEST),
-    pytest.mark.torch,
-    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed (the extra 'ray')"),
-    pytest.mark.nightly(reason="a Ray cluster takes a minute to start; tests/unit/test_fleet.py has nodes that are fakes"),
-]
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with cluster_in(tmp_path) as found:
-        yield found
+pytestmark = ON_RAY
 
 
 def gateways(run: "subprocess.Popen[str]") -> list[int]:

@@ -1,19 +1,15 @@
 """Runs on real Ray clusters of several nodes on this machine: the same report as a local run, also where nodes die or stand still."""
 
-import importlib.util
 import signal
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from runner.model.outcomes import ExitCode
 from tests.clusters import (
     EXPECTED,
     LONGEST,
+    ON_RAY,
     Cluster,
     below,
-    cluster_in,
     nodes,
     outcomes,
     printed_by,
@@ -23,20 +19,7 @@ from tests.clusters import (
 )
 from tests.fakes import program
 
-pytestmark = [
-    pytest.mark.timeout(2 * LONGEST),  # four runs, and a cluster that starts for each test
-    pytest.mark.torch,
-    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed (the extra 'ray')"),
-    pytest.mark.nightly(
-        reason="a Ray cluster takes a minute to start; tests/unit/test_fleet.py has the same faults with nodes that are fakes"
-    ),
-]
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with cluster_in(tmp_path) as found:
-        yield found
+pytestmark = ON_RAY
 
 
 def test_the_report_is_that_of_a_local_run_whatever_happens_to_nodes(cluster: Cluster, tmp_path: Path) -> None:

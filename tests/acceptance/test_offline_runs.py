@@ -8,8 +8,8 @@ import pytest
 from runner.machine.capabilities import CAPABILITIES
 from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult
-from runner.record.journal import Run, read_run
-from tests.fakes import ROOT, environment, program
+from runner.record.journal import read_run
+from tests.fakes import ROOT, environment, program, write_specs
 from tests.fences import every_fence
 
 look = CAPABILITIES["triton"].look
@@ -63,23 +63,14 @@ SPECS = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("offline")
-    (folder / "specs").mkdir()
-    for name, text in SPECS.items():
-        (folder / "specs" / f"{name}.yaml").write_text(text)
-    return folder
+    return write_specs(tmp_path_factory.mktemp("offline"), SPECS)
 
 
 @pytest.fixture(scope="module")
-def ran(folder: Path) -> Run:
+def results(folder: Path) -> dict[str, CaseResult]:
     done = program("run", folder / "specs", "--out", folder / "run", "--jobs", "2")
     assert done.returncode == ExitCode.FAILED, done.stdout + done.stderr
-    return read_run(folder / "run" / "run.jsonl")
-
-
-@pytest.fixture(scope="module")
-def results(ran: Run) -> dict[str, CaseResult]:
-    return {result.name: result for result in ran.results}
+    return {result.name: result for result in read_run(folder / "run" / "run.jsonl").results}
 
 
 EXPECTED = {

@@ -9,10 +9,10 @@ import pytest
 from runner.machine.capabilities import CAPABILITIES
 from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult
-from runner.record.journal import Run, read_run
+from runner.record.journal import read_run
 from runner.tools.offline.worker import simulated_shim
 from tests import ck_stand_in
-from tests.fakes import ROOT, environment, program
+from tests.fakes import ROOT, environment, program, write_specs
 
 HEAD = "summary: A function is lowered for a simulated GPU\ntargets: [hip:gfx942]\ncontext: [no_grad]\n"
 SUM = 'function: "def fn(x): return x + 1"\ninputs: [{rand: [64, 64]}]\n'
@@ -68,19 +68,11 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    folder = tmp_path_factory.mktemp("simulated")
-    (folder / "specs").mkdir()
-    for name, text in SPECS.items():
-        (folder / "specs" / f"{name}.yaml").write_text(text)
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CaseResult]:
+    folder = write_specs(tmp_path_factory.mktemp("simulated"), SPECS)
     done = program("run", folder / "specs", "--out", folder / "run", timeout=900)
     assert done.returncode == ExitCode.FAILED, done.stdout + done.stderr
-    return read_run(folder / "run" / "run.jsonl")
-
-
-@pytest.fixture(scope="module")
-def results(ran: Run) -> dict[str, CaseResult]:
-    return {result.name: result for result in ran.results}
+    return {result.name: result for result in read_run(folder / "run" / "run.jsonl").results}
 
 
 @pytest.mark.parametrize("name", EXPECTED)

@@ -13,9 +13,8 @@ from runner.language.read import spec_schema
 from runner.model.outcomes import ExitCode
 from tests.called import called
 from tests.conftest import GOOD
+from tests.fakes import ROOT
 from tests.json_schemas import validator_of
-
-ROOT = Path(__file__).resolve().parents[2]
 
 WATCH = """\
 import atexit, json, os, sys

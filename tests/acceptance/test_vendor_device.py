@@ -9,7 +9,7 @@ import pytest
 
 from runner.model.outcomes import ExitCode, Outcome
 from tests import vendor_device
-from tests.fakes import ROOT, environment, program
+from tests.fakes import ROOT, environment, program, write_specs
 from tests.ran import Ran
 
 SPECS = {
@@ -44,11 +44,8 @@ def specs(tmp_path: Path) -> Path:
 
 
 def written(folder: Path) -> Path:
-    (folder / "specs").mkdir()
-    for name, text in SPECS.items():
-        (folder / "specs" / f"{name}.yaml").write_text(text)
     (folder / "npu.yaml").write_text(vendor_device.BACKENDS)
-    return folder
+    return write_specs(folder, SPECS)
 
 
 def ran(folder: Path, *more: str, site: Path | None = None) -> Ran:

@@ -9,9 +9,7 @@ import pytest
 
 from runner.model.outcomes import Outcome
 from runner.record.journal import read_run
-from tests.fakes import environment
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.fakes import ROOT, environment
 
 SPEC = """\
 summary: A library call, and a child that is spawned where other packages lie, import none of them

@@ -23,8 +23,8 @@ from runner.model.diagnostics import Diagnostic
 from runner.model.outcomes import ExitCode
 from runner.model.problem_texts import TEXTS
 from tests.conftest import GOOD
+from tests.fakes import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 INVALID = ROOT / "tests" / "specs" / "invalid"
 EXPECTED = INVALID / "expected.txt"
 TEXTS_OF = INVALID / "texts.txt"

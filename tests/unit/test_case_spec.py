@@ -17,8 +17,8 @@ from runner.model.outcomes import ExitCode
 from runner.plan.selection import is_of_operator
 from runner.plan.worker_plan import python_of, seed_of
 from runner.tools.author.commands.explain import Decision, Origins, decision_of, document_of, step_of, text_of, without_idle_spies
+from tests.fakes import ROOT
 
-ROOT = Path(__file__).parents[2]
 SCHEMA = ROOT / "schemas" / "spec.schema.json"
 SPECS = ROOT / "specs"
 

@@ -8,8 +8,8 @@ import pytest
 
 from runner.language.load import load
 from tests.conftest import GOOD
+from tests.fakes import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 VALID = sorted((ROOT / "tests" / "specs" / "valid").glob("*.yaml"))
 
 VENDOR = "vendor: {summary: A backend of a vendor, device: cuda, joins: [rocm], proof: {graphs: {min: 1}}}\n"

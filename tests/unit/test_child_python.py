@@ -11,8 +11,7 @@ from runner.execute.spawn import environment_for
 from runner.machine import child_python
 from runner.machine.installed_torch import installed_torch
 from runner.plan.schedule import Environment
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.fakes import ROOT
 
 SHADOWS = ("torch", "runner", "json", "yaml", "socket", "sitecustomize", "multiprocessing")
 

@@ -17,15 +17,9 @@ from runner.model.case import Case
 from runner.model.matching.patterns import glob
 from runner.model.outcomes import ExitCode
 from runner.tools.vendor.profiles import find_profile
-from tests.fences import CI, ROOT, Fence, every_fence, home, write_site
+from tests.fences import CI, ROOT, Fence, every_fence, home
 
 FENCES = every_fence()
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the files of every page, each page in a folder of its own."""
-    return write_site(tmp_path_factory.mktemp("site"))
 
 
 def lines_of_pipeline(fence: Fence) -> list[str]:

@@ -14,7 +14,7 @@ from runner.cli.parser import main
 from runner.language.read import spec_schema
 from runner.model.outcomes import ExitCode
 from runner.tools.fleet.lab import read_lab
-from tests.fences import FILES, ROOT, Fence, every_fence, home, is_generated, pages, run_in, write, write_site
+from tests.fences import FILES, ROOT, Fence, every_fence, home, is_generated, pages, run_in, write
 from tests.json_schemas import validator
 
 FENCES = every_fence()
@@ -52,12 +52,6 @@ def test_every_fence_is_tested(fence: Fence) -> None:
 
 
 # files of a page
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the files of every page, each page in a folder of its own."""
-    return write_site(tmp_path_factory.mktemp("site"))
 
 
 PAGES = sorted({fence.page for fence in FENCES if fence.mark in (*FILES, "commands")})

@@ -24,7 +24,7 @@ from runner.run import preparation
 from runner.run.earlier_runs import with_failed
 from runner.run.preparation import prepare, seconds_of_run
 from tests.conftest import GOOD
-from tests.fakes import FakeExecutor, case, use_executor
+from tests.fakes import FakeExecutor, case, use_executor, write_specs
 from tests.recorded import recorded, run_of, write_run
 
 ABSENT = GOOD + "requires: [{module: no_such_module_here}]\n"
@@ -38,9 +38,7 @@ def crash(job: Job) -> Execution:
 
 @pytest.fixture
 def executor(here: Path, monkeypatch: pytest.MonkeyPatch) -> FakeExecutor:
-    (here / "specs").mkdir()
-    for name, text in SPECS.items():
-        (here / "specs" / f"{name}.yaml").write_text(text)
+    write_specs(here, SPECS)
     return use_executor(monkeypatch, crash)
 
 

@@ -16,7 +16,7 @@ from runner.model.case_facts import Ending
 from runner.model.outcomes import ExitCode
 from runner.plan import schedule
 from tests.conftest import GOOD
-from tests.fakes import FakeExecutor, use_executor
+from tests.fakes import FakeExecutor, use_executor, write_specs
 
 GIB = 1 << 30
 SPECS = {"short": GOOD, "long": GOOD, "threads": GOOD + "config: {compile_threads: 3}\n", "alone": GOOD + "exclusive: true\n"}
@@ -36,9 +36,7 @@ def executor(monkeypatch: pytest.MonkeyPatch) -> FakeExecutor:
 @pytest.fixture
 def run(here: Path, executor: FakeExecutor) -> Callable[..., list[str]]:
     """Return a function that runs the program on a folder of specs and returns the names of the jobs in their order."""
-    (here / "specs").mkdir()
-    for name, text in SPECS.items():
-        (here / "specs" / f"{name}.yaml").write_text(text)
+    write_specs(here, SPECS)
 
     def go(*arguments: str) -> list[str]:
         assert main(["run", "specs", "--backend", "cpu", *arguments]) == ExitCode.FAILED

@@ -3,13 +3,13 @@
 import copy
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runner.language.read import spec_schema
 from runner.language.read.yaml_source import read
+from tests.fakes import ROOT
 from tests.json_schemas import validator
 
 SPEC: dict[str, Any] = {
@@ -114,7 +114,6 @@ def test_a_key_is_not_missing_where_a_misspelt_one_stands() -> None:
 
 # -- jsonschema agrees: on every example, every shipped spec, and mutations of both ---------------------------------------
 
-ROOT = Path(__file__).resolve().parents[2]
 STRANGE = [None, True, 0, -1, 1.5, 2.0, 10**30, "", "x", "{{ x }}", [], ["x"], [[]], {}, {"x": 1}, {"when": {}}]
 
 

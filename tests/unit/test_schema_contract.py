@@ -1,7 +1,6 @@
 """The schemas themselves: each is one, with known keywords, references that lead somewhere and examples that fit."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +8,9 @@ from jsonschema import Draft202012Validator
 
 from runner.language.read import spec_schema
 from runner.tools.author.commands import schema as published_names
+from tests.fakes import ROOT
 from tests.json_schemas import validator_of
 
-ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(path.name.removesuffix(".schema.json") for path in (ROOT / "schemas").glob("*.schema.json"))
 LANGUAGE = ["backends", "claims", "common", "defaults", "expectations", "inputs", "profile", "spec", "steps", "waivers"]
 """What people write, and editors complete and explain; the others are what programs exchange."""

@@ -10,8 +10,8 @@ import yaml
 from runner.language.read.document import Document
 from runner.language.read.yaml_source import MAX_DEPTH, MAX_NODES, MAX_TEXT, parse, read, resolve
 from runner.model.diagnostics import InvalidSpecs
+from tests.fakes import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SPECS = sorted((ROOT / "specs").rglob("*.yaml"))
 HERE = Path("spec.yaml")
 
