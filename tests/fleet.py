@@ -12,7 +12,7 @@ from runner.execute.executor_protocol import Execution, Job
 from runner.machine import capabilities
 from runner.machine.installed_torch import installed_torch, release
 from runner.tools.fleet import hooks, lab, messages
-from runner.tools.fleet.link import Came, Event, Lost, Node, Opened
+from runner.tools.fleet.link import Event, Node
 from runner.tools.fleet.messages import FrameReader, Message, pack
 from tests.fakes import ENDED, FACTS, close_facts, close_leaf, observation, seen
 
@@ -134,7 +134,7 @@ class FakeLink:
 
     def open(self, key: str) -> None:
         self._readers[key] = FrameReader()
-        self._events.append(Opened(key))
+        self._events.append(Event(key))
 
     def send(self, key: str, data: bytes) -> None:
         if key not in self._readers:
@@ -143,10 +143,10 @@ class FakeLink:
         for message in self._readers[key].feed(data):
             if key in self._dead and not fake.speaks_after_death:
                 return
-            events: list[Event] = [Came(key, answered) for answer in fake.take(message) for answered in FrameReader().feed(answer)]
+            events: list[Event] = [Event(key, answered) for answer in fake.take(message) for answered in FrameReader().feed(answer)]
             if key not in self._dead and fake.dies_after >= 0 and len(fake.ran) >= fake.dies_after and message["kind"] == "job":
                 self._dead.add(key)
-                events = [Lost(key, "its plug was pulled"), *(events if fake.speaks_after_death else [])]
+                events = [Event(key, lost="its plug was pulled"), *(events if fake.speaks_after_death else [])]
             self._events += events
 
     def wait(self, seconds: float, wake: int | None) -> Sequence[Event]:
@@ -157,7 +157,7 @@ class FakeLink:
     def lose(self, key: str, why: str) -> None:
         """Lose a node that was opened, in place of what it would say."""
         self._events = [event for event in self._events if event.key != key]
-        self._events.append(Lost(key, why))
+        self._events.append(Event(key, lost=why))
 
     def close_node(self, key: str) -> None:
         self._readers.pop(key, None)

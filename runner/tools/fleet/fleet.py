@@ -26,7 +26,7 @@ from runner.model.events import Activity, RunningCase
 from runner.model.results import CaseResult
 from runner.tools.fleet import messages
 from runner.tools.fleet.health import STATE, Entry, Health, problem_of_state
-from runner.tools.fleet.link import LABEL, LEASE_SECONDS, Event, GatewayLink, Lost, Node, Opened
+from runner.tools.fleet.link import LABEL, LEASE_SECONDS, Event, GatewayLink, Node
 from runner.tools.fleet.messages import Message, as_bytes, is_name, pack
 from runner.tools.fleet.nodes import Nodes
 
@@ -279,7 +279,9 @@ class Fleet:
             self._feed()
 
     def _take(self, peer: Peer, event: Event) -> None:
-        if isinstance(event, Opened):
+        if event.lost is not None:
+            self._give_up(peer, State.LOST, event.lost)
+        elif event.message is None:
             # tell the agent what to do; with the first node that started, this run has the lab, and opens the others
             peer.is_open = True
             unopened, self._unopened = self._unopened, []
@@ -287,8 +289,6 @@ class Fleet:
                 self._open(other)
             image = peer.node.labels.get(f"{LABEL}image", "")
             self.link.send(peer.node.key, pack({**self.begin, "kind": "begin", "image": image}))
-        elif isinstance(event, Lost):
-            self._give_up(peer, State.LOST, event.why)
         else:
             try:
                 self._came(peer, event.message)

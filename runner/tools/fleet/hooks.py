@@ -34,7 +34,7 @@ class FleetRunner(CaseRunner):
     def __init__(self, prepared: Prepared, folder: RunFolder, cases: Sequence[Case], recorded: Sequence[Case]) -> None:
         options, suite, waivers = prepared.options, prepared.suite, prepared.waivers
         lab = read_lab(options.lab) if options.lab is not None else None
-        self._nodes = nodes.Nodes(options, suite, cases, recorded, folder, prepared.scheduling, lab)
+        self._nodes = nodes.Nodes(prepared, cases, recorded, folder, lab)
         self._no_waivers = dataclasses.replace(waivers, files=dataclasses.replace(waivers.files, waivers=()))
         self._repro: Callable[[Case], str] = lambda case: ""
         begin = {

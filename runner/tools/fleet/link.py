@@ -56,29 +56,13 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """The agent of a node started: no other run holds it."""
+class Event:
+    """What came from a node: without a message, its agent started, so that no other run holds it."""
 
     key: str
-
-
-@dataclass(frozen=True, slots=True)
-class Came:
-    """A message of a node."""
-
-    key: str
-    message: Message
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """A node is gone, and nothing of it comes any more."""
-
-    key: str
-    why: str
-
-
-Event = Opened | Came | Lost
+    message: Message | None = None
+    lost: str | None = None
+    """Why it is gone, so that nothing comes any more."""
 
 
 class GatewayLink:
@@ -112,7 +96,7 @@ class GatewayLink:
         raise UsageError(f"--address {self._address}: no Ray cluster answers ({self._last_words() or f'waited {_CONNECT_SECONDS:g} s'})")
 
     def open(self, key: str) -> None:
-        """Start the agent of a node, once no other run holds it. ``Opened`` or ``Lost`` follows."""
+        """Start the agent of a node, once no other run holds it. An event follows."""
         self._readers[key] = FrameReader()
         self._write({"kind": "open", "key": key})
 
@@ -132,20 +116,20 @@ class GatewayLink:
             if key not in self._readers:
                 continue
             if message["kind"] == "opened":
-                events.append(Opened(key))
+                events.append(Event(key))
             elif message["kind"] == "data":
                 try:
-                    events += [Came(key, answer) for answer in self._readers[key].feed(as_bytes(message["data"]))]
+                    events += [Event(key, answer) for answer in self._readers[key].feed(as_bytes(message["data"]))]
                 except BadFrame as error:
                     self.close_node(key)
-                    events.append(Lost(key, str(error)))
+                    events.append(Event(key, lost=str(error)))
             elif message["kind"] == "lost":
                 del self._readers[key]
-                events.append(Lost(key, str(message["why"])))
+                events.append(Event(key, lost=str(message["why"])))
         if self._process is None or time.monotonic() - self._heard > _ALIVE_SECONDS:
             self._kill()
             why = f"the connection to the head of the cluster was lost {self._last_words()}".strip()
-            events += [Lost(key, why) for key in self._readers]
+            events += [Event(key, lost=why) for key in self._readers]
             self._readers.clear()
         return events
 

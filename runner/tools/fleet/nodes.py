@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runner.execute.executor_protocol import Execution, Job
-from runner.language.load import Suite, load, surroundings_of
+from runner.language.load import load, surroundings_of
 from runner.machine import capabilities
 from runner.machine.capabilities import CaseAvailability, Machine
 from runner.machine.installed_torch import InstalledTorch, installed_torch, minor
@@ -17,14 +17,13 @@ from runner.model import codec, devices
 from runner.model.case import Availability, Case
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import InvalidSpecs, UsageError
-from runner.model.options import RunOptions
 from runner.model.results import CaseResult
-from runner.plan.schedule import SchedulingOptions
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
 from runner.record.comparison import machine_differences
 from runner.record.run_folder import RunFolder
 from runner.run.pipeline import Jobs, exclusive, informed
+from runner.run.preparation import Prepared
 from runner.tools.fleet.health import read_canaries
 from runner.tools.fleet.lab import Lab
 from runner.tools.fleet.link import NAME, Node, as_label
@@ -60,39 +59,31 @@ class Offer:
         return mine if mine is not None and digest_of(mine) == digest_of(case) else None
 
 
+@dataclass(eq=False)
 class Nodes:
     """The nodes that a run uses, by name."""
 
-    def __init__(
-        self,
-        options: RunOptions,
-        suite: Suite,
-        cases: Sequence[Case],
-        recorded: Sequence[Case],
-        folder: RunFolder,
-        scheduling: SchedulingOptions,
-        lab: Lab | None,
-    ) -> None:
+    _prepared: Prepared
+    _cases: Sequence[Case]
+    _recorded: Sequence[Case]
+    _folder: RunFolder
+    _lab: Lab | None
+
+    def __post_init__(self) -> None:
+        self._options, self._suite = self._prepared.options, self._prepared.suite
         self.canaries = read_canaries()
         self.offers: dict[str, Offer] = {}
-        self._options = options
-        self._suite = suite
-        self._cases = tuple(cases)
-        self._recorded = tuple(recorded)
-        self._folder = folder
-        self._scheduling = scheduling
-        self._lab = lab
         self._machines: dict[str, Machine] = {}
         self._jobs: dict[str, Jobs] = {}
         """What makes the jobs of each node, with its facts."""
         self.cases_of_jobs: dict[str, Case] = {}
         """The case of each job, by the job's name, for all nodes."""
-        self._numbers = itertools.count(folder.next_number())
+        self._numbers = itertools.count(self._folder.next_number())
         self._cases_of_torch: dict[tuple[str, str], Mapping[str, Case]] = {}
         self._verdicts: dict[Hashable, tuple[CaseAvailability, frozenset[str]]] = {}
-        there = folder.header.environment if folder.header is not None else {}
+        there = self._folder.header.environment if self._folder.header is not None else {}
         self._first_attempts: dict[str, Mapping[str, str]] = {
-            case_id: attempts[0].node or there for case_id, attempts in folder.attempts.items() if attempts
+            case_id: attempts[0].node or there for case_id, attempts in self._folder.attempts.items() if attempts
         }
         """The machine of the first attempt of cases, by id: attempts of one case are compared, so they run on nodes that are alike."""
 
@@ -104,12 +95,11 @@ class Nodes:
         # one of all cases that require the same, in the same environment: what they need is asked once
         different = {(_requires(case), case.device, case.body.compiles, repr(case.body.settings.env)): case for case in self._cases}
         cases = [*different.values(), *self.canaries.cases.values()]
-        backends = self._suite.backends.by_name
         self._machines[name] = machine
         self._jobs[name] = Jobs(
             options=self._options,
-            memory_limit=self._scheduling.memory_limit,
-            backends=backends,
+            memory_limit=self._prepared.scheduling.memory_limit,
+            backends=self._suite.backends.by_name,
             folder=self._folder.path,
             waiting=cases,
             recorded=self._recorded,

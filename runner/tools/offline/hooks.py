@@ -11,7 +11,7 @@ from runner.language.backends import Backend
 from runner.model.case import Case, Expected
 from runner.model.expectation import Status, Verdict
 from runner.model.results import PROOF, CaseResult
-from runner.model.targets import TARGETS, Level, evidence_of
+from runner.model.targets import ISA, TARGETS, WRAPPER, Level, evidence_of
 from runner.tools.offline.target_checks import target_problems
 from runner.vocabulary.expectations import compiled_kernels
 from runner.vocabulary.expectations.counters import Choices
@@ -55,9 +55,11 @@ def with_level(case: Case, passed: CaseResult) -> CaseResult:
 
 
 def _level(expected: Expected) -> Level:
-    check = expected.check
-    is_compiled = not isinstance(check, Choices) or check.compiled is not None or check.failed is not None
-    return compiled_kernels.level_of(expected.kind, getattr(check, "stage", None), is_compiled=is_compiled)
+    check, stage = expected.check, getattr(expected.check, "stage", None)
+    # candidates that are only counted are text
+    if stage == WRAPPER or (isinstance(check, Choices) and check.compiled is None and check.failed is None):
+        return Level.RENDERED
+    return Level.INSTRUCTIONS if stage in ISA.values() else Level.COMPILED
 
 
 def _held(expected: Expected, result: CaseResult) -> bool:

@@ -49,16 +49,16 @@ def target_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
 
 def _kernel_problems(anatomy: Anatomy, raw: RawExpectation) -> Iterator[Diagnostic]:
     """Yield why an expectation cannot be judged of a kernel that is compiled for targets."""
-    from runner.vocabulary.expectations.compiled_kernels import LEVELS
+    from runner.vocabulary.expectations.compiled_kernels import KINDS
     from runner.vocabulary.steps.triton import kernels
 
     document, stage = anatomy.document, stage_of(raw)
     if stage == WRAPPER:
         hint = "a kernel of Triton has no wrapper: Inductor writes one, for function: in place of triton:"
         yield document.problem((*raw.path, "stage"), f"the stage '{WRAPPER}' beside 'triton'", hint, code="target")
-    if raw.kind not in LEVELS:
+    if raw.kind not in KINDS:
         message = f"'{raw.kind}' of a kernel that is not executed"
-        yield document.problem(raw.path, message, f"it may have {one_of(LEVELS)}", key=True, code="target")
+        yield document.problem(raw.path, message, f"it may have {one_of(KINDS)}", key=True, code="target")
     if raw.kind == "filecheck" and stage is None:
         hint = f"write filecheck: {{stage: {ISA['hip']}, checks: ...}}; stages: {', '.join(ALL_STAGES)}"
         yield document.problem(raw.path, "'filecheck' of a kernel without a stage", hint, key=True, code="target")
@@ -95,7 +95,7 @@ _COUNTED = ("compiled", "failed", "rendered", "tuned")
 
 def _simulated_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield the problems of a spec whose code Inductor generates for targets."""
-    from runner.vocabulary.expectations.compiled_kernels import OF_SIMULATED
+    from runner.vocabulary.expectations.compiled_kernels import KINDS
 
     document, data = anatomy.document, anatomy.data
     if not anatomy.functions:
@@ -126,8 +126,8 @@ def _simulated_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
             hint = "nothing runs: remove the step"
             yield document.problem((*step.path, "eager"), "an eager call on a simulated GPU", hint, code="target")
     for raw in [raw for step in anatomy.steps for raw in step.expectations]:
-        if raw.kind not in OF_SIMULATED:
-            hint = f"nothing runs: it may have {one_of(OF_SIMULATED)}"
+        if raw.kind not in (*KINDS, "choices"):
+            hint = f"nothing runs: it may have {one_of([*KINDS, 'choices'])}"
             yield document.problem(raw.path, f"'{raw.kind}' of code that is not executed", hint, key=True, code="target")
         if raw.kind == "filecheck" and stage_of(raw) is None:
             hint = f"write filecheck: {{stage: {WRAPPER}, checks: ...}}; stages: {', '.join((WRAPPER, *ALL_STAGES))}"

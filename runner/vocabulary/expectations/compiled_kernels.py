@@ -10,7 +10,7 @@ from runner.model.conditions import Surroundings, choose
 from runner.model.expectation import Mutant, Verdict
 from runner.model.matching.generated_code import Code
 from runner.model.protocol import Json
-from runner.model.targets import ISA, STAGES, STAGES_OF_VENDOR, TARGETS, WRAPPER, Level, Target
+from runner.model.targets import STAGES, STAGES_OF_VENDOR, TARGETS, Target
 from runner.vocabulary.expectations.expectation_base import (
     BadExpectation,
     Conditional,
@@ -23,28 +23,11 @@ from runner.vocabulary.expectations.expectation_base import (
 from runner.vocabulary.expectations.values import changed, same
 from runner.vocabulary.forms import TEMPLATE, Count, Form, Keywords, common
 
-LEVELS: Mapping[str, Level] = {
-    "filecheck": Level.COMPILED,
-    "resources": Level.COMPILED,
-    "metadata": Level.COMPILED,
-    "runs": Level.COMPILED,
-    "raises": Level.COMPILED,
-}
-"""The level of each kind of expectation. Other kinds need a device."""
-
-OF_SIMULATED: Mapping[str, Level] = {**LEVELS, "choices": Level.COMPILED}
-"""The same for code that Inductor generates for a simulated target."""
-
+KINDS = ("filecheck", "resources", "metadata", "runs", "raises")
+"""The kinds of expectations that need no device, beside ``choices`` of code that Inductor generates for a simulated target."""
 
 KERNEL = "<kernel>"
 """The name of what the compiler recorded of a kernel; no value of a spec can have this name."""
-
-
-def level_of(kind: str, stage: str | None = None, *, is_compiled: bool = True) -> Level:
-    """Return the level of an expectation; ``stage`` is what a ``filecheck`` reads. Candidates that are only counted are text."""
-    if stage == WRAPPER or not is_compiled:
-        return Level.RENDERED
-    return Level.INSTRUCTIONS if stage in ISA.values() else OF_SIMULATED[kind]
 
 
 # -- the texts of the stages ----------------------------------------------------------------------------------------
