@@ -16,7 +16,7 @@ else:
         __slots__ = ()
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(sys.modules["torch"], name)
+            return getattr(sys.modules.get("torch"), name)  # None has no name of torch: an AttributeError
 
     class _Pytree:
         """Has those of ``torch.utils._pytree``."""
@@ -24,6 +24,6 @@ else:
         __slots__ = ()
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(sys.modules["torch.utils._pytree"], name)
+            return getattr(sys.modules.get("torch.utils._pytree"), name)
 
     torch, pytree = _Torch(), _Pytree()
