@@ -11,11 +11,11 @@ pytestmark = pytest.mark.torch
 
 torch: Any = import_torch()
 
+from runner.worker.torch_compat import choice_census  # noqa: E402 - it imports torch
+
 
 @pytest.fixture
 def census(monkeypatch: pytest.MonkeyPatch) -> Any:
-    from runner.worker.torch_compat import choice_census
-
     found: list[Any] = []
     state = choice_census._State(found.append, lambda: True)
     monkeypatch.setattr(choice_census, "_state", state)
@@ -106,8 +106,6 @@ def test_a_selection_that_is_revised_has_one_winner(census: Any) -> None:
     ],
 )
 def test_a_backend_is_known_by_the_class_of_its_template(path: str, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from runner.worker.torch_compat import choice_census
-
     monkeypatch.setattr(choice_census, "class_of_choice", lambda _: path)
     assert choice_census.backend_of(None) == word
 
