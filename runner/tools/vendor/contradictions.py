@@ -168,23 +168,27 @@ def _consists_of(name: str, words: Collection[str]) -> bool:
 
 
 def _of_inputs(case: Case, steps: Sequence[CarriedOut]) -> Iterator[str]:
-    """Yield which argument of the first graph is no input, where all inputs are tensors that the spec writes, and nothing else is."""
+    """Yield how the first graph does not take the inputs, where all are tensors that the spec writes.
+
+    Where the spec gives the function no other tensors, each argument is one of them; else one argument is.
+    """
     functions, others = case.body.functions.values(), (case.body.preludes, case.body.let, case.body.context)
     is_plain = all(isinstance(one, WrittenFunction) and not re.search(r"^\w+ *=", one.block.text, re.MULTILINE) for one in functions)
-    if not is_plain or any(others) or "dtype" in str(case.body.settings.torch) or not steps:
-        return
     inputs = []
     for entry in case.body.inputs:
         kind = next((kind for kind in _MADE if isinstance(entry, Mapping) and kind in entry), "")
         if not isinstance(entry, Mapping) or not kind or not isinstance(sizes := entry[kind], list | tuple):
             return
         inputs.append(f"{entry.get('dtype', _MADE[kind])}[{', '.join(map(str, sizes))}]")
+    if not inputs or "dtype" in f"{case.body.settings.torch}{case.body.context}" or not steps or not steps[0].facts.code_graphs:
+        return
     (step, observed), *_ = steps
     if step.kind == "call" and "inputs" not in step.arguments and not _is_broken(observed):
-        for argument in (observed.code_graphs[0].arguments or ()) if observed.code_graphs else ():
-            pattern = re.escape(argument.partition("][")[0].removesuffix("]") + "]").replace(r"\?", "[0-9]+")
-            if argument != "?" and not any(re.fullmatch(pattern, one) for one in inputs):
-                yield f"its first graph takes {argument}, and its inputs are {', '.join(inputs)}"
+        arguments = [argument for argument in observed.code_graphs[0].arguments or () if argument != "?"]
+        sizes_of = {one: re.escape(one.partition("][")[0].removesuffix("]") + "]").replace(r"\?", "[0-9]+") for one in arguments}
+        strange = [argument for argument in arguments if not any(re.fullmatch(sizes_of[argument], one) for one in inputs)]
+        if strange and (len(strange) == len(arguments) or (is_plain and not any(others))):
+            yield f"its first graph takes {strange[0]}, and its inputs are {', '.join(inputs)}"
 
 
 def _is_broken(observed: StepFacts) -> bool:
