@@ -12,13 +12,16 @@ from runner.model.results import CaseResult
 from runner.plan.case_ledger import fold
 from runner.record.journal import Run, read_run
 
+MARK = "\\|"
+"""A vertical line in a cell of a table."""
+
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "torch-minors.md"
 
 _HEAD = """\
 # What differs between minors of torch
 
-The default suite on the CPU, run once with each minor by `nox -s {sessions}`. `python -m tools.torch_minors RUN RUN ...` wrote this page
-from the journals of these runs. A case that has the same outcome with each is not listed. XFAIL is a known defect, with the reason and the
+The default suite on the CPU, run once with each minor, as `nox -s {sessions}` does. `python -m tools.torch_minors RUN ...` wrote this
+page from their journals. A case that has the same outcome with each is not listed. XFAIL is a known defect, with the reason and the
 issue of its waiver. UNAVAILABLE says what that torch lacks. An empty cell: no such case. `torch-conformance diff RUN RUN` compares two of
 the runs in full ([Compare two runs](../guides/compare-runs.md)).
 
@@ -37,7 +40,7 @@ def cause_of(results: Sequence[CaseResult | None]) -> str:
         if result is not None and result.outcome is not Outcome.PASS:
             waived = [f"{waiver.reason} ({waiver.issue})" for waiver in result.waivers]
             reasons += waived or [result.reason]
-    return "; ".join(dict.fromkeys(reasons)).replace("|", "\\|")
+    return "; ".join(dict.fromkeys(reasons)).replace("|", MARK)
 
 
 def lines(runs: Sequence[Run]) -> Iterator[str]:
@@ -58,7 +61,7 @@ def lines(runs: Sequence[Run]) -> Iterator[str]:
             rows.setdefault((outcomes, cause_of(results)), []).append(case_id)
     yield f"\n| case | {' | '.join(minors)} | cause |\n|---|{'---|' * len(runs)}---|\n"
     for (outcomes, cause), ids in sorted(rows.items(), key=lambda row: row[1]):
-        yield f"| {'<br>'.join(f'`{text}`' for text in fold(ids))} | {' | '.join(outcomes)} | {cause} |\n"
+        yield f"| {'<br>'.join(f'`{text}`' for text in fold(ids)).replace('|', MARK)} | {' | '.join(outcomes)} | {cause} |\n"
 
 
 def main(arguments: Sequence[str]) -> None:

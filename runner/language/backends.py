@@ -172,10 +172,6 @@ class Backends:
     is_whole: bool = True
     """False if the form of a file is wrong; it may define any name."""
 
-    def is_unsettled(self, name: str) -> bool:
-        """Whether a problem of a file of backends leaves open what a name means."""
-        return name not in self.by_name and (not self.is_whole or name in self.names)
-
     @property
     def names(self) -> frozenset[str]:
         """All defined names, valid or not."""

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from itertools import product
+from itertools import compress, product
 from pathlib import Path
 
 from runner.language.read.document import DataPath, Document
@@ -65,10 +65,6 @@ class Names:
     def types(self) -> Mapping[str, Mapping[str, Allowed]]:
         """For each key of ``CONFIG_FILES`` the options with known values, and these values (``allowed_values``)."""
         return {kind: {name: tuple(said.split(" | ")) for of, said, name in self.entries if of == kind and said} for kind in CONFIG_FILES}
-
-    def has(self, kind: str, name: str) -> bool:
-        """Whether there is such a name, or a pattern for it."""
-        return name in self.names[kind] or (kind == COUNTER and matches(self.patterns, name))
 
 
 METRICS_FILE = "_inductor/metrics.py"
@@ -514,16 +510,24 @@ class NameTables:
     def __init__(self, installed: InstalledTorch | None) -> None:
         self.installed = installed
         self._tables = committed_tables()
+        self.untested = ""
+        """Why names are checked against the installed torch alone: the list does not have its minor; else empty."""
+        if installed is not None and installed.minor not in self._tables:
+            oldest, *_, newest = self._tables
+            is_newer = release(installed.minor) > release(newest)
+            which = f"newer than the newest tested, {newest}" if is_newer else f"older than the oldest tested, {oldest}"
+            self.untested = f"torch {installed.version} is {which}: names are checked against its source alone"
         self._lookups: dict[tuple[str, str], Lookup] = {}
 
     def lookup(self, kind: str, name: str) -> Lookup:
         """Look a name up; results are cached."""
         if (kind, name) in self._lookups:
             return self._lookups[kind, name]
-        versions = tuple(minor for minor, table in self._tables.items() if table.has(kind, name))
+        found = [name in table.names[kind] or (kind == COUNTER and matches(table.patterns, name)) for table in self._all]
+        versions = tuple(compress(self._tables, found))
         is_installed = bool(versions) if self.installed is None else self.installed.minor in versions
-        if self._source is not None:
-            is_installed = self._source.has(kind, name)
+        if len(found) > len(self._tables):  # by its own source
+            is_installed = found[-1]
         by_name = any(name in table.names[kind] for table in self._all)
         known = is_installed or bool(versions)
         hints = {} if by_name else self._hints(kind, name, known=known)
@@ -578,24 +582,10 @@ class NameTables:
         return frozenset(re.findall(r"^    (\w+):", definitions[-1] if definitions else "", re.MULTILINE))
 
     @cached_property
-    def _source(self) -> Names | None:
-        """What the source of the installed torch has; None where it is not on this machine, as that of a node of a lab."""
-        return names_of_source(self.installed) if self.installed is not None and (self.installed.root / _OF_TORCH).is_file() else None
-
-    @cached_property
     def _all(self) -> list[Names]:
-        """Those of each minor, oldest first, and of the installed torch."""
-        return [*self._tables.values(), *([self._source] if self._source is not None else [])]
-
-    @cached_property
-    def untested(self) -> str:
-        """Why names are checked against the installed torch alone: the list does not have its minor; else empty."""
-        if self.installed is None or self.installed.minor in self._tables:
-            return ""
-        oldest, *_, newest = self._tables
-        is_newer = release(self.installed.minor) > release(newest)
-        which = f"newer than the newest tested, {newest}" if is_newer else f"older than the oldest tested, {oldest}"
-        return f"torch {self.installed.version} is {which}: names are checked against its source alone"
+        """Those of each minor, oldest first, then of the installed torch, where its source is on this machine: not that of a lab's node."""
+        has_source = self.installed is not None and (self.installed.root / _OF_TORCH).is_file()
+        return [*self._tables.values(), *([names_of_source(self.installed)] if self.installed is not None and has_source else [])]
 
     def names(self, kind: str) -> list[str]:
         """Return the names of every minor, and those of the installed torch."""

@@ -296,11 +296,6 @@ def memory_of(argument: str) -> int:
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
-def _compiler() -> tuple[str, ...]:
-    """Return the program that Inductor starts: the whole of ``$CXX``, and g++ only where it is not set (``config.cpp.cxx`` in torch)."""
-    return tuple(filter(None, [shutil.which(os.environ.get("CXX", "g++"))]))
-
-
 def rocm_home(environ: Mapping[str, str], usual: Path = Path("/opt/rocm")) -> tuple[Path | None, str]:
     """Return the folder that torch takes for ROCm, and by what: the order of ``torch.utils.cpp_extension``."""
     for name in ("ROCM_HOME", "ROCM_PATH"):
@@ -313,11 +308,6 @@ def rocm_home(environ: Mapping[str, str], usual: Path = Path("/opt/rocm")) -> tu
         folder = Path(hipcc).resolve().parent.parent
         return folder.parent if folder.name == "hip" else folder, "hipcc on PATH"
     return (usual, "the usual folder") if usual.exists() else (None, "")
-
-
-def _hip_compiler() -> tuple[str, ...]:
-    home, _ = rocm_home(os.environ)
-    return tuple(filter(None, [shutil.which(f"{home}/llvm/bin/clang" if home else "clang")]))
 
 
 def _libraries() -> tuple[str, ...]:
@@ -359,8 +349,18 @@ CAPABILITIES: Mapping[str, Capability] = {
     "ck": replace(
         _on_files("ck", "Composable Kernel's Inductor package is installed, and torch offers it on the GPU", "", "ck4inductor"), probe=_ck
     ),
-    "hipcc": _on_files("hipcc", "the HIP compiler that torch calls is installed: llvm/bin/clang of ROCm", _NO_HIPCC, look=_hip_compiler),
-    "cxx": _on_files("cxx", "the C++ compiler that torch calls is installed: $CXX, or else g++", _NO_COMPILER, look=_compiler),
+    "hipcc": _on_files(
+        "hipcc",
+        "the HIP compiler that torch calls is installed: llvm/bin/clang of ROCm",
+        _NO_HIPCC,
+        look=lambda: tuple(filter(None, [shutil.which(f"{home}/llvm/bin/clang" if (home := rocm_home(os.environ)[0]) else "clang")])),
+    ),
+    "cxx": _on_files(
+        "cxx",
+        "the C++ compiler that torch calls is installed: $CXX, or else g++",
+        _NO_COMPILER,
+        look=lambda: tuple(filter(None, [shutil.which(os.environ.get("CXX", "g++"))])),  # one program, as of config.cpp.cxx in torch
+    ),
     "redis": _on_files(
         "redis",
         "the Redis client of torch's remote caches",

@@ -12,7 +12,6 @@ Files in a case's folder (``stdout.txt``, ``observation.json``, generated code) 
 """
 
 import dataclasses
-import functools
 import os
 import re
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from urllib.parse import quote, unquote
 
 MASK = "***"
 
-_VARIABLES = Path(__file__).parent / "data" / "variables.txt"
+RECORDED_VARIABLES = frozenset((Path(__file__).parent / "data" / "variables.txt").read_text("ascii").split())
 """Names of recorded environment variables: switches, numbers, devices and folders of torch and its libraries."""
 
 _SECRET_WORDS = frozenset(
@@ -50,12 +49,6 @@ def is_secret_name(name: str) -> bool:
     words = [word if word.endswith("ss") else word.removesuffix("s") for word in words]
     is_secret = not _SECRET_WORDS.isdisjoint(words) or any(part in "".join(words) for part in _SECRET_PARTS)
     return is_secret and name not in HARMLESS_NAMES
-
-
-@functools.cache
-def recorded_variables() -> frozenset[str]:
-    """Return the variable names of the committed list."""
-    return frozenset(_VARIABLES.read_text("ascii").split())
 
 
 # -- values: what is masked wherever it occurs --------------------------------------------------------------------------
@@ -192,7 +185,7 @@ def environment_variables(environ: Mapping[str, str]) -> dict[str, str]:
     Merged parts of a run are compared by these variables only. Digests of other values are not recorded, because a short secret could be
     guessed from its digest.
     """
-    return {name: redacted(environ[name]) for name in sorted(environ.keys() & recorded_variables())}
+    return {name: redacted(environ[name]) for name in sorted(environ.keys() & RECORDED_VARIABLES)}
 
 
 def redacted_texts(texts: Mapping[str, str]) -> dict[str, str]:

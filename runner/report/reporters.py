@@ -5,6 +5,7 @@ import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from runner.model.events import AttemptFinished, CaseFinished, ExecutionEnded, HeaderCompleted, Listener, RunAbandoned, RunEnded, RunEvent
 from runner.model.options import MergeOptions, RunOptions
@@ -51,9 +52,10 @@ class Reporter:
     is_wanted: Callable[[RunOptions | MergeOptions], bool] = lambda options: True
 
 
-def _late(module: str, name: str) -> Callable[[ReportSetup], Listener]:
-    """Return what makes a reporter that is imported only where it is wanted."""
-    return lambda setup: getattr(importlib.import_module(f"runner.report.{module}"), name)(setup)
+def _late(module: str, name: str, setup: ReportSetup) -> Listener:
+    """Make a reporter that is imported only where it is wanted."""
+    made: Listener = getattr(importlib.import_module(f"runner.report.{module}"), name)(setup)
+    return made
 
 
 REPORTERS: Mapping[str, Reporter] = {
@@ -61,9 +63,9 @@ REPORTERS: Mapping[str, Reporter] = {
     "html": Reporter(HtmlReporter, ("run", "merge")),
     "terminal": Reporter(TerminalReporter, ("run", "watch")),
     "junit": Reporter(JUnitReporter),
-    "support": Reporter(_late("support_table", "SupportReporter"), ("run", "merge"), lambda options: options.support is not None),
+    "support": Reporter(partial(_late, "support_table", "SupportReporter"), ("run", "merge"), lambda options: options.support is not None),
     "github": Reporter(
-        _late("github", "GitHubReporter"),
+        partial(_late, "github", "GitHubReporter"),
         ("run", "merge"),
         lambda options: options.github == "on" or (options.github == "auto" and os.environ.get("GITHUB_ACTIONS") == "true"),
     ),

@@ -2,15 +2,22 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 Keywords = Mapping[str, Any]
 """Keywords of JSON Schema."""
 
 
-def word_of(kind: type) -> str:
-    """Return the word of the language that a class is named after: ``graph_breaks`` of ``GraphBreaks``."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+class Word:
+    """What a word of the language means; ``kind`` is the word: that of the class's name, unless it says another one."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        """Set ``kind``: ``graph_breaks`` of ``GraphBreaks``."""
+        if "kind" not in vars(cls):
+            cls.kind = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
 
 class Form(dict[str, Any]):

@@ -10,7 +10,7 @@ from runner.model.case_facts import StepFacts
 from runner.model.conditions import Surroundings, choose
 from runner.model.expectation import Expectation, Mutant, Status, Verdict
 from runner.model.protocol import Json
-from runner.vocabulary.forms import Keywords, When, WhenJudged, word_of
+from runner.vocabulary.forms import Keywords, When, WhenJudged, Word
 
 OUTPUT = "output"
 """The name of a step's result."""
@@ -33,7 +33,7 @@ class BadExpectation(Exception):
         self.column = column
 
 
-class Kind(Expectation):
+class Kind(Word, Expectation):
     """What the kinds of expectation of the language share. By itself one judges facts that every step has.
 
     The schema is made of the classes (``tools/generate_schemas``): of their docstrings, fields, the docstrings below these, and ``form``.
@@ -42,11 +42,6 @@ class Kind(Expectation):
     __slots__ = ()
     form: ClassVar[Keywords] = {}
     """What the schema says of the body beside its keys; with ``type`` or ``$ref`` the body is no map of keys."""
-
-    def __init_subclass__(cls) -> None:
-        """Set ``kind`` to the word that the class is named after, unless the class says another one."""
-        if "kind" not in vars(cls):
-            cls.kind = word_of(cls)
 
     @classmethod
     def check(cls, body: Any) -> None:

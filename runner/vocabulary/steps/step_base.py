@@ -10,7 +10,7 @@ from runner.model.conditions import Surroundings
 from runner.model.diagnostics import Diagnostic
 from runner.model.expectation import About
 from runner.model.protocol import Json
-from runner.vocabulary.forms import Boolean, Keywords, Name, word_of
+from runner.vocabulary.forms import Boolean, Keywords, Name, Word
 
 Session = Any
 """A case in the worker, which runs the steps: ``worker/case/case_session.py`` defines it. Vocabulary imports nothing of the worker."""
@@ -110,22 +110,17 @@ class Callee:
 
 
 @dataclass(frozen=True, slots=True)
-class StepKind:
+class StepKind(Word):
     """A kind of step. An instance holds the arguments of one step, as the spec has them or with their templates evaluated.
 
     The schema is made of the classes (``tools/generate_schemas``): of their docstrings, fields, the docstrings below these, and ``form``.
     """
 
-    kind: ClassVar[str]
     traits: ClassVar[Traits] = Traits()
     about: ClassVar[About] = About.ANYTHING
     """What it does something to."""
     form: ClassVar[Keywords] = {}
     """What the schema says of the arguments beside their keys; with ``type`` they are no map of keys."""
-
-    def __init_subclass__(cls) -> None:
-        """Set ``kind`` to the word that the class is named after."""
-        cls.kind = word_of(cls)
 
     def run(self, session: Session) -> None:
         """Carry out the step, in the worker, which imports torch."""
