@@ -21,7 +21,7 @@ from runner.run.pipeline import benches_of
 from tests.fakes import COUNTED, backend, case, observation, observed, seen, step, verdict_of
 from tests.unit.test_junit import HEADER
 from tests.unit.test_junit import result as junit_result
-from tests.unit.test_worker_session import do, session, torch
+from tests.unit.test_worker_session import do, session
 
 __all__ = ["session", "torch"]
 

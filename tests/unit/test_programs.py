@@ -17,7 +17,7 @@ def session(tmp_path: Path) -> Any:
         phases=contextlib.nullcontext,
         cache=str(tmp_path),
         log_of_step=lambda: "what it wrote",
-        value=lambda entry: entry,
+        scope=SimpleNamespace(value=lambda entry: entry),
     )
 
 
