@@ -23,7 +23,7 @@ from tests.unit.test_junit import HEADER
 from tests.unit.test_junit import result as junit_result
 from tests.unit.test_worker_session import do, session
 
-__all__ = ["session", "torch"]
+__all__ = ["session"]
 
 TIMING = {"name": "fn", "form": "compiled", "median_ms": 1.25, "least_ms": 1.0, "most_ms": 2.5, "count": 10}
 UNPROVEN: dict[str, Any] = {"graphs": [], "executed": {}, "entered": 0}

@@ -53,7 +53,7 @@ def parse(document: Document, path: DataPath, name: str, problems: list[Diagnost
         unplaced = Diagnostic.of("python-syntax" if block.exact else "python-syntax-in-text", reason=error.msg, line=line)
         position = place(document, path, block, line, error.offset or 1)
     except (ValueError, RecursionError, MemoryError) as error:
-        unplaced = Diagnostic.of("python-unreadable" if str(error) else "python-too-deep", reason=str(error))
+        unplaced = Diagnostic.of("python-unreadable" if isinstance(error, ValueError) else "python-too-deep", reason=str(error))
         position = document.position(path)
     problems.append(unplaced.at(position))
     return block, None
