@@ -57,9 +57,9 @@ class Names:
     @cached_property
     def patterns(self) -> Mapping[str, tuple[str, ...]]:
         """For each namespace of counters the anchored patterns of names that are made at run time."""
-        made = sorted((space, pattern) for kind, space, pattern in self.entries if kind == PATTERN)
-        spaces = sorted({*(space for space, _ in made), *(name.partition(".")[0] for name in self.names[COUNTER])})
-        return {space: tuple(pattern for of, pattern in made if of == space) for space in spaces}
+        by_space = sorted((space, pattern) for kind, space, pattern in self.entries if kind == PATTERN)
+        spaces = sorted({*(space for space, _ in by_space), *(name.partition(".")[0] for name in self.names[COUNTER])})
+        return {space: tuple(pattern for of, pattern in by_space if of == space) for space in spaces}
 
     @cached_property
     def types(self) -> Mapping[str, Mapping[str, Allowed]]:
@@ -156,9 +156,9 @@ def scan_counters(root: Path) -> tuple[frozenset[str], dict[str, tuple[str, ...]
     def blocks_of(file: Path, text: bytes) -> list[ast.stmt]:
         """Return the blocks of a file, without the functions and classes that lack a text: to parse and walk all takes seconds."""
 
-        def without_body(found: re.Match[bytes]) -> bytes:
-            is_cut = found[0].count(b'"""') % 2  # a line of a text in it begins as a statement of the module does
-            return found[0] if text in found[0] or is_cut else b"def _(): ..." + b"\n" * found[0].count(b"\n")
+        def without_body(definition: re.Match[bytes]) -> bytes:
+            is_cut = definition[0].count(b'"""') % 2  # a line of a text in it begins as a statement of the module does
+            return definition[0] if text in definition[0] or is_cut else b"def _(): ..." + b"\n" * definition[0].count(b"\n")
 
         try:
             return [*_blocks(ast.parse(_DEFINITION.sub(without_body, contents[file])).body)]
@@ -523,11 +523,11 @@ class NameTables:
         """Look a name up; results are cached."""
         if (kind, name) in self._lookups:
             return self._lookups[kind, name]
-        found = [name in table.names[kind] or (kind == COUNTER and matches(table.patterns, name)) for table in self._all]
-        versions = tuple(compress(self._tables, found))
+        has_name = [name in table.names[kind] or (kind == COUNTER and matches(table.patterns, name)) for table in self._all]
+        versions = tuple(compress(self._tables, has_name))
         is_installed = bool(versions) if self.installed is None else self.installed.minor in versions
-        if len(found) > len(self._tables):  # by its own source
-            is_installed = found[-1]
+        if len(has_name) > len(self._tables):  # by its own source
+            is_installed = has_name[-1]
         by_name = any(name in table.names[kind] for table in self._all)
         known = is_installed or bool(versions)
         hints = {} if by_name else self._hints(kind, name, known=known)

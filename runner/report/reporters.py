@@ -54,8 +54,8 @@ class Reporter:
 
 def _late(module: str, name: str, setup: ReportSetup) -> Listener:
     """Make a reporter that is imported only where it is wanted."""
-    made: Listener = getattr(importlib.import_module(f"runner.report.{module}"), name)(setup)
-    return made
+    reporter: Listener = getattr(importlib.import_module(f"runner.report.{module}"), name)(setup)
+    return reporter
 
 
 REPORTERS: Mapping[str, Reporter] = {

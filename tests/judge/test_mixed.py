@@ -10,10 +10,10 @@ pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 
 torch: Any = import_torch()
 
-from tools.judges.families import FAMILIES, SCALES, cell  # noqa: E402 - it imports torch
-from tools.judges.judges import JUDGES, calibration_of  # noqa: E402 - it imports torch
-from tools.judges.mixed_families import MIXED  # noqa: E402 - it imports torch
-from tools.judges.table import entries, unexplained  # noqa: E402 - it imports torch
+from tools.judges.families import FAMILIES, SCALES, cell  # noqa: E402 - import_torch() hides torch's warnings
+from tools.judges.judges import JUDGES, calibration_of  # noqa: E402 - import_torch() hides torch's warnings
+from tools.judges.mixed_families import MIXED  # noqa: E402 - import_torch() hides torch's warnings
+from tools.judges.table import entries, unexplained  # noqa: E402 - import_torch() hides torch's warnings
 
 SMALL = ("mean gradient through bfloat16", "probabilities through bfloat16")
 

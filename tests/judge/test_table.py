@@ -10,9 +10,9 @@ pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 
 torch: Any = import_torch()
 
-from tools.judges.families import AT_RANDOM, DTYPES, FAMILIES, SCALES, Family, cell, cells, fused, normal  # noqa: E402 - it imports torch
-from tools.judges.judges import JUDGES, calibrated_judge, within_right_answers  # noqa: E402 - it imports torch
-from tools.judges.table import entries, totals, unexplained  # noqa: E402 - it imports torch
+from tools.judges.families import AT_RANDOM, DTYPES, FAMILIES, SCALES, Family, cell, cells, fused, normal  # noqa: E402 - import_torch() hides torch's warnings
+from tools.judges.judges import JUDGES, calibrated_judge, within_right_answers  # noqa: E402 - import_torch() hides torch's warnings
+from tools.judges.table import entries, totals, unexplained  # noqa: E402 - import_torch() hides torch's warnings
 
 SMALL = ("matmul", "batched matmul", "convolution", "attention", "sum to a scalar", "layer norm")
 

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.torch
 
 torch: Any = import_torch()
 
-from runner.worker.torch_compat import choice_census  # noqa: E402 - it imports torch
+from runner.worker.torch_compat import choice_census  # noqa: E402 - import_torch() hides torch's warnings
 
 
 @pytest.fixture

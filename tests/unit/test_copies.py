@@ -14,7 +14,7 @@ pytestmark = pytest.mark.torch
 
 torch: Any = import_torch()
 
-from runner.worker.case import copies  # noqa: E402 - it imports torch
+from runner.worker.case import copies  # noqa: E402 - import_torch() hides torch's warnings
 
 
 class Lying(torch.Tensor):  # type: ignore[misc]  # torch is not typed here

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.torch
 
 import_torch()
 
-from runner.worker.torch_compat import compiling  # noqa: E402 - it imports torch
+from runner.worker.torch_compat import compiling  # noqa: E402 - import_torch() hides torch's warnings
 
 GENERATED = '''
 """decoy = async_compile.triton('decoy', 'in a docstring')"""

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 import_torch()
 
-from runner.worker.process import warming  # noqa: E402 - it imports torch
+from runner.worker.process import warming  # noqa: E402 - import_torch() hides torch's warnings
 from runner.worker.torch_compat import imports, torch_state  # noqa: E402
 
 BEGIN = """\

@@ -50,7 +50,7 @@ _MADE = {"rand": "float32", "randn": "float32", "zeros": "float32", "ones": "flo
 """Kinds of inputs whose shape is written, with the dtype that they have where none is."""
 
 _CALL_OF_OPERATOR = re.compile(r"torch\.ops\.\w+\.\w[\w.]*\(|AtenTensorHandle")
-"""Where shapes of results may stand in no code: kernels that are called as operators, and wrappers in C++."""
+"""Calls of ATen operators, and wrappers in C++: neither writes the shape of its result into the code."""
 
 
 def disagreements(case: Case, backend: Backend, environment: Mapping[str, str], facts: Facts, steps: Sequence[CarriedOut]) -> Iterator[str]:
@@ -173,7 +173,9 @@ def _of_inputs(case: Case, steps: Sequence[CarriedOut]) -> Iterator[str]:
     Where the spec gives the function no other tensors, each argument is one of them; else one argument is.
     """
     functions, others = case.body.functions.values(), (case.body.preludes, case.body.let, case.body.context)
-    is_plain = all(isinstance(one, WrittenFunction) and not re.search(r"^\w+ *=", one.block.text, re.MULTILINE) for one in functions)
+    has_no_globals = all(
+        isinstance(code, WrittenFunction) and not re.search(r"^\w+ *=", code.block.text, re.MULTILINE) for code in functions
+    )
     inputs = []
     for entry in case.body.inputs:
         kind = next((kind for kind in _MADE if isinstance(entry, Mapping) and kind in entry), "")
@@ -187,7 +189,7 @@ def _of_inputs(case: Case, steps: Sequence[CarriedOut]) -> Iterator[str]:
         arguments = [argument for argument in observed.code_graphs[0].arguments or () if argument != "?"]
         sizes_of = {one: re.escape(one.partition("][")[0].removesuffix("]") + "]").replace(r"\?", "[0-9]+") for one in arguments}
         strange = [argument for argument in arguments if not any(re.fullmatch(sizes_of[argument], one) for one in inputs)]
-        if strange and (len(strange) == len(arguments) or (is_plain and not any(others))):
+        if strange and (len(strange) == len(arguments) or (has_no_globals and not any(others))):
             yield f"its first graph takes {strange[0]}, and its inputs are {', '.join(inputs)}"
 
 

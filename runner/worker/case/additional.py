@@ -299,7 +299,7 @@ class RepeatableCall:
         try:
             with compiling.reference_stance():
                 expected = replace(call, target=self.called[0], executed=0).run(around=record(eager))
-        except Exception as error:  # eager refuses half of its numbers, with an exception of any class: its own numbers remain
+        except Exception as error:  # code of a spec may refuse halved inputs with any exception: the inputs themselves are used then
             if call is self or isinstance(error, CannotRepeat):
                 raise
             return self.operators(self)
@@ -568,7 +568,7 @@ class AdditionalCalls:
                 again.eager = again.called(done.operator, arguments, functools.partial(residue.recorded, done.operators[0]))
             with self._session.unseen():
                 again.compiled = again.called(compiled, ours, functools.partial(residue.recorded, done.operators[1]))
-        except Exception as error:  # what the compiled call raises is its answer; what eager or the profiler raises leaves no record
+        except Exception as error:  # a vendor's compiler may raise anything, which is judged; if eager raised, nothing was recorded
             if not again.eager or isinstance(error, CannotRepeat):
                 self._why_no_operators = str(error)
                 return None

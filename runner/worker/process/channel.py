@@ -128,7 +128,7 @@ def said(error: BaseException) -> str:
     """Return class and text of an exception; it may be of a spec, and raise anything from its ``__str__``."""
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception as other:  # as the docstring says
+    except Exception as other:  # a spec's exception class may raise anything from its __str__, and its text is only shown
         return f"{type(error).__name__}: <no text: {type(other).__name__}>"
 
 
@@ -138,7 +138,7 @@ def _described(error: BaseException, most: int) -> dict[str, Any]:
         if isinstance(error, SystemExit):  # for a text, Python prints it and exits with 1
             code = error.code
             message = f"exit code {int(code or 0)}" if code is None or isinstance(code, int) else f"exit code 1: {code}"
-    except Exception as other:  # an exception of a spec may raise anything from its __str__
+    except Exception as other:  # likewise, also from its code
         message = f"<no text: {type(other).__name__}>"
     path, *ancestors = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__)
     return {"type": path, "ancestors": [path, *ancestors], "message": message[:most]}
