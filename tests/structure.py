@@ -19,12 +19,12 @@ TOP = Path(__file__).resolve().parents[1]
 ROOT = TOP / "runner"
 
 BOUNDS: Mapping[str, float] = {
-    "runner/: lines of Python": 49_200,
+    "runner/: lines of Python": 49_345,
     "runner/: files": 220,
-    "the core: lines of Python": 37_500,
+    "the core: lines of Python": 37_645,
     "the core: files": 163,
-    "tests/: lines of Python": 33_275,
-    "tests/: modules of runner that they import": 140,
+    "tests/: lines of Python": 33_320,
+    "tests/: modules of runner that they import": 141,
     "docs/: files": 55,
     "docs/: KB": 450,
     "reports/: KB": 300,

@@ -100,7 +100,8 @@ class LocalExecutor:
         """Environments that have no zygote that can fork, with the reasons: their jobs get new Pythons."""
         self._cold: dict[str, str] = {}
         """Environments whose workers could not be warmed up, with the reasons."""
-        self._environments: dict[str, Environment] = {}
+        self._ahead = list(settings.environments)
+        self._environments = {environment.key: environment for environment in self._ahead}
         self._leaving: list[ZygoteProcess] = []
         """Zygotes that were hung up on and are ending."""
         self._waiting: Queue = Queue()
@@ -121,6 +122,8 @@ class LocalExecutor:
         """Run every job, in order as far as there is room, and yield each as it ends."""
         for job in jobs:
             self.again(job)
+        while self._ahead:
+            self._start_zygote(self._ahead.pop(0))
         room = Room(capacity)
         while self._waiting.lines or self._busy():
             self._check()
@@ -434,7 +437,7 @@ class LocalExecutor:
             if worker.is_retired:
                 worker.kill()
         else:
-            worker.status = int(message["status"])
+            worker.status, worker.cpu = int(message["status"]), float(message["cpu"])
             if survivors := message.get("held"):
                 pids = ", ".join(map(str, survivors[:5])) + (", ..." if len(survivors) > 5 else "")
                 worker.left_over = f"processes that were started by a case and killed had not ended 1 s later: {pids}"

@@ -6,7 +6,7 @@ absolute path: a job's ``folder`` is relative to the folder of the run, and its 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -68,6 +68,8 @@ class Warmup:
     begun: float = 0.0
     """Seconds since the epoch by the clock of its machine; 0 where there was none."""
     seconds: float = 0.0
+    context: float = 0.0
+    """Seconds until the process had a context on its GPU."""
     problem: str = ""
     """The text of torch's exception; what the warm-up did not do, each case does."""
 
@@ -85,6 +87,8 @@ class Execution:
     """``fork`` or ``process``."""
     worker: int = 0
     """The worker's number in this run."""
+    cpu: float = 0.0
+    """Seconds of processors that its worker used, with its warm-up and the children that it waited for; 0 where unknown."""
     begun: float = 0.0
     """When the worker began it, in seconds since the epoch by the clock of its machine; 0 where unknown."""
     warmup: Warmup = field(default_factory=Warmup)
@@ -136,12 +140,21 @@ class ExecutorSettings:
     """The folder of the files that zygotes built while they warmed up; None for none."""
     zygotes: int = 1
     """How many environments may have a zygote with jobs: each zygote uses a core while it starts, and some 300 MB."""
+    environments: tuple[Environment, ...] = ()
+    """Those whose zygotes start before a job is there for them: all that have cores to start on at the same time."""
     torch_root: str | None = None
     """The torch that the runner inspected: on the runner's machine, workers must import this one."""
 
     @classmethod
-    def of(cls, folder: Path, workers: int, timeout_factor: float, torch_root: str | None) -> Self:
-        """Return the settings for so many jobs in parallel on this machine."""
+    def of(
+        cls,
+        folder: Path,
+        workers: int,
+        timeout_factor: float,
+        torch_root: str | None,
+        environments: Iterable[Environment] = (),
+    ) -> Self:
+        """Return the settings for so many jobs in parallel on this machine, in these environments."""
         return cls(
             folder=folder,
             workers=workers,
@@ -150,6 +163,7 @@ class ExecutorSettings:
             timeout_factor=timeout_factor,
             warm_folder=cache_dirs.cache_folder("warm"),
             zygotes=schedule.zygotes(),
+            environments=tuple(environments)[: schedule.zygotes(least=0)],
             torch_root=torch_root,
         )
 

@@ -158,6 +158,8 @@ class Worker:
     process: "subprocess.Popen[bytes] | None" = None
     pidfd: int | None = None
     status: int | None = None
+    cpu: float = 0.0
+    """Seconds of processors that it used with the children that it waited for, once it has ended."""
     is_warm: bool = True
     """False while it warms up: while it does the one-time work of a first compile."""
     warm_until: float = 0.0
@@ -218,8 +220,13 @@ class Worker:
             return False
         if isinstance(message, dict) and "warm" in message and not self.is_warm:
             self.is_warm = True
-            problem = str(message.get("problem", ""))[:500]
-            self.warmup = dataclasses.replace(self.warmup, seconds=time.time() - self.warmup.begun, problem=problem)
+            seconds, context = time.time() - self.warmup.begun, message.get("context")
+            self.warmup = dataclasses.replace(
+                self.warmup,
+                seconds=seconds,
+                context=context if isinstance(context, float) and 0 < context < seconds else 0.0,
+                problem=str(message.get("problem", ""))[:500],
+            )
         else:
             self.broke_protocol = True
         return True
@@ -261,8 +268,8 @@ class Worker:
         if os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return
         self.kill()  # its pid cannot be reused as a process group until it is reaped
-        code = self.process.wait()
-        self.status = -code if code < 0 else code << 8
+        _, self.status, usage = os.wait4(self.process.pid, 0)
+        self.process.returncode, self.cpu = os.waitstatus_to_exitcode(self.status), usage.ru_utime + usage.ru_stime
 
     def finish(self) -> Execution:
         """Return the execution of its case, which is over."""
@@ -296,6 +303,7 @@ class Worker:
                 step=running.step,
             ),
             seconds=seconds,
+            cpu=self.cpu,
             begun=time.time() - seconds,
             warmup=self.warmup,
             isolation=self.isolation,

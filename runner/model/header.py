@@ -158,6 +158,8 @@ class RunFooter:
     seconds: float
     exit_code: int
     interrupted: bool = False
+    costs: Mapping[str, float] = field(default_factory=dict)
+    """What it cost, and what bounds it on its machine, in seconds (``run.costs``); empty for a run of few cases."""
 
 
 EVERY_CASE = "torch"

@@ -85,6 +85,10 @@ class Attempt:
     """When its worker for a GPU began to warm up, if this is the first case of that; the form is that of ``begun``."""
     warmup: float = 0.0
     """Seconds of that warm-up."""
+    context: float = 0.0
+    """Seconds from the begin of that warm-up until the worker had a context on its GPU."""
+    cpu: float = 0.0
+    """Seconds of processors that its worker used, with its warm-up and its children; 0 where unknown."""
     node: Mapping[str, str] = field(default_factory=dict)
     """The node of a fleet that ran it: its name, image, host, and the facts of its machine. Empty for the machine of the run's header."""
 

@@ -3,7 +3,7 @@
 import math
 import os
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -43,10 +43,10 @@ an environment of one case starts its zygote when nothing else runs: the other c
 _CORES_OF_POOL = 4
 """So many cores does a pool of compile processes use at most, by this plan."""
 
-_GPU_MEMORY = 4096 * _MIB
+_GPU_MEMORY = 2048 * _MIB
 """Default GPU memory of a case. Measured on an H200 with torch 2.11, twice a second, for 381 processes of profile inductor-cuda,
-contexts included: half of them use 684 MiB, 95 % at most 934 MiB, 99 % at most 3.6 GiB. A spec that needs more has
-``requires: [{gpu_memory: ...}]``: two use 31.5 GiB."""
+contexts included: half of them use 684 MiB, 95 % at most 934 MiB, 99 % at most 3.6 GiB. So cases together use less than half of what
+is counted, which leaves room for the few that use more. A spec that needs much has ``requires: [{gpu_memory: ...}]``."""
 
 _GPU_MEMORY_OF_CHILD = 1024 * _MIB
 """For a child process that times kernels: a second context, and a second copy of the inputs."""
@@ -170,7 +170,8 @@ def order(cases: Sequence[Case], seconds: Mapping[str, float] | None = None, see
     the smaller ones count as longer by the start of their zygote.
 
     The longest cases of the last run come first, so that no long case runs alone at the end. Cases without a known duration come first
-    too, because an overestimate costs nothing. Exclusive cases come last, so that the machine is drained once.
+    too, because an overestimate costs nothing. For a GPU, short cases come between the long ones (``_mixed``). Exclusive cases come last,
+    so that the machine is drained once.
     With a seed the order is random, and depends only on the seed and the ids, not on the selection.
     """
     keys = {case.id: environment_of(case).key for case in cases}
@@ -190,12 +191,29 @@ def order(cases: Sequence[Case], seconds: Mapping[str, float] | None = None, see
         return known.get(case.id, math.inf) + (_START_SECONDS if waits_for_zygote else 0.0)
 
     ordered = sorted(cases, key=urgency, reverse=True)
+    if any(devices.is_accelerator(case.device) for case in cases):
+        ordered = _mixed(ordered, known)
     if zygotes == 1:
         first: dict[str, int] = {}
         for place, case in enumerate(ordered):
             first.setdefault(keys[case.id], place)
         ordered.sort(key=lambda case: first[keys[case.id]])
     return sorted(ordered, key=is_exclusive)
+
+
+def _mixed(ordered: Sequence[Case], known: Mapping[str, float]) -> list[Case]:
+    """Take cases from both ends of those in order of length, so that in each part of the result their mean length is about the same.
+
+    A driver makes contexts one after another, each core works on one case. With all short cases at the end, first no context would be
+    wanted, and then all cores would wait for contexts.
+    """
+    mean = sum(known.get(case.id, 0.0) for case in ordered) / max(1, sum(case.id in known for case in ordered))
+    waiting, mixed, seconds = deque(ordered), list[Case](), 0.0
+    while waiting:
+        case = waiting.popleft() if seconds <= mean * len(mixed) else waiting.pop()
+        mixed.append(case)
+        seconds += known.get(case.id, mean)
+    return mixed
 
 
 def is_exclusive(case: Case) -> bool:
@@ -267,11 +285,11 @@ def threads(count: int) -> int:
     return max(1, int(cores() // count))
 
 
-def zygotes() -> int:
+def zygotes(least: int = _LEAST_ZYGOTES) -> int:
     """Return how many environments may have a zygote with jobs at a time: the start of one uses a core for seconds."""
     available = int(cores())
-    count = max(available // _CORES_OF_ZYGOTE, min(available, _LEAST_ZYGOTES))
-    return max(1, min(count, _shared_memory() // _MEMORY_OF_ZYGOTE))
+    count = max(available // _CORES_OF_ZYGOTE, min(available, least))
+    return max(min(1, least), min(count, _shared_memory() // _MEMORY_OF_ZYGOTE))
 
 
 def spares(count: int) -> int:

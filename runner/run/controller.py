@@ -22,6 +22,7 @@ from runner.model.optional import hooks
 from runner.model.options import RunOptions, report_files
 from runner.model.outcomes import ExitCode
 from runner.model.results import NODE_LOST, CaseResult
+from runner.plan.schedule import cores
 from runner.plan.worker_plan import digest_of
 from runner.record.case_files import alterations
 from runner.record.run_folder import RunFolder, open_run, remember, require_free_reports
@@ -78,6 +79,8 @@ class Controller:
         self._header: RunHeader = folder.header or replace(prepared.header, run_id=folder.run_id)
         self._results: dict[CaseId, CaseResult] = {result.case_id: result for result in folder.finished}
         self._attempts: dict[CaseId, list[CaseResult]] = {case_id: list(results) for case_id, results in folder.attempts.items()}
+        self._executed: list[CaseResult] = []
+        """The results of this part of the run, with each attempt."""
         self._unrun: Mapping[str, str] = {}
         """Why cases were not run although the run was not interrupted, by id."""
         self._warnings: Sequence[str] = ()
@@ -189,6 +192,7 @@ class Controller:
         alone = False
         while (waiting or not alone) and not self._interrupts.asked:
             for result in runner.run(waiting, known, partial(repro, self._options), alone=alone):
+                self._executed.append(result)
                 if result.case_id in self._results:
                     continue
                 attempts = [*self._attempts.get(result.case_id, ()), result]
@@ -231,7 +235,13 @@ class Controller:
             code, unexercised = self._header.conclusion(results, self._prepared.whole)
             for problem in unexercised:
                 self._emit(events.Note(text=problem))
-        footer = RunFooter(ended=now(), seconds=round(time.monotonic() - self._begun, 3), exit_code=int(code), interrupted=is_interrupted)
+        seconds = round(time.monotonic() - self._begun, 3)
+        costs: Mapping[str, float] = {}
+        if len(self._executed) > 1:
+            from runner.run.costs import costs_of  # of one case there are none
+
+            costs = costs_of(self._executed, seconds=seconds, begun=time.time() - seconds, cores=cores())
+        footer = RunFooter(ended=now(), seconds=seconds, exit_code=int(code), interrupted=is_interrupted, costs=costs)
         self._emit(events.ResultsCompleted(header=self._header, results=results, footer=footer))
         footer = replace(footer, ended=now(), seconds=round(time.monotonic() - self._begun, 3))  # with the time that the files took
         self._emit(events.RunEnded(header=self._header, results=results, footer=footer))

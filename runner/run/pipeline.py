@@ -76,7 +76,8 @@ class Jobs:
 
     def __post_init__(self) -> None:
         possible = [case for case in self.waiting if capabilities.availability_of(case, self.machine).availability is not Availability.NO]
-        self._environments = schedule.environments(possible)
+        self.environments = schedule.environments(possible)
+        """Those of the cases that may run, by key; that with the most cases first."""
         for case in self.waiting:
             KNOWN.learn_environment(case.body.settings.env)
 
@@ -86,11 +87,15 @@ class Jobs:
         seconds = _FACTS_SECONDS * self.options.timeout_factor
         jobs: dict[str, Job] = {}
         # best by a zygote that imports no module ahead
-        for environment in sorted(self._environments.values(), key=lambda environment: bool(environment.module)):
+        for environment in sorted(self.environments.values(), key=lambda environment: bool(environment.module)):
             compiler = environment.compiler
             name = FACTS if compiler is None else f"{FACTS} {compiler}"
             asked = questions if compiler is None else ()
-            job = Job(name=name, plan=None, questions=asked, folder="", environment=environment, timeout=seconds)
+            # where there are cores for it, beside the start of the zygote: its context on a GPU takes seconds
+            is_beside = environment.uses_accelerator and compiler is None and schedule.zygotes(least=0) > 1
+            job = Job(
+                name=name, plan=None, questions=asked, folder="", environment=environment, timeout=seconds, new_process=is_beside
+            )
             jobs.setdefault(name, job)
         return list(jobs.values())
 
@@ -107,7 +112,7 @@ class Jobs:
             name=name,
             plan=make_plan(case, around, self.machine.facts, served, "" if calls is None else calls.of),
             folder=folder,
-            environment=self._environments[schedule.environment_of(case).key],
+            environment=self.environments[schedule.environment_of(case).key],
             timeout=(case.body.timeout or self.options.timeout) * self.options.timeout_factor,
             services=case.body.services,
             new_process=case.body.isolation == "process",
@@ -162,7 +167,8 @@ class CaseRunner:
         """Why cases were not run although the run was not interrupted, by id: the nodes that could run them are gone."""
         self._is_looking = False
         """Whether the job that reports the facts of the machine runs."""
-        settings = ExecutorSettings.of(folder.path, workers, options.timeout_factor, self._machine.torch_root)
+        environments = self._jobs.environments.values()
+        settings = ExecutorSettings.of(folder.path, workers, options.timeout_factor, self._machine.torch_root, environments)
         self._executor = (make_executor or LocalExecutor)(settings)
         self.close = self._executor.close
 
@@ -332,6 +338,8 @@ def result_of_execution(
         gpus=execution.gpus,
         warmup_begun=warmup_begun,
         warmup=round(execution.warmup.seconds, 3),
+        context=round(execution.warmup.context, 3),
+        cpu=round(execution.cpu, 3),
         folder=execution.job.folder,
         evidence=digests,
         repro=repro,

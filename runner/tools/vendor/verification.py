@@ -461,7 +461,7 @@ def stolen(results: Sequence[CaseResult]) -> Iterator[str]:
 
 
 WORDS = (
-    *"seconds begun warmup_begun warmup isolation folder worker gpus node".split(),
+    *"seconds begun warmup_begun warmup context cpu isolation folder worker gpus node".split(),
     *"stdout stderr code attachments notes evidence attempts".split(),
 )
 """The entries of a line of the journal that its case and its facts do not give."""

@@ -38,8 +38,12 @@ def measure_stand_ins(reference: Any, *, rtol: float, atol: float, against: Meas
     """
     right = reference.detach()
     flat = right.reshape(-1)
-    places = (flat if flat.is_complex() else flat.double()).isfinite().nonzero()[:1]  # no such question of float8
-    finite = flat[int(places[0]) : int(places[0]) + 1].clone() if len(places) else flat[:0]
+    finite = flat[:0]
+    for part in flat.split(_PART):  # of a large tensor whole copies in float64 and indices would take 16 times its memory
+        places = (part if part.is_complex() else part.double()).isfinite().nonzero()  # no such question of float8
+        if len(places):
+            finite = part[int(places[0]) : int(places[0]) + 1].clone()
+            break
     why_not = "the reference has no finite element" if right.numel() else "the reference has no elements"
     facts: dict[str, Mapping[str, Json]] = {name: {"why_not": why_not} for name in (*_OF_ALL, *_OF_ONE)}
 
@@ -49,6 +53,8 @@ def measure_stand_ins(reference: Any, *, rtol: float, atol: float, against: Meas
 
     names: Sequence[str] = _OF_ALL
     for part in _parts(right):
+        if not names:
+            break
         add(part, names)
         mismatches = ("nan_mismatches", "inf_mismatches")
         names = [name for name in names if not any(map(facts[name].get, mismatches)) and not facts[name].get("excess", 0.0) > atol]

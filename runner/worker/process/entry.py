@@ -4,8 +4,8 @@ A worker receives JSON messages on a socket.
 
 - ``{"plan": FILE, "word": WORD, "gpus": NUMBERS}`` runs the case, after which the worker exits. It carries three descriptors: the case's
   pipe, its stdout, its stderr.
-- ``{"warm": KINDS, "gpus": NUMBERS}`` warms the worker up for these kinds of devices. The reply is ``{"warm": KINDS, "problem": TEXT}``:
-  torch's exception, if there was one.
+- ``{"warm": KINDS, "gpus": NUMBERS}`` warms the worker up for these kinds of devices. The reply is ``{"warm": KINDS, "problem": TEXT,
+  "context": SECONDS}``: torch's exception, if there was one, and how long it took until the process had a context on its device.
 
 ``gpus`` are the GPUs that the worker sees, by number among those that its parent sees; all of them where none is named.
 """
@@ -19,6 +19,7 @@ import os
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from typing import NoReturn
@@ -95,7 +96,7 @@ def serve(control: socket.socket, work: Work) -> None:
             message = json.loads(data)
             _see(message["gpus"])
             if "warm" in message:
-                control.send(json.dumps({"warm": message["warm"], "problem": _warm(message["warm"])}).encode())
+                control.send(json.dumps({"warm": message["warm"], **_warm(message["warm"])}).encode())
                 continue
             pipe, *outputs = descriptors
             _flush()
@@ -132,14 +133,21 @@ def _see(gpus: list[int]) -> None:
         _seen = gpus
 
 
-def _warm(kinds: list[str]) -> str:
-    """Do the one-time work of a first compile; return the text of torch's exception, empty when none was raised."""
+def _warm(kinds: list[str]) -> dict[str, object]:
+    """Do the one-time work of a first compile; return what the reply has of it: torch's exception, and the seconds until a context."""
+    import torch
+
     from runner.worker.process import warming
 
+    begin = time.monotonic()
+    with contextlib.suppress(Exception):  # raised again below
+        for kind in kinds:
+            torch.empty(1, device=kind)
+    context = time.monotonic() - begin
     # after a fork, the first use of torch's thread pool replaces it; concurrent first uses by autograd's threads would abort
     imports.set_threads(int(os.environ.get(protocol.THREADS, "1")))
     problems = [warming.start_device(kind) for kind in kinds]
-    return next(filter(None, problems), "")[:1000]
+    return {"problem": next(filter(None, problems), "")[:1000], "context": context}
 
 
 def work(plan_file: str, descriptor: int, word: str) -> None:

@@ -36,6 +36,12 @@ _FORK_SECONDS = 10.0
 _IMPORT_SECONDS = 60
 """Time limit for the import of a module of a compiler ahead of its cases."""
 
+_CORES_OF_PROBES = 4
+"""With fewer cores the probes of vector instructions would delay the imports beside them."""
+
+_beside: set[int] = set()
+"""Children that work for all workers, and are no orphans of one."""
+
 
 def kill(children: Iterable[int]) -> set[int]:
     """Kill children of this process and reap them; return those that have not exited yet."""
@@ -76,6 +82,8 @@ def warm(words: list[str]) -> float:
     files = warming.WarmFiles(os.environ.get(protocol.WARM))
     if probes := files.probes():
         imports.share_probes(probes)
+        if devices.CPU not in kinds and len(os.sched_getaffinity(0)) >= _CORES_OF_PROBES:
+            _probe_beside()
     if devices.CPU in kinds:
         files.restore()
         is_whole = False
@@ -93,9 +101,25 @@ def warm(words: list[str]) -> float:
     for word in words:
         if word not in kinds:
             _import_where_safe(word.removeprefix(protocol.MODULE))
+    from runner.worker.case import run_case  # noqa: F401 - imported for its effect: 0.4 s for each worker that imports it itself
+
     seal.prepare()
     warming.freeze()
     return time.perf_counter() - begin
+
+
+def _probe_beside() -> None:
+    """Let a child ask which vector instructions work, for the files that the workers of this zygote read.
+
+    The first case for a GPU with C++ code would ask otherwise, for 30 s, and others would wait for its answer.
+    """
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):  # without a working compiler: the cases that need one report it
+            imports.be_silent()
+            imports.pick_vector_isa()
+        os._exit(0)
+    _beside.add(child)
 
 
 def _import_where_safe(module: str) -> None:
@@ -136,8 +160,8 @@ class Zygote:
         self._work = work
         self._danger = danger
         self._workers: dict[int, int] = {}
-        self._ended: list[tuple[int, int, float]] = []
-        """The reaped workers whose end is not reported yet: number, status, and the deadline for orphans in ``time.monotonic`` seconds."""
+        self._ended: list[tuple[dict[str, Any], float]] = []
+        """Reports of reaped workers that are not sent yet, and the deadline for orphans of each in ``time.monotonic`` seconds."""
         self._held: set[int] = set()
         """Orphans that were killed and have not exited within the limit."""
         self._wake, self._waker = os.pipe()
@@ -208,19 +232,20 @@ class Zygote:
             # kill its process group before it is reaped: until then its pid cannot be reused as another group
             with contextlib.suppress(OSError):
                 os.killpg(ended.si_pid, signal.SIGKILL)
-            pid, status = os.waitpid(ended.si_pid, 0)
+            pid, status, usage = os.wait4(ended.si_pid, 0)
+            _beside.discard(pid)
             if pid in self._workers:
-                self._ended.append((self._workers.pop(pid), status, time.monotonic() + _ORPHANS_SECONDS))
+                report = {"ended": self._workers.pop(pid), "status": status, "cpu": usage.ru_utime + usage.ru_stime}
+                self._ended.append((report, time.monotonic() + _ORPHANS_SECONDS))
         # report ended workers: all when no orphan is left, else those whose deadline has passed
         orphans = self._kill_orphans() if self._ended else set()
         now = time.monotonic()
-        due = [worker for worker in self._ended if not orphans or now > worker[2]]
+        due = [worker for worker in self._ended if not orphans or now > worker[1]]
         if due and orphans:
             self._held |= orphans  # the report of a later worker does not wait for these
         for worker in due:
             self._ended.remove(worker)
-            number, status, _ = worker
-            self._send({"ended": number, "status": status, "held": sorted(orphans)})
+            self._send({**worker[0], "held": sorted(orphans)})
 
     def _kill_orphans(self) -> set[int]:
         """Kill the orphans of ended workers; return those that have not exited yet."""
@@ -228,7 +253,7 @@ class Zygote:
             children = set(_children())
             self._held &= children
             # a running worker is the subreaper of its own orphans, so these belong to workers that have ended
-            strangers = children - self._workers.keys() - self._held
+            strangers = children - self._workers.keys() - self._held - _beside
             left = kill(strangers)
             if left or not strangers:
                 return left

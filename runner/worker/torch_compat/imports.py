@@ -178,11 +178,14 @@ def import_for_gpus() -> None:
     with contextlib.suppress(ImportError, AttributeError):
         importlib.import_module("torch._inductor.runtime.triton_compat").triton_key()
     importlib.import_module("torch._inductor.codecache").torch_key()
-    # Build and load the C module of Triton's driver for this torch, an object of which a process has one. It calls no driver. A worker
-    # without it runs the C compiler. Where the module cannot be built, Triton tries again in each worker and reports why.
+    # Build and load the C module of Triton's driver for this torch, an object of which a process has one. It calls no driver. Triton
+    # initializes the object again in each worker, and the worker's own cache folder has no module: it would run the C compiler for 0.4 s.
+    # Where the module cannot be built, Triton tries again in each worker and reports why.
     vendor, name = ("amd", "HIPUtils") if torch.version.hip else ("nvidia", "CudaUtils")
     with contextlib.suppress(Exception):  # of another Triton, or without a compiler or a driver's library
-        getattr(importlib.import_module(f"triton.backends.{vendor}.driver"), name)()
+        kind = getattr(importlib.import_module(f"triton.backends.{vendor}.driver"), name)
+        if kind() is kind():
+            kind.__init__ = lambda _: None
 
 
 def without_devices() -> contextlib.AbstractContextManager[None]:

@@ -1,0 +1,45 @@
+"""What a run cost, and what bounds it: sums over results, and two limits."""
+
+from datetime import UTC, datetime
+
+from runner.run.costs import costs_of
+from tests.recorded import recorded
+
+BEGUN = 1_800_000_000.0
+
+
+def at(seconds: float) -> str:
+    return datetime.fromtimestamp(BEGUN + seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def of_gpu(number: int, **changes: object):
+    """Return a case whose worker began to warm up 10 s after the run, half a second after the one before, and had a context 0.4 s later."""
+    begun = 10 + number / 2
+    times = {"warmup_begun": at(begun), "warmup": 1.0, "context": 0.4, "begun": at(begun + 1), "seconds": 3.0, "cpu": 2.5}
+    phases = {"kernel build": 1.0, "eager": 0.5, "compare": 0.25, "trace": 1.0}
+    return recorded(str(number), backend="cuda", phases=phases, **{**times, **changes})
+
+
+def test_two_limits_and_the_sums_of_forty_cases():
+    costs = costs_of([of_gpu(number) for number in range(40)], seconds=40, begun=BEGUN, cores=4)
+    # 40 cases take 100 s of processors; 16 contexts take 7.9 s
+    sums = {"warm-ups": 40.0, "kernel builds": 40.0, "eager and float64": 30.0, "compiler": 40.0, "waiting": 60.0, "processors": 100.0}
+    assert costs == {"start": 10.0, **sums, "cores": 35.0, "contexts": round(10 + 40 / (16 / 7.9), 2), "ratio": round(40 / 35, 2)}
+
+
+def test_the_larger_limit_is_the_one_that_counts():
+    costs = costs_of([of_gpu(number) for number in range(40)], seconds=40, begun=BEGUN, cores=40)
+    assert costs["cores"] < costs["contexts"]
+    assert costs["ratio"] == round(40 / costs["contexts"], 2)
+
+
+def test_without_a_gpu_there_is_one_limit():
+    of_cpu = [of_gpu(number, warmup_begun="", warmup=0.0, context=0.0) for number in range(20)]
+    costs = costs_of(of_cpu, seconds=40, begun=BEGUN, cores=2)
+    assert (costs["start"], costs["cores"]) == (11.0, 36.0)
+    assert "contexts" not in costs
+
+
+def test_a_run_of_few_cases_or_of_cases_that_no_worker_had_has_none():
+    assert costs_of([of_gpu(number) for number in range(19)], seconds=9, begun=BEGUN, cores=4) == {}
+    assert costs_of([of_gpu(number, begun="") for number in range(40)], seconds=9, begun=BEGUN, cores=4) == {}
