@@ -183,7 +183,7 @@ def report_of(
         from runner.report.support_table import lines_of  # few runs have a support table
 
         lines += lines_of(results)
-    lines += _costs(footer) if footer else []
+    lines += _costs(footer) if footer and footer.costs else []
     if page:
         lines.append(f"page: {one_line(page, MESSAGE_LIMIT)}")
     lacking = sum(result.failure_type == UNAVAILABLE or result.outcome is Outcome.UNAVAILABLE for result in results)
@@ -193,14 +193,14 @@ def report_of(
 
 
 def _costs(footer: RunFooter) -> Iterator[str]:
-    """Yield what the run cost, and what bounds it on its machine; nothing for a run of few cases."""
-    if costs := footer.costs:
-        limits = ", ".join(f"{costs[name]:.0f} s by its {name}" for name in ("cores", "contexts") if name in costs)
-        times = f"took {footer.seconds:.0f} s, {costs.get('ratio', 0):.2f} of the limit of this machine"
-        yield f"{times}: {limits}, the start of {costs.get('start', 0):.0f} s included"
-        kinds = "warm-ups, compiler, kernel builds, eager and float64, waiting".split(", ")
-        shown = ", ".join(f"{kind} {costs[kind]:.0f}" for kind in kinds if kind in costs)
-        yield f"seconds of workers: {shown}; {costs.get('processors', 0):.0f} of processors"
+    """Yield what the run cost, and what bounds it on its machine."""
+    costs = footer.costs
+    limits = ", ".join(f"{costs[name]:.0f} s by its {name}" for name in ("cores", "contexts") if name in costs)
+    times = f"took {footer.seconds:.0f} s, {costs.get('ratio', 0):.2f} of the limit of this machine"
+    yield f"{times}: {limits}, the start of {costs.get('start', 0):.0f} s included"
+    kinds = "warm-ups, compiler, kernel builds, eager and float64, waiting".split(", ")
+    shown = ", ".join(f"{kind} {costs[kind]:.0f}" for kind in kinds if kind in costs)
+    yield f"seconds of workers: {shown}; {costs.get('processors', 0):.0f} of processors"
 
 
 def _last_words(result: CaseResult, folder: Path | None) -> Iterable[str]:

@@ -92,10 +92,8 @@ class Jobs:
             name = FACTS if compiler is None else f"{FACTS} {compiler}"
             asked = questions if compiler is None else ()
             # where there are cores for it, beside the start of the zygote: its context on a GPU takes seconds
-            is_beside = environment.uses_accelerator and compiler is None and schedule.zygotes(least=0) > 1
-            job = Job(
-                name=name, plan=None, questions=asked, folder="", environment=environment, timeout=seconds, new_process=is_beside
-            )
+            is_beside = compiler is None and schedule.zygotes(least=0) > 1 and environment.uses_accelerator
+            job = Job(name=name, plan=None, questions=asked, folder="", environment=environment, timeout=seconds, new_process=is_beside)
             jobs.setdefault(name, job)
         return list(jobs.values())
 
