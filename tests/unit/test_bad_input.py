@@ -21,7 +21,7 @@ from runner.language.load import inspect
 from runner.language.waivers import read_waivers
 from runner.model.diagnostics import Diagnostic
 from runner.model.outcomes import ExitCode
-from runner.model.problem_texts import TEXTS
+from runner.model.problem_texts import texts
 from tests.conftest import GOOD
 from tests.fakes import ROOT
 
@@ -100,8 +100,8 @@ def place_of(line: str) -> tuple[str, int, int, str]:
 def test_each_text_is_that_of_a_problem_that_a_file_has() -> None:
     """A code without a file here is one of ``ELSEWHERE``, with the test that has it."""
     expected = {place_of(line)[3] for line in EXPECTED.read_text("utf-8").splitlines()}
-    assert TEXTS.keys() - expected == ELSEWHERE
-    assert [code for code in expected if code not in TEXTS and not code.startswith("unknown-")] == []
+    assert texts().keys() - expected == ELSEWHERE
+    assert [code for code in expected if code not in texts() and not code.startswith("unknown-")] == []
 
 
 def test_no_case_is_valid() -> None:
