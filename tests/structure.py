@@ -19,9 +19,9 @@ TOP = Path(__file__).resolve().parents[1]
 ROOT = TOP / "runner"
 
 BOUNDS: Mapping[str, float] = {
-    "runner/: lines of Python": 49_345,
+    "runner/: lines of Python": 49_150,
     "runner/: files": 220,
-    "the core: lines of Python": 37_645,
+    "the core: lines of Python": 37_450,
     "the core: files": 163,
     "tests/: lines of Python": 33_320,
     "tests/: modules of runner that they import": 141,
@@ -57,7 +57,7 @@ expect:
 """What ``--trace`` runs."""
 
 TRACED = """\
-import json, sys, threading
+import json, sys, threading, runner.machine.redaction, runner.model.diagnostics, runner.model.options, runner.model.outcomes
 from runner.cli.parser import main
 functions = set()
 def note(frame, event, argument):

@@ -1,7 +1,10 @@
 """The command line: the table of commands, a parser of it and of the fields of options, the run of a command, what its errors become.
 
-No other package imports argparse. The module of a command is imported when it is used, so that ``--help`` is fast.
+No other package imports argparse. ``--help`` needs no more than what is imported here: dataclasses, pathlib and typing take longer than
+argparse. The rest, and the module of a command, is imported when it is used.
 """
+
+from __future__ import annotations
 
 import argparse
 import functools
@@ -9,37 +12,34 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn
 
 from runner import __version__
 from runner.machine import output
 from runner.machine.output import OUT_OF_SPACE, guarded
-from runner.machine.redaction import KNOWN
-from runner.model.diagnostics import InvalidSpecs, JournalAltered, UsageError, did_you_mean
 from runner.model.escaping import line
 from runner.model.optional import is_there
-from runner.model.options import Reads, written
-from runner.model.outcomes import ExitCode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, NoReturn
+
+    from runner.model.options import Reads
+    from runner.model.outcomes import ExitCode
 
 PROGRAM = "torch-conformance"
 
 
-@dataclass(frozen=True, slots=True)
 class Command:
-    """A row of the table."""
+    """A row of the table.
 
-    place: str
-    """The module within ``runner`` and the class of its options, which are imported when they are used."""
-    does: str
-    """On one line, for the list of commands."""
-    text: str
-    """Above its options."""
-    examples: Sequence[tuple[str, str]]
-    """Arguments, and what they do."""
-    function: str = "main"
-    """The function of that module that gets its options, and returns the exit code."""
+    ``place`` is the module within ``runner`` and the class of its options, which are imported when they are used; ``does`` one line for the
+    list of commands; ``text`` stands above its options; ``examples`` are arguments, and what they do. The ``function`` of that module gets
+    the options, and returns the exit code.
+    """
+
+    def __init__(self, place: str, does: str, text: str, examples: Sequence[tuple[str, str]], function: str = "main") -> None:
+        self.place, self.does, self.text, self.examples, self.function = place, does, text, examples, function
 
     def part(self, name: str) -> Any:
         """Return what its module has by a name."""
@@ -165,6 +165,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print usage and the problem, with the nearest word for one that is no choice; exit 2."""
+        from runner.model.diagnostics import did_you_mean
+
         if no_choice := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
             hint = did_you_mean(no_choice[1], re.findall(r"[\w-]+", no_choice[2]))
             message += f" ({hint})" if hint else ""
@@ -187,6 +189,8 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
 
 def add_options(command: argparse.ArgumentParser, options: type) -> None:
     """Add the options of a class, as its fields say."""
+    from runner.model.options import written
+
     for name, how in written(options).items():
         more = {key: value for key, value in how.items() if key not in ("word", "positional", "default")}
         if "type" in more:
@@ -223,6 +227,9 @@ def parse(argv: Sequence[str] | None = None) -> tuple[str, Any]:
     values = values_of(arguments)
     command: Command = known[name := values.pop("command")]
     if unknown:
+        from runner.model.diagnostics import did_you_mean
+        from runner.model.options import written
+
         names = [
             f"--{how.get('word', field.replace('_', '-'))}" for field, how in written(command.options).items() if not how.get("positional")
         ]
@@ -245,6 +252,8 @@ def guarded_code(answer: Callable[[], int]) -> int:
             code = int(ended.code or 0)
         sys.stdout.flush()
         if why := problem():
+            from runner.model.outcomes import ExitCode
+
             output.note(f"{PROGRAM}: {why}")
             return code or ExitCode.FAILED
     return code
@@ -268,6 +277,10 @@ def _answer(argv: Sequence[str] | None) -> int:
 
 def answered(command: Callable[[], ExitCode], argv: Sequence[str]) -> int:
     """Run a command that was given these arguments; print what it raises, and return its exit code."""
+    from runner.machine.redaction import KNOWN
+    from runner.model.diagnostics import InvalidSpecs, JournalAltered, UsageError
+    from runner.model.outcomes import ExitCode
+
     KNOWN.learn_environment(os.environ)
     KNOWN.learn_urls(" ".join(argv))
     try:

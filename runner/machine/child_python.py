@@ -4,12 +4,17 @@
 gets a folder that holds only this package. The folder around the package would put its other files before the standard library.
 """
 
+from __future__ import annotations
+
 import os
 import sys
-from collections.abc import Mapping
-from pathlib import Path
 
-_PACKAGE = Path(__file__).resolve().parents[1]
+TYPE_CHECKING = False  # ``--help`` imports neither typing nor pathlib
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 _SAFE_PATH = "PYTHONSAFEPATH"
 _SEARCH = "PYTHONPATH"
@@ -48,9 +53,9 @@ def folders(search: str) -> list[str]:
 def _folder_of_package(scratch: Path) -> str:
     folder = scratch / f"package-{os.urandom(8).hex()}"
     folder.mkdir(parents=True, mode=0o700)
-    (folder / _PACKAGE.name).mkdir()
-    text = _INIT.format(folder=str(_PACKAGE), file=str(_PACKAGE / "__init__.py"))
-    (folder / _PACKAGE.name / "__init__.py").write_text(text, encoding="utf-8")
+    stand_in = folder / os.path.basename(_PACKAGE)
+    stand_in.mkdir()
+    (stand_in / "__init__.py").write_text(_INIT.format(folder=_PACKAGE, file=os.path.join(_PACKAGE, "__init__.py")), encoding="utf-8")
     return str(folder)
 
 

@@ -5,19 +5,23 @@ specs, workers, file names and the environment. The streams escape too, for outp
 heavy, because every command loads it.
 """
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import io
 import os
 import select
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from runner.model import escaping
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+    from pathlib import Path
+    from typing import Any, TextIO
+
     from _typeshed import ReadableBuffer
 
 _READER_LEFT = (errno.EPIPE, errno.EIO)
@@ -49,7 +53,7 @@ class _Output(io.FileIO):
     is_closed = False
     """Whether the program was started without this stream."""
 
-    def write(self, data: "ReadableBuffer", /) -> int:
+    def write(self, data: ReadableBuffer, /) -> int:
         if self.is_closed:
             self.problem = self.problem or OSError(errno.EBADF, "it is closed")
         while self.problem is None:
@@ -113,8 +117,8 @@ def guarded() -> Iterator[Callable[[], str]]:
         error = file.problem if file else None
         return "" if error is None or error.errno in _READER_LEFT else f"cannot write to standard output: {error.strerror}"
 
-    sys.stdout = cast(TextIO, _Escaping(stdout, redacts=False))
-    sys.stderr = cast(TextIO, _Escaping(stderr, redacts=True))
+    sys.stdout = _Escaping(stdout, redacts=False)
+    sys.stderr = _Escaping(stderr, redacts=True)
     try:
         yield problem
     finally:
@@ -130,7 +134,7 @@ def _replacement(stream: TextIO | None, number: int, closed: Collection[int]) ->
         if stream is not None:
             stream.flush()
     except (AttributeError, OSError, ValueError):
-        return cast(TextIO, stream), None
+        return stream, None  # type: ignore[return-value]  # None without a descriptor: there is nowhere to write to
     output = _Output(descriptor, "w", closefd=False)
     output.is_closed = number in closed or stream is None
     # characters that the terminal cannot encode are escaped

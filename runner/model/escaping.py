@@ -12,7 +12,8 @@ from collections.abc import Iterable
 MESSAGE_LIMIT = 500
 """The maximum length of a one-line message, in characters."""
 
-_SEQUENCES = re.compile(
+# Patterns are compiled when they are first used: ``--help`` needs one of them.
+_SEQUENCES = (
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor moves
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, links
     r"|\x1b[PX^_][^\x1b]*\x1b\\"  # device strings
@@ -21,30 +22,28 @@ _SEQUENCES = re.compile(
 )
 
 # Printable for Python but without a glyph: joiners, Hangul fillers, variation selectors except text and emoji style.
-_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufe00-\ufe0d\U000e0100-\U000e01ef]")
+_INVISIBLE = "[\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufe00-\ufe0d\U000e0100-\U000e01ef]"
 
-_COMMAND_ANYWHERE = re.compile(
-    r"#(?=#(?:vso|teamcity)?\[)"  # Azure Pipelines, GitHub's first form, TeamCity
+_COMMAND_ANYWHERE = (
+    r"(?i)#(?=#(?:vso|teamcity)?\[)"  # Azure Pipelines, GitHub's first form, TeamCity
     r"|\[(?=\[ATTACHMENT\|)"  # Jenkins and GitLab, in the output of a JUnit report
     r"|s(?=ection_(?:start|end):)"  # GitLab
-    r"|t(?=ravis_(?:fold|time):)",
-    re.IGNORECASE,
+    r"|t(?=ravis_(?:fold|time):)"
 )
 _PIECES = ("##", "[[", "_start:", "_end:", "_fold:", "_time:")
 _ANY_PIECES = ("##", "[[", "_")
 """The same for other text than ASCII, whose letters may match those of a command."""
-_COMMAND_AT_START = re.compile(
-    r"^(?P<before>[^\S\n]*):(?=:)"  # GitHub: blanks may precede it
-    r"|^(?P<first>[-+~^])(?=(?P=first){2}(?:\s|$))",  # Buildkite
-    re.MULTILINE,
+_COMMAND_AT_START = (
+    r"(?m)^(?P<before>[^\S\n]*):(?=:)"  # GitHub: blanks may precede it
+    r"|^(?P<first>[-+~^])(?=(?P=first){2}(?:\s|$))"  # Buildkite
 )
-_OWN = re.compile(r"(\x1b\[[0-9;]*[mK]|\r)")
+_OWN = r"(\x1b\[[0-9;]*[mK]|\r)"
 
 
 def plain(text: str) -> str:
     r"""Return ``text`` without terminal sequences. Other control characters become ``\x00`` or ``\ud800``, and CI commands are broken."""
     if "\x1b" in text:
-        text = _SEQUENCES.sub("", text)
+        text = re.sub(_SEQUENCES, "", text)
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return without_commands("\n".join(map(_visible, text.split("\n"))))
@@ -60,7 +59,7 @@ def lines(texts: Iterable[str]) -> str:
     escaped = "\n".join(
         text if text.isprintable() else "".join(char if char.isprintable() else _escape(char) for char in text) for text in texts
     )
-    return without_commands(escaped if escaped.isascii() else _INVISIBLE.sub(lambda match: _escape(match.group()), escaped))
+    return without_commands(escaped if escaped.isascii() else re.sub(_INVISIBLE, lambda match: _escape(match.group()), escaped))
 
 
 def one_line(text: str, limit: int = MESSAGE_LIMIT) -> str:
@@ -76,7 +75,7 @@ def visible_name(text: str) -> str:
 
 def painted(text: str) -> str:
     """Return text with this program's own colours and carriage returns. Everything else is made plain."""
-    parts = _OWN.split(text)
+    parts = re.split(_OWN, text)
     parts[::2] = ["\n".join(map(_visible, part.split("\n"))) for part in parts[::2]]
     return without_commands("".join(parts))
 
@@ -86,8 +85,8 @@ def without_commands(text: str) -> str:
     # each command has one of a few pieces: ids and paths have an underscore, and the whole search takes long
     lower = text.lower()
     if any(piece in lower for piece in (_PIECES if text.isascii() else _ANY_PIECES)):
-        text = _COMMAND_ANYWHERE.sub(lambda match: _hex(match.group()), text)
-    return _COMMAND_AT_START.sub(lambda match: _hex(match["first"]) if match["first"] else f"{match['before']}{_hex(':')}", text)
+        text = re.sub(_COMMAND_ANYWHERE, lambda match: _hex(match.group()), text)
+    return re.sub(_COMMAND_AT_START, lambda match: _hex(match["first"]) if match["first"] else f"{match['before']}{_hex(':')}", text)
 
 
 def json_text(value: object) -> str:
@@ -95,13 +94,13 @@ def json_text(value: object) -> str:
     import json  # ``--help`` needs none
 
     text = json.dumps(value, indent=2, allow_nan=False, ensure_ascii=True).replace("\x7f", "\\u007f")
-    return _COMMAND_ANYWHERE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+    return re.sub(_COMMAND_ANYWHERE, lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def _visible(text: str) -> str:
     if not text.isprintable():
         text = "".join(char if char.isprintable() or char == "\t" or unicodedata.category(char) == "Zs" else _escape(char) for char in text)
-    return _INVISIBLE.sub(lambda match: _escape(match.group()), text)
+    return text if text.isascii() else re.sub(_INVISIBLE, lambda match: _escape(match.group()), text)
 
 
 def _escape(char: str) -> str:

@@ -1,27 +1,32 @@
 """What is imported only when it is used: the optional tools, a folder each in ``runner/tools``, and the kinds that a run has."""
 
+from __future__ import annotations
+
 import functools
 import importlib
+import os
 from collections import UserDict
-from pathlib import Path
-from typing import Any
 
-from runner.model.diagnostics import UsageError
+TYPE_CHECKING = False  # ``--help`` imports no typing
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def is_there(tool: str) -> bool:
     """Return whether a tool was installed."""
-    return (Path(__file__).parents[1] / "tools" / tool).is_dir()
+    return os.path.isdir(os.path.join(os.path.dirname(os.path.dirname(__file__)), "tools", tool))
 
 
 def hooks(tool: str) -> Any:
     """Return the module of what a tool offers to the core, loaded by its name when a command line or a spec asks for it."""
     if not is_there(tool):
+        from runner.model.diagnostics import UsageError
+
         raise UsageError(f"this installation lacks the part 'runner/tools/{tool}' (install torch-conformance whole)")
     return importlib.import_module(f"runner.tools.{tool}.hooks")
 
 
-class OnDemand(UserDict[str, Any]):
+class OnDemand(UserDict):  # type: ignore[type-arg]  # Any would import typing
     """A table of ``module:name``; looking a key up imports the module."""
 
     def __getitem__(self, key: str) -> Any:

@@ -85,6 +85,13 @@ def test_torch_is_not_imported(arguments: str, code: ExitCode, program: Program)
     assert not (program.folder / "out").exists()
 
 
+def test_help_imports_little(program: Program) -> None:
+    """Each of these takes longer than argparse itself."""
+    assert program("--help").returncode == ExitCode.OK
+    assert "runner.tools.vendor.commands" in program.modules
+    assert not program.modules & {"dataclasses", "inspect", "pathlib", "typing", "runner.model.options", "runner.machine.redaction"}
+
+
 # -- exit codes and output ------------------------------------------------------------------------------------------
 
 
