@@ -14,6 +14,7 @@ waiver never hides a second defect. If several waivers apply, the first in the o
 
 import functools
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -66,18 +67,24 @@ class Failure(NamedTuple):
 _glob = functools.cache(glob)
 
 
+def _beginning_with(text: str, ordered: Sequence[str]) -> Sequence[str]:
+    """Return those of sorted texts that begin with a text."""
+    return ordered[bisect_left(ordered, text) : bisect_left(ordered, f"{text}\U0010ffff")]
+
+
 def remarks(waivers: Waivers, ids: Sequence[str] | None, *, shipped: bool = False) -> Iterator[Diagnostic]:
     """Yield a warning for each waiver that is expired or matches no case; shipped waivers are compared with the cases if ``shipped``.
 
     ``ids`` is None if not all cases are known; then no waiver is compared with the cases.
     """
+    ordered = sorted(ids or ())  # those that begin as a glob does are together
     for waiver in waivers.files.waivers:
         if waivers.is_expired(waiver):
             remark = Diagnostic.of("expired-waiver", cases=waiver.cases, until=str(waiver.until), issue=waiver.issue)
         elif (
             ids is not None
             and (shipped or waiver.position.file in waivers.files.user_files)
-            and not any(map(_glob(waiver.cases).fullmatch, ids))
+            and not any(map(_glob(waiver.cases).fullmatch, _beginning_with(re.split(r"[*?]", waiver.cases)[0], ordered)))
         ):
             remark = Diagnostic.of("waiver-without-case", cases=waiver.cases, count=str(len(ids)))
         else:

@@ -269,6 +269,8 @@ OVERRIDABLE = ("config", "dynamo_config", "functorch_config")
 
 def merge(filled: Anatomy, backend: Backend, around: Surroundings, section: str) -> tuple[dict[str, Option], list[Diagnostic]]:
     """Return the options of a section for one case (defaults < spec < backend), and its conflicts, which name both positions."""
+    if not any(section in layer for layer in (filled.data, backend.settings, *(document.data for document in filled.defaults))):
+        return {}, []
     names, origin = names_of(backend), f"backend {backend.name}"
     inherited: dict[str, Option] = {}
     for document in filled.defaults:

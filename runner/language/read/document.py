@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from runner.model.diagnostics import Diagnostic, Position
 from runner.model.problem_texts import KINDS
@@ -20,8 +20,7 @@ BESIDE_KIND = ("expect", "when", "repeat")
 """The keys of a step beside its kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """The position of a value (line and column from 1) and, for a scalar, its text and style in the file."""
 
     line: int

@@ -315,16 +315,15 @@ def read_bytes(path: Path, limit: int = MAX_BYTES, article: str = "a spec") -> b
 
     ``article`` names the expected kind of file in hints.
     """
-    irregular = _failure(path, "", "not-a-regular-file", article=article)
     try:
         # checked before opening, because opening has side effects on some devices
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise irregular
+            raise _failure(path, "", "not-a-regular-file", article=article)
         # O_NONBLOCK: opening a named pipe that has replaced the file must not block
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
             status = os.fstat(stream.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise irregular
+                raise _failure(path, "", "not-a-regular-file", article=article)
             # a file of /proc has the size 0, any contents, and may return None
             data = b"" if status.st_size > limit else stream.read(limit + 1) or b""
     except OSError as error:

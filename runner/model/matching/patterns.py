@@ -63,6 +63,17 @@ def _filled(frames: tuple[str, ...]) -> list[list[str]]:
 
 
 @functools.cache
+def _literal(pattern: re.Pattern[str]) -> str:
+    """Return the longest text that every match contains, as the pattern shows it outside of all groups."""
+    from re import _parser  # type: ignore[attr-defined]  # private, and typeshed has no stub for it
+
+    parts: list[str] = [""]
+    for kind, value in _parser.parse(pattern.pattern) if not pattern.flags & re.IGNORECASE else ():
+        parts[-1:] = [parts[-1] + chr(value)] if str(kind) == "LITERAL" else [parts[-1], ""]
+    return max(parts, key=len)
+
+
+@functools.cache
 def is_unspecific(pattern: str, frames: Iterable[str] = ("{0}",)) -> bool:
     """Whether a pattern matches two texts of one frame and length without a common character, so that it describes no particular text.
 
@@ -70,10 +81,11 @@ def is_unspecific(pattern: str, frames: Iterable[str] = ("{0}",)) -> bool:
     fixed text of a frame is unspecific too. A pattern that exceeds its time limit counts as specific.
     """
     compiled = re.compile(pattern)
+    literal = _literal(compiled)  # most patterns have one that no text has: that is found out faster than by a search
     try:
         # one time limit covers all searches: to set and restore a timer costs more than such a search
         with time_limit(_ALL_SEARCHES):
-            return any(sum(compiled.search(text) is not None for text in texts) > 1 for texts in _filled(tuple(frames)))
+            return any(sum(literal in text and compiled.search(text) is not None for text in texts) > 1 for texts in _filled(tuple(frames)))
     except PatternTooSlow:
         return False
 
