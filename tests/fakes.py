@@ -235,9 +235,10 @@ def program(*arguments: object, timeout: float = 240, **options: Any) -> "subpro
 
 def write_specs(folder: Path, texts: Mapping[str, str]) -> Path:
     """Write specs, by their names, into ``specs`` of a folder; return the folder."""
-    (folder / "specs").mkdir()
     for name, text in texts.items():
-        (folder / "specs" / f"{name}.yaml").write_text(text)
+        path = folder / "specs" / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
     return folder
 
 

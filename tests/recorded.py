@@ -2,14 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from runner.model.case import CaseId
 from runner.model.diagnostics import Position
-from runner.model.header import RunHeader
+from runner.model.header import RunFooter, RunHeader
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
 from runner.record.journal import JournalWriter, Run
@@ -70,14 +70,28 @@ def write_run(folder: Path, run: Run, code: Mapping[str, str] | None = None) -> 
             observation = {"format": 2, "id": result.case_id, "steps": [], "error": None, "phases": {}, "peak_bytes": 0}
             files = {"observation.json": json.dumps(observation), **(code or {} if index == 0 else {})}
             results[index] = replace(result, evidence=_written(folder / result.folder, files))
-    folder.mkdir(exist_ok=True, parents=True)
-    with JournalWriter(folder / "run.jsonl") as journal:
-        journal.write("header", run.header)
-        for result in results:
-            journal.write("case", result)
-        if run.footer is not None:
-            journal.write("footer", run.footer)
-    return folder
+    return write_journal(folder / "run.jsonl", run.header, results, footer=run.footer).parent
+
+
+def write_journal(
+    path: Path, header: RunHeader, results: Iterable[CaseResult], *, attempts: Iterable[CaseResult] = (), footer: RunFooter | None = None
+) -> Path:
+    """Write a journal; without ``footer`` it is that of a run that was killed. Return its path."""
+    path.parent.mkdir(exist_ok=True, parents=True)
+    lines = [("header", header), *(("attempt", one) for one in attempts), *(("case", one) for one in results), ("footer", footer)]
+    with JournalWriter(path) as journal:
+        for kind, record in lines:
+            if record is not None:
+                journal.write(kind, record)
+    return path
+
+
+def edit(path: Path, change: Callable[[list[dict[str, Any]]], object]) -> Path:
+    """Change the lines of a journal; return its path."""
+    lines = [json.loads(text) for text in path.read_text().splitlines()]
+    change(lines)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
 
 
 def _written(folder: Path, files: Mapping[str, str]) -> dict[str, str]:

@@ -9,6 +9,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from runner.cli.parser import main
 from runner.execute.executor_protocol import Execution, Job
@@ -19,7 +21,7 @@ from runner.report.junit import document_of
 from runner.tools.vendor import archive
 from runner.tools.vendor.archive import ATTESTATION, ENVELOPE, JOURNAL, JUNIT
 from runner.worker.process.channel import keep_code
-from tests.fakes import ENDED, observation, seen, use_executor
+from tests.fakes import ENDED, observation, seen, use_executor, write_specs
 
 SPEC = """\
 summary: The counters of a compile are those of one graph
@@ -106,14 +108,19 @@ def a_run(
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        (place / "specs" / "area").mkdir(parents=True)
-        for name, tag in {"one": "first", "two": "second"}.items():
-            (place / "specs" / "area" / f"{name}.yaml").write_text(SPEC.replace("TAG", tag) + (more if name == "one" else ""))
+        write_specs(place, {"area/one": SPEC.replace("TAG", "first") + more, "area/two": SPEC.replace("TAG", "second")})
         (place / "known.yaml").write_text(WAIVERS)
         (place / "ours.yaml").write_text(profile)
         use_executor(patch, _answer(place / "out", code, measured or {}))
         main(["run", "--profile", "ours.yaml", "--out", "out", *options.split()])
         yield place / "out"
+
+
+def write_keys(place: Path) -> None:
+    """Write a pair of keys into a folder."""
+    key = Ed25519PrivateKey.from_private_bytes(bytes(32))
+    (place / "private.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    (place / "public.pem").write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
 
 
 class Archive:

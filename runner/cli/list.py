@@ -15,10 +15,10 @@ from runner.model.case import Availability, Case
 from runner.model.diagnostics import UsageError, one_line, shown_path
 from runner.model.escaping import counted
 from runner.model.optional import hooks
-from runner.model.options import backend_files, backends_chosen, flag, globs, option, paths, profile_option, shard_option, tags
+from runner.model.options import backend_files, backends_chosen, durations, flag, globs, option, paths, profile_option, shard_option, tags
 from runner.model.outcomes import ExitCode
 from runner.model.protocol import encode
-from runner.plan.selection import Shard, is_of_operator, select, taken, unmatched, why_nothing_selected
+from runner.plan.selection import is_of_operator, requested, select, taken, unmatched, why_nothing_selected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,7 @@ class ListOptions:
     select: tuple[str, ...] = globs()
     tag: tuple[str, ...] = tags()
     shard: str | None = shard_option()
+    durations: str | None = durations()
     profile: str | None = profile_option("show the cases of this profile by level")
     coverage: bool = flag("print which specs and cases cover each upstream test, instead of the cases")
     json: bool = flag("print an array of objects; with --coverage one object")
@@ -58,8 +59,15 @@ def main(options: ListOptions) -> ExitCode:
         suite, read, levels = profile.suite, profile.resolved.cases, vendor.levels_of(profile.resolved.record)
     if is_ledger:
         return _ledger(options, suite.cases)
-    shard = Shard.parse(options.shard) if options.shard else None
-    cases = select(read, suite.backends, names=options.backend, globs=options.select, tags=options.tag, shard=shard)
+    cases = select(read, suite.backends, names=options.backend, globs=options.select, tags=options.tag)
+    if options.shard:  # those that a run with it runs
+        if not options.profile:
+            cases = requested(cases, read, paths=options.paths, globs=options.select, tags=options.tag)
+        from runner.run.preparation import known_durations, take_shard
+
+        cases, _ = take_shard(cases, options.shard, known_durations(options.durations, options.paths)[1])
+    elif options.durations:
+        raise UsageError("--durations is for shards: add --shard I/N, or leave it out")
     for hint in unmatched(options.select, read):
         output.note(hint)
     if options.coverage:

@@ -88,6 +88,8 @@ class RunHeader:
     """How many cases on request match the selection, and were not run because nothing names them."""
     selection: str = ""
     """``digest_of_selection`` of those."""
+    assignment: str = ""
+    """Of a shard, the same digest of the numbers of the shards of all cases, in place of their digests; else empty."""
     options: Mapping[str, str] = field(default_factory=dict)
     """What the command line asked for, by the option's name; what it did not say, too."""
     merged: tuple[str, ...] = ()

@@ -84,7 +84,10 @@ globs = partial(several, "GLOB", "select the ids that match; * and ? are special
 tags = partial(
     several, "NAME", "select the cases whose spec has this tag, also those on request; with !NAME, those whose spec does not have it"
 )
-shard_option = partial(option, "I/N", "select the I-th of N parts, by a hash of the id")
+shard_option = partial(option, "I/N", "select the I-th of N parts, which take about the same time")
+durations = partial(
+    option, "RUN|FILE", "make the shards by the durations of this run or table (default: durations.txt beside the specs); all need the same"
+)
 flavour_option = partial(
     one_of,
     JUNIT_FLAVOURS,
@@ -171,6 +174,7 @@ class RunOptions(ExecutionOptions):
     select: tuple[str, ...] = globs()
     tag: tuple[str, ...] = tags()
     shard: str | None = may_differ("differs between parts; checked separately", shard_option())
+    durations: str | None = may_differ("how the shards share the cases is compared", durations())
     profile: str | None = profile_option(
         "run the cases of this profile and state CONFORMANT (exit 0), NOT CONFORMANT (1) or INCOMPLETE (4)"
     )

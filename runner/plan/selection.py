@@ -7,8 +7,9 @@ alone. So ``run`` of the shipped specs, and ``--select '*'``, leave it out.
 
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +18,7 @@ from runner.language.read.document import PROFILE, SETTINGS, SPEC, DataPath
 from runner.language.read.spec_files import discover, is_spec_file
 from runner.language.read.yaml_source import read_bytes
 from runner.machine.cache_dirs import folder
-from runner.model.case import Case, Step
+from runner.model.case import Case, CaseId, Step
 from runner.model.conditions import as_list
 from runner.model.diagnostics import Diagnostic, InvalidSpecs, UsageError, one_line, shown_path, unknown
 from runner.model.matching.patterns import Ids
@@ -31,40 +32,54 @@ NOT = "!"
 """Stands before a tag that excludes cases."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """The ``index``-th of ``count`` parts, from 1."""
+def read_shard(text: str) -> tuple[int, int]:
+    """Read ``I/N``, the I-th of N shards, from 1; raise ``UsageError``."""
+    match = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise UsageError(f"'{text}' is no shard: write I/N with I from 1 to N, for example 2/4")
+    return int(match[1]), int(match[2])
 
-    index: int
-    count: int
 
-    @classmethod
-    def parse(cls, text: str) -> "Shard":
-        """Read ``I/N``; raise ``UsageError``."""
-        match = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
-        if match is None or not 1 <= int(match[1]) <= int(match[2]):
-            raise UsageError(f"'{text}' is no shard: write I/N with I from 1 to N, for example 2/4")
-        return cls(int(match[1]), int(match[2]))
+def shards_of(cases: Sequence[Case], seconds: Mapping[str, float], count: int) -> tuple[dict[CaseId, int], list[float]]:
+    """Return the number of each case's shard, from 1, by id, and the seconds of each shard: they take about the same time.
 
-    def holds(self, case: Case) -> bool:
-        """Whether the case belongs to this shard. Only its id decides, so adding other cases does not change its shard."""
-        import hashlib  # loads OpenSSL: not for commands that do not shard
+    Only the selection, its ``seconds`` by id and ``count`` decide, so all machines that have these share the cases alike. A case without
+    seconds counts as the median of its area, else of all cases, else as 1.
+    """
+    known: dict[str, list[float]] = {}
+    for case in cases:
+        if case.id in seconds:
+            known.setdefault(case.area, []).append(seconds[case.id])
+    usual = {area: _median(values) for area, values in known.items()}
+    otherwise = _median([value for values in known.values() for value in values] or [1.0])
+    # whole numbers: their sums do not depend on the order
+    cost = {case.id: max(1, round(1000 * seconds.get(case.id, usual.get(case.area, otherwise)))) for case in cases}
+    whole, of_backends = [0] * count, [Counter[str]() for _ in range(count)]
+    shards: dict[CaseId, int] = {}
+    for case in sorted(cases, key=lambda case: (-cost[case.id], case.id)):
+        # cases of one backend are spread too: a machine may lack the backend, and runs none of them
+        index = min(range(count), key=lambda index: 4 * whole[index] + of_backends[index][case.backend])
+        shards[case.id] = index + 1
+        whole[index] += cost[case.id]
+        of_backends[index][case.backend] += cost[case.id]
+    return shards, [total / 1000 for total in whole]
 
-        number = int.from_bytes(hashlib.sha256(case.id.encode("utf-8", "surrogatepass")).digest()[:8], "big")
-        return number % self.count == self.index - 1
+
+def _median(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 def unmatched(globs: Sequence[str], cases: Sequence[Case]) -> list[str]:
     """Return a hint for each glob that matches no case."""
     ids = Ids(case.id for case in cases)
-    return [_hint(pattern, ids, any_ids=bool(cases)) for pattern in globs if not ids.matching(pattern)]
-
-
-def _hint(pattern: str, ids: Ids, *, any_ids: bool) -> str:
-    problem = f"no case matches '{one_line(pattern)}'"
-    if below := ids.matching(f"*/{pattern}"):
-        return f"{problem}: ids begin with their folder; '*/{one_line(pattern)}' matches '{one_line(below[0])}'"
-    return f"{problem}: ids look like '{one_line(ids.nearest(pattern))}'" if any_ids else problem
+    hints = []
+    for pattern in (pattern for pattern in globs if not ids.matching(pattern)):
+        hint = f": ids look like '{one_line(ids.nearest(pattern))}'" if cases else ""
+        if below := ids.matching(f"*/{pattern}"):
+            hint = f": ids begin with their folder; '*/{one_line(pattern)}' matches '{one_line(below[0])}'"
+        hints.append(f"no case matches '{one_line(pattern)}'{hint}")
+    return hints
 
 
 def select(
@@ -74,7 +89,6 @@ def select(
     names: Sequence[str] = (),
     globs: Sequence[str] = (),
     tags: Sequence[str] = (),
-    shard: Shard | None = None,
 ) -> list[Case]:
     """Return the cases that match every given criterion; raise ``UsageError`` for a backend or a tag that does not exist.
 
@@ -95,8 +109,7 @@ def select(
     if globs:
         matching = _matching(globs, selected)
         selected = [case for case in selected if case.id in matching]
-    selected = [case for case in selected if (not included or not included.isdisjoint(case.tags)) and unwanted.isdisjoint(case.tags)]
-    return [case for case in selected if shard is None or shard.holds(case)]
+    return [case for case in selected if (not included or not included.isdisjoint(case.tags)) and unwanted.isdisjoint(case.tags)]
 
 
 def _matching(globs: Sequence[str], cases: Sequence[Case]) -> frozenset[str]:

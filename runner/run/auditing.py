@@ -16,11 +16,11 @@ from runner.model.case import Case
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import Diagnostic, Position, UsageError
 from runner.model.expectation import Status
-from runner.model.options import ExecutionOptions, argument, backend_files, backends_chosen, flag, globs, shard_option, tags
+from runner.model.options import ExecutionOptions, argument, backend_files, backends_chosen, flag, globs, tags
 from runner.model.outcomes import JUDGED_BY_FACTS, PASSED, ExitCode, Outcome
 from runner.model.results import COULD_NOT_HAVE_FAILED, CaseResult
 from runner.plan import schedule
-from runner.plan.selection import Shard, requested, select, without_benches
+from runner.plan.selection import requested, select, without_benches
 from runner.plan.worker_plan import digest_of
 from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
 from runner.record.journal import recorded_run
@@ -42,7 +42,6 @@ class AuditOptions(ExecutionOptions):
     backend: tuple[str, ...] = backends_chosen()
     select: tuple[str, ...] = globs()
     tag: tuple[str, ...] = tags()
-    shard: str | None = shard_option()
 
 
 def has_verdicts(result: CaseResult) -> bool:
@@ -62,8 +61,7 @@ class Ran:
 
 
 def _selected(suite: Suite, options: AuditOptions) -> Sequence[Case]:
-    shard = Shard.parse(options.shard) if options.shard else None
-    return select(suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag, shard=shard)
+    return select(suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag)
 
 
 def recorded_cases(name: str, options: AuditOptions) -> Ran:

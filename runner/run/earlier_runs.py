@@ -88,6 +88,13 @@ def resume_run(name: str, now: RunHeader, digests: Mapping[str, str], files: Map
     return replace(begun, header=run.header, finished=run.finished, attempts=run.attempts)
 
 
+def durations_of(name: str, given: str | None) -> str | None:
+    """Return ``--durations`` of an interrupted run; ``given`` where it cannot be read, which ``resume_run`` reports."""
+    with contextlib.suppress(UsageError):
+        return readable(find_run(name) / JOURNAL).header.options.get("durations") or None
+    return given
+
+
 def _why_another(run: Run, now: RunHeader, digests: Mapping[str, str], files: Mapping[str, str]) -> str:
     """Return why this command is not compatible with the interrupted run; empty if it is."""
     then = run.header
@@ -97,6 +104,8 @@ def _why_another(run: Run, now: RunHeader, digests: Mapping[str, str], files: Ma
     read = replace(then, specs={file: digest for file, digest in then.specs.items() if file in files})
     if others := differences(replace(now, specs=files), read, same_machine=False):
         return "; ".join(difference.between("now", "then") for difference in others)
+    if then.selection == now.selection and then.assignment != now.assignment:
+        return "the shards were made by other durations then (--durations, or a durations.txt beside the specs)"
     for result in (*run.results, *(result for results in run.attempts.values() for result in results)):
         if digests.get(result.case_id) != result.digest:
             return f"{result.case_id} is not the case that was run then"

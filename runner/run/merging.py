@@ -49,6 +49,8 @@ _SHOWN = 3
 _LISTED = 100
 """How many missing shards are listed."""
 
+_SAME_DURATIONS = "run one of them again with the --durations of the other"
+
 _DEEPEST = 8
 _LARGEST = 256 << 20
 """The maximum size in bytes of a file that is copied; the limits of a worker's messages, code and traces are much smaller."""
@@ -123,6 +125,9 @@ def problems(parts: Sequence[NamedRun]) -> list[str]:
         first, mine, other = shards[0], part.run.header, shards[0].run.header
         if mine.shard.split("/")[1] != other.shard.split("/")[1]:
             wrong.append(f"{part.name}: it is shard {mine.shard}, and {first.name} is {other.shard}")
+        elif mine.selection == other.selection and mine.assignment != other.assignment:
+            given = " and ".join(f"{header.options.get('durations') or 'the tables beside the specs'}" for header in (mine, other))
+            wrong.append(f"{part.name}: its shards were made by other durations than those of {first.name} ({given}); {_SAME_DURATIONS}")
         if (mine.selection, mine.selected_whole) != (other.selection, other.selected_whole):
             selection = f"another selection, of {mine.selected_whole} cases, than in {first.name}, of {other.selected_whole}"
             wrong.append(f"{part.name}: {selection}")
@@ -181,6 +186,7 @@ def join(parts: Sequence[NamedRun], *, run_id: str, command: tuple[str, ...]) ->
         started=min(part.run.header.started for part in parts),
         command=command,
         selected=first.selected_whole,
+        assignment="",
         options={name: value for name, value in first.options.items() if name != "shard"},
         merged=tuple(part.run.header.run_id for part in parts),
     )

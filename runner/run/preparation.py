@@ -22,14 +22,16 @@ from runner.machine.installed_torch import facts_of_files, installed_torch
 from runner.machine.redaction import environment_variables, redacted, redacted_result, redacted_texts
 from runner.machine.scratch import open_untrusted
 from runner.model.case import Case
+from runner.model.diagnostics import UsageError
+from runner.model.escaping import counted
 from runner.model.header import RunHeader
 from runner.model.optional import hooks
 from runner.model.options import RunOptions
 from runner.model.results import Policy
 from runner.plan import schedule, selection
-from runner.plan.selection import Shard, requested, select, taken, unmatched, why_nothing_selected, without_benches
+from runner.plan.selection import read_shard, requested, select, shards_of, taken, unmatched, why_nothing_selected, without_benches
 from runner.plan.worker_plan import digest_of
-from runner.record.journal import digest_of_selection
+from runner.record.journal import digest_of_selection, recorded_run
 from runner.record.run_folder import JOURNAL, LATEST, REPORTS
 
 
@@ -99,7 +101,13 @@ def prepare(options: RunOptions, suite: Suite | None = None, only: Collection[st
             not_requested = len(matching) - len(whole)
     if not options.bench:
         whole = [without_benches(case) for case in whole]
-    selected = list(filter(Shard.parse(options.shard).holds, whole)) if options.shard else list(whole)
+    if options.shard and options.resume:
+        from runner.run.earlier_runs import durations_of  # the latest run may be another one than then
+
+        options = replace(options, durations=durations_of(options.resume, options.durations))
+    name, durations = known_durations(options.durations, options.paths) if options.durations or len(whole) > 1 else (None, {})
+    options = replace(options, durations=name)
+    selected, assignment = take_shard(whole, options.shard, durations) if options.shard else (list(whole), "")
     if profile is None:
         selection.check_names(options.require, suite.backends)
         for hint in unmatched(options.select, suite.cases):
@@ -114,9 +122,9 @@ def prepare(options: RunOptions, suite: Suite | None = None, only: Collection[st
             output.note(why)
     waivers = Waivers(files, today=datetime.now(UTC).date())
 
-    seconds: dict[str, float] = {}  # nothing orders one case
+    seconds: Mapping[str, float] = {}  # nothing orders one case
     if len(selected) > 1:
-        seconds = {**seconds_of_tables(roots_of(options.paths)), **seconds_of_run(REPORTS / LATEST / JOURNAL)}
+        seconds = {**durations, **seconds_of_run(REPORTS / LATEST / JOURNAL)}
     seed = options.shuffle
     if isinstance(seed, str):
         seed = secrets.randbelow(1 << 32)
@@ -137,6 +145,7 @@ def prepare(options: RunOptions, suite: Suite | None = None, only: Collection[st
         shuffle="" if seed is None else str(seed),
         selected_whole=len(whole),
         selection=digest_of_selection({case.id: digest_of(case) for case in whole}),
+        assignment=assignment,
         options=option_texts(options),
         # who names specs or a backend knows which cases are meant
         not_requested=0 if options.paths or options.backend else not_requested,
@@ -185,7 +194,44 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-# -- how long each case took: a hint for the order, and so no error where it is malformed -------------------------------
+# -- shards ---------------------------------------------------------------------------------------------------------
+
+
+def known_durations(name: str | None, paths: Sequence[Path]) -> tuple[str | None, Mapping[str, float]]:
+    """Return the run or file that ``--durations`` names, ``latest`` as its id, and the seconds of cases, by id; raise ``UsageError``.
+
+    They are those of the tables beside the specs, and of what the option names. The last run is none of them unless it is named: shards
+    of machines that have other last runs would leave out cases.
+    """
+    seconds = seconds_of_tables([root / TABLE for root in roots_of(paths)])
+    if name is not None:
+        path = Path(name)
+        if not path.is_file():
+            recorded = recorded_run(name)
+            if name == LATEST and (shard := recorded.run.header.shard):
+                raise UsageError(f"--durations {name}: the latest run is shard {shard}: name the run whose durations the other shards have")
+            path = recorded.folder.resolve() / JOURNAL
+            name = path.parent.name if name == LATEST else name
+        if not (more := {**seconds_of_tables([path]), **seconds_of_run(path)}):
+            raise UsageError(
+                f"--durations {name}: it has no seconds of cases: name a run that executed some, or a file with lines as '1.5 ID'"
+            )
+        seconds.update(more)
+    return name, seconds
+
+
+def take_shard(cases: Sequence[Case], text: str, seconds: Mapping[str, float]) -> tuple[list[Case], str]:
+    """Return the cases of the shard ``I/N``, and the digest of how all shards share the cases; print how long they take."""
+    index, count = read_shard(text)
+    shards, loads = shards_of(cases, seconds, count)
+    selected = [case for case in cases if shards[case.id] == index]
+    known = sum(case.id in seconds for case in cases)
+    work = f"{loads[index - 1]:.0f} s of work (the longest shard: {max(loads):.0f} s), by the durations of {counted(known, 'case')}"
+    output.note(f"shard {text}: {len(selected)} of {len(cases)} cases, {work if known else 'of unknown duration'}")
+    return selected, digest_of_selection({case_id: str(number) for case_id, number in shards.items()})
+
+
+# -- how long each case took: a hint, and so no error where it is malformed ---------------------------------------------
 
 TABLE = "durations.txt"
 """Beside specs, for a machine without earlier runs. A line has seconds and the id of a case; ``#`` begins a comment."""
@@ -212,9 +258,9 @@ def seconds_of_run(journal: Path) -> dict[str, float]:
     return seconds_of
 
 
-def seconds_of_tables(folders: Iterable[Path]) -> dict[str, float]:
-    """Return the seconds of the cases in the tables in these folders, by id; empty where there is none that can be read."""
-    rows = [row for folder in folders for row in _ROW.findall(_beginning(folder / TABLE))]
+def seconds_of_tables(tables: Iterable[Path]) -> dict[str, float]:
+    """Return the seconds of the cases in tables, by id; empty where there is none that can be read."""
+    rows = [row for table in tables for row in _ROW.findall(_beginning(table))]
     return {case_id.decode("utf-8", "replace"): float(seconds) for seconds, case_id in rows}
 
 

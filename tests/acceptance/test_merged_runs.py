@@ -11,7 +11,7 @@ import pytest
 from runner.model.outcomes import Outcome, exit_code
 from runner.record.journal import read_run
 from tests.called import called
-from tests.fakes import ROOT, prestarted
+from tests.fakes import ROOT, prestarted, write_specs
 
 pytestmark = pytest.mark.torch
 
@@ -35,9 +35,7 @@ COUNT = 3
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the run of the whole and those of its shards, one of which was given the case that cannot run."""
     path = tmp_path_factory.mktemp("merged")
-    (path / "specs").mkdir()
-    (path / "specs" / "one.yaml").write_text(SPEC)
-    shutil.copy(UNAVAILABLE, path / "specs" / "unavailable.yaml")
+    write_specs(path, {"one": SPEC, "unavailable": UNAVAILABLE.read_text()})
     (path / "ours.yaml").write_text(OURS)
     whole = called("run", "specs", "--backends", "ours.yaml", "--out", "whole", "--jobs", "1", cwd=path, env=prestarted())
     (path / "whole" / "stdout").write_text(whole.stdout)
@@ -153,9 +151,7 @@ NIGHTLY = pytest.mark.nightly(reason="required names that are missing are tested
 
 @pytest.mark.parametrize(("names", "lines"), [pytest.param(["torch"], [], marks=NIGHTLY), (["cxx", "triton"], UNEXERCISED)])
 def test_what_is_required_of_the_run_is_required_of_its_merged_shards(tmp_path: Path, names: list[str], lines: list[str]) -> None:
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "specs" / "one.yaml").write_text(SPEC.replace("[1, 2, 3, 4]", "[1, 4, 7, 10]"))
-    (tmp_path / "specs" / "gpus.yaml").write_text(NEEDS_GPUS)
+    write_specs(tmp_path, {"one": SPEC.replace("[1, 2, 3, 4]", "[1, 4, 7, 10]"), "gpus": NEEDS_GPUS})
     options = ("specs", *(word for name in names for word in ("--require", name)), "--jobs", "1")
     whole = called("run", *options, "--out", "whole", cwd=tmp_path, env=prestarted())
     for index in (1, 2):

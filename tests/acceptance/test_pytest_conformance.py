@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import GOOD
-from tests.fakes import prestarted
+from tests.fakes import prestarted, write_specs
 
 pytestmark = [
     pytest.mark.torch,
@@ -27,11 +27,8 @@ steps: [{api: {call: value, as: found}, expect: [{equals: {found: "{{ want }}"}}
 
 
 def test_real_cases(tmp_path: Path) -> None:
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "specs" / "compiled.yaml").write_text(GOOD)
-    (tmp_path / "specs" / "call.yaml").write_text(CALL)
     weak = GOOD.replace("{to: eager}", "{to: eager, atol: 1.0e+30, rtol: 1}, weak: the reason of its author")
-    (tmp_path / "specs" / "weak.yaml").write_text(weak)
+    write_specs(tmp_path, {"compiled": GOOD, "call": CALL, "weak": weak})
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     environment = prestarted(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", PYTEST_ADDOPTS="")
     command = [sys.executable, "-m", "pytest", "-p", "runner.tools.pytest_plugin", "-rA", "--conformance", "specs"]

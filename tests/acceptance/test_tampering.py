@@ -12,7 +12,7 @@ from junitparser import JUnitXml
 from runner.model.outcomes import Outcome
 from runner.record.journal import read_run
 from tests.called import called
-from tests.fakes import ROOT, prestarted
+from tests.fakes import ROOT, prestarted, write_specs
 from tests.prestart import UNREAD
 
 pytestmark = pytest.mark.torch
@@ -57,9 +57,7 @@ NIGHTLY = pytest.mark.nightly(reason="two other ways to harm the records are tes
 
 @pytest.mark.parametrize("harm", [pytest.param(harm, marks=() if harm in ("append", "observation") else NIGHTLY) for harm in HARM])
 def test_a_case_that_harms_the_records_fails_the_run(tmp_path: Path, harm: str) -> None:
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "specs" / "honest.yaml").write_text(HONEST)
-    (tmp_path / "specs" / "tampers.yaml").write_text(TAMPERS.format(harm=HARM[harm]))
+    write_specs(tmp_path, {"honest": HONEST, "tampers": TAMPERS.format(harm=HARM[harm])})
     out = tmp_path / "out"
     done = called("run", tmp_path / "specs", "--out", out, "--jobs", "2", env=prestarted(VICTIM=str(out)))
     assert done.returncode == 1, done.stderr

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from runner.cli.parser import main
 from runner.execute.executor_protocol import Execution, Job
@@ -20,6 +18,7 @@ from runner.tools.vendor.commands import doctor
 from tests import vendor_device
 from tests.fakes import ENDED, close_facts, close_leaf, environment, observation, program, seen, use_executor
 from tests.fences import FILES, ROOT, fences, write
+from tests.submissions import write_keys
 
 PAGE = ROOT / "docs" / "guides" / "vendor.md"
 
@@ -61,9 +60,7 @@ def write_files(folder: Path) -> None:
     for fence in fences(PAGE):
         if fence.mark in FILES:
             write(fence, folder)
-    key = Ed25519PrivateKey.generate()
-    (folder / "private.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    (folder / "public.pem").write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    write_keys(folder)
 
 
 # -- with a worker that is made up ------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from runner.cli.parser import main
 from runner.model.outcomes import ExitCode
 from runner.plan.case_ledger import NAME, fold, unfold
-from tests.fakes import ROOT
+from tests.fakes import ROOT, write_specs
 
 SPEC = """\
 summary: Twice a tensor is computed
@@ -78,9 +78,7 @@ def test_six_thousand_ids_stay_readable_and_a_new_operator_is_one_new_line() -> 
 @pytest.fixture
 def specs(here: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     """Return a folder with two specs and their ledger."""
-    (here / "specs" / "area").mkdir(parents=True)
-    for name in ("one", "two"):
-        (here / "specs" / "area" / f"{name}.yaml").write_text(SPEC)
+    write_specs(here, dict.fromkeys(("area/one", "area/two"), SPEC))
     assert main(["list", "specs", "--update", "specs/ledger.txt"]) == ExitCode.OK
     capsys.readouterr()
     return here / "specs"

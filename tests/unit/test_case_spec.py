@@ -17,7 +17,7 @@ from runner.model.outcomes import ExitCode
 from runner.plan.selection import is_of_operator
 from runner.plan.worker_plan import python_of, seed_of
 from runner.tools.author.commands.explain import Decision, Origins, decision_of, document_of, step_of, text_of, without_idle_spies
-from tests.fakes import ROOT
+from tests.fakes import ROOT, write_specs
 
 SCHEMA = ROOT / "schemas" / "spec.schema.json"
 SPECS = ROOT / "specs"
@@ -114,10 +114,7 @@ DEFAULTS = "config: {max_autotune: false, shape_padding: false}\ncontext: [no_gr
 
 @pytest.fixture
 def own(here: Path) -> Path:
-    (here / "specs").mkdir()
-    (here / "specs" / "_defaults.yaml").write_text(DEFAULTS)
-    (here / "specs" / "sum.yaml").write_text(GOOD)
-    return here
+    return write_specs(here, {"_defaults": DEFAULTS, "sum": GOOD})
 
 
 @pytest.mark.usefixtures("own")

@@ -13,7 +13,7 @@ from runner.language.read import spec_schema
 from runner.language.upstream import Upstream, UpstreamTest, coverage, load
 from runner.model.outcomes import ExitCode
 from tests.conftest import GOOD, LoadSuite
-from tests.fakes import case, shipped_suite, used
+from tests.fakes import case, shipped_suite, used, write_specs
 
 CLEAR = "test_codecache.py::TestFxGraphCache::test_cache_clear"
 CONSTANT = "test_codecache.py::TestFxGraphCache::test_constant_handling"
@@ -116,9 +116,8 @@ def test_coverage_counts_cases_and_names_what_is_missing() -> None:
 
 @pytest.fixture
 def listed(here: Path) -> Path:
-    (here / "specs").mkdir()
-    (here / "specs" / "one.yaml").write_text(f'{GOOD}{used("n")}matrix: {{n: [1, 2]}}\ncovers: [{CLEAR}, "{CONSTANT}[{{{{ device }}}}]"]\n')
-    return Path("specs")
+    text = f'{GOOD}{used("n")}matrix: {{n: [1, 2]}}\ncovers: [{CLEAR}, "{CONSTANT}[{{{{ device }}}}]"]\n'
+    return write_specs(Path(), {"one": text}) / "specs"
 
 
 def test_list_says_the_same_as_json(listed: Path, capsys: pytest.CaptureFixture[str]) -> None:

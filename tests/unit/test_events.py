@@ -15,7 +15,7 @@ from runner.model.outcomes import ExitCode, Outcome
 from runner.report import ReportSetup, reporters
 from runner.report.reporters import REPORTERS, Reporter
 from tests.conftest import GOOD
-from tests.fakes import ENDED, observation, seen, use_executor
+from tests.fakes import ENDED, observation, seen, use_executor, write_specs
 
 SPEC = GOOD.replace("close: {to: eager}", "counter: {inductor.fxgraph_cache_miss: 1}")
 FAILS: dict[str, dict[str, int]] = {"inductor": {"fxgraph_cache_miss": 2}}
@@ -54,9 +54,7 @@ def execution(job: Job, outcome: Outcome = Outcome.PASS) -> Execution:
 def go(here: Path, monkeypatch: pytest.MonkeyPatch) -> Go:
     """Return a function that runs two cases, ``one`` and ``two``, with a recorder as the last reporter."""
     monkeypatch.setattr(reporters, "REPORTERS", {**REPORTERS, "recorder": Reporter(Recorder)})
-    (here / "specs").mkdir()
-    for name in ("one", "two"):
-        (here / "specs" / f"{name}.yaml").write_text(SPEC)
+    write_specs(here, dict.fromkeys(("one", "two"), SPEC))
 
     def run(play: Play, *arguments: str) -> int:
         use_executor(monkeypatch, play).warnings = ("something is slow",)

@@ -100,14 +100,18 @@ def test_a_run_makes_jobs_that_hold_no_path_of_its_machine(here: Path, monkeypat
     assert executor.is_closed
 
 
+def passed_of_its_case(job: Job) -> Execution:
+    return dataclasses.replace(passed(job), observation={**PASSED, "id": job.name.rpartition(" (")[0]})
+
+
+def interrupted(job: Job) -> Execution:
+    signal.raise_signal(signal.SIGINT)
+    return passed_of_its_case(job)
+
+
 def test_an_interrupt_cancels_the_jobs_that_wait(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "another.yaml").write_text(GOOD)
-
-    def interrupt(job: Job) -> Execution:
-        signal.raise_signal(signal.SIGINT)
-        return dataclasses.replace(passed(job), observation={**PASSED, "id": job.name.rpartition(" (")[0]})
-
-    executor = use_executor(monkeypatch, interrupt)
+    executor = use_executor(monkeypatch, interrupted)
     assert main(["run", "another.yaml", "spec.yaml", "--out", "out"]) == ExitCode.INTERRUPTED
     assert len(executor.jobs) == 1
     assert executor.cancelled == 1
@@ -122,17 +126,12 @@ def test_a_resumed_run_asks_what_the_recorded_cases_need_too(
     """A predicate that was not called has not returned True: the recorded case would seem one that cannot run here."""
     (here / "spec.yaml").write_text(f"requires: [{{call: os.path.isabs}}]\n{GOOD}")
     (here / "zero.yaml").write_text(GOOD)
-
-    def one_ends(job: Job) -> Execution:
-        signal.raise_signal(signal.SIGINT)
-        return dataclasses.replace(passed(job), observation={**PASSED, "id": job.name.rpartition(" (")[0]})
-
-    executor = use_executor(monkeypatch, one_ends)
+    executor = use_executor(monkeypatch, interrupted)
     executor.predicates_hold = True
     assert main(["run", "spec.yaml", "zero.yaml", "--out", "out"]) == ExitCode.INTERRUPTED
     (ended,) = [result for result in read_run(Path("out/run.jsonl")).results if result.outcome.label == "PASS"]
     assert ended.case_id == "spec[backend=cpu]"
-    executor.answer = lambda job: dataclasses.replace(passed(job), observation={**PASSED, "id": job.name.rpartition(" (")[0]})
+    executor.answer = passed_of_its_case
     assert main(["run", "spec.yaml", "zero.yaml", "--resume", "out"]) == ExitCode.OK, capsys.readouterr().err
     assert [result.outcome.label for result in read_run(Path("out/run.jsonl")).results] == ["PASS", "PASS"]
 

@@ -14,9 +14,9 @@ from runner.cli.parser import main
 from runner.model.header import RunFooter, RunHeader
 from runner.model.outcomes import Outcome
 from runner.model.results import Attempt, CaseResult, attempt_of
-from runner.record.journal import JournalWriter, NamedRun, Run, digest_of_selection, read_run
+from runner.record.journal import NamedRun, Run, digest_of_selection, read_run
 from runner.run.merging import join, problems
-from tests.recorded import NOT_EXECUTED, recorded, run_of
+from tests.recorded import NOT_EXECUTED, recorded, run_of, write_journal
 from tests.results import footer_of
 
 IDS = [f"area/{name}[backend=cpu,n={number}]" for name in ("one", "two") for number in (1, 2, 10)]
@@ -170,6 +170,7 @@ BETWEEN: list[tuple[Mapping[str, Any], str]] = [
     ({"shard": "2/4"}, "it is shard 2/4"),
     ({"selected_whole": 7}, "another selection, of 7 cases"),
     ({"selection": "f" * 64}, "another selection, of 6 cases"),
+    ({"assignment": "f" * 64}, "its shards were made by other durations than those of shard-1"),
     ({"specs": {**SPECS, "specs/area/one.yaml": "f" * 64}}, "the file specs/area/one.yaml is 'ffffffffffff' here"),
     ({"specs": {**SPECS, "waivers.yaml": "3" * 64}}, "the file waivers.yaml is '333333333333' here"),
     ({"variables": {}}, "$TORCH_LOGS is none here"),
@@ -219,19 +220,13 @@ def write(here: Path) -> Write:
 
     def written(parts: Sequence[NamedRun]) -> list[str]:
         for part in parts:
-            Path(part.name).mkdir()
-            with JournalWriter(Path(part.name) / "run.jsonl") as journal:
-                journal.write("header", part.run.header)
-                for one in part.run.results:
-                    for made in one.attempts:
-                        journal.write("attempt", line_of(one, made))
-                    journal.write("case", one)
-                    for place in filter(None, (one.folder, *(made.folder for made in one.attempts))):
-                        folder = Path(part.name) / place
-                        folder.mkdir(parents=True, exist_ok=True)
-                        (folder / "observation.json").write_text(json.dumps(one.case_id))
-                if part.run.footer is not None:
-                    journal.write("footer", part.run.footer)
+            attempts = [line_of(one, made) for one in part.run.results for made in one.attempts]
+            write_journal(Path(part.name, "run.jsonl"), part.run.header, part.run.results, attempts=attempts, footer=part.run.footer)
+            for one in part.run.results:
+                for place in filter(None, (one.folder, *(made.folder for made in one.attempts))):
+                    folder = Path(part.name) / place
+                    folder.mkdir(parents=True, exist_ok=True)
+                    (folder / "observation.json").write_text(json.dumps(one.case_id))
         return [part.name for part in parts]
 
     return written

@@ -25,7 +25,7 @@ from runner.run.earlier_runs import with_failed
 from runner.run.preparation import prepare, seconds_of_run
 from tests.conftest import GOOD
 from tests.fakes import FakeExecutor, case, use_executor, write_specs
-from tests.recorded import recorded, run_of, write_run
+from tests.recorded import edit, recorded, run_of, write_run
 
 ABSENT = GOOD + "requires: [{module: no_such_module_here}]\n"
 SPECS = {"one": GOOD, "two": GOOD, "three": ABSENT, "later": GOOD + "on_request: true\ntags: [many]\nmatrix: {repeat: [1, 2]}\n"}
@@ -201,6 +201,25 @@ def test_a_run_of_failed_cases_is_resumed(executor: FakeExecutor, capsys: pytest
     assert main([*command, "--resume", "new"]) == ExitCode.FAILED, capsys.readouterr().err
     assert [line["kind"] for line in lines(Path("new"))] == ["header", "case", "case", "footer"]
     assert main(["run", "specs", "--fail-fast", "--resume", "new"]) == ExitCode.USAGE
+
+
+def test_a_shard_is_resumed_by_the_durations_of_then(executor: FakeExecutor, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another run is the latest one now."""
+    one, two = (recorded(name, case_id=f"{name}[backend=cpu]") for name in ("one", "two"))
+    write_run(REPORTS / "then", run_of(one, replace(two, seconds=9.0)))
+    (REPORTS / "latest").symlink_to("then")
+    command = ["run", "specs", "--shard", "2/2", "--durations", "latest"]
+    main([*command, "--out", "new"])
+    assert (ran(Path("new")), lines(Path("new"))[0]["options"]["durations"]) == ({"one", "three"}, "then")
+    main(["run", "specs", "--shard", "2/2"])
+    assert ran() == {"three"}
+    assert main(command) == ExitCode.USAGE
+    assert "the latest run is shard 2/2" in capsys.readouterr().err
+    for table, code in (("", ExitCode.FAILED), ("9.5 three[backend=cpu]\n", ExitCode.USAGE)):
+        Path("specs/durations.txt").write_text(table)
+        edit(Path("new/run.jsonl"), lambda records: records.__delitem__(slice(2, None)))  # as after a kill
+        assert main([*command, "--resume", "new"]) == code, capsys.readouterr().err
+    assert "the shards were made by other durations then" in capsys.readouterr().err
 
 
 # -- attempts and deadlines -----------------------------------------------------------------------------------------

@@ -31,8 +31,8 @@ from runner.run.rejudge import surroundings_of_record
 from runner.tools.vendor.conformance import Conformance, statement_of
 from runner.tools.vendor.profiles import Resolved, cases_of, for_compiler, read_profile, shipped_profiles
 from runner.tools.vendor.verification import reasons_of
-from tests.fakes import ENDED, observation, place, seen, shipped_suite, use_executor
-from tests.recorded import recorded
+from tests.fakes import ENDED, observation, place, seen, shipped_suite, use_executor, write_specs
+from tests.recorded import edit, recorded
 
 SPEC = """\
 summary: The counters of a compile are those of one graph
@@ -74,11 +74,8 @@ IDS = [f"area/{name}[backend=cpu,size={size}]" for name in ("one", "two") for si
 
 @pytest.fixture(autouse=True)
 def folder(here: Path) -> Path:
-    (here / "specs" / "area").mkdir(parents=True)
-    for name, text in {"one": ONE, "two": TWO, "rare": REQUESTED}.items():
-        (here / "specs" / "area" / f"{name}.yaml").write_text(text)
     (here / "known.yaml").write_text(WAIVERS)
-    return here
+    return write_specs(here, {"area/one": ONE, "area/two": TWO, "area/rare": REQUESTED})
 
 
 def resolved(text: str, suite: Suite | None = None) -> Resolved:
@@ -438,12 +435,8 @@ def test_a_shard_is_incomplete_and_the_merged_run_is_whole(run: Run, capsys: pyt
 
 
 def forged(change: Callable[[list[dict[str, Any]]], None]) -> str:
-    path = Path("out/run.jsonl")
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    change(lines)
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     with pytest.raises(JournalError) as error:
-        read_run(path)
+        read_run(edit(Path("out/run.jsonl"), change))
     return str(error.value)
 
 

@@ -20,7 +20,7 @@ from runner.model.results import CaseResult, Policy, WaiverEffect
 from runner.record.journal import JournalError, JournalWriter, Run, digest_of_selection, read_run
 from runner.run.rejudge import impossible_on_machine
 from tests.fakes import ROOT, shipped
-from tests.recorded import recorded, run_of
+from tests.recorded import edit, recorded, run_of, write_journal
 from tests.results import footer_of, waiver_of
 
 Change = Callable[[list[dict[str, Any]]], object]
@@ -64,22 +64,8 @@ def written(
     path: Path, *results: CaseResult, attempts: tuple[CaseResult, ...] = (), top: RunHeader | None = None, footer: Any = ...
 ) -> Path:
     """Write a journal: with its own header and footer, unless others are given, or None for no footer."""
-    with JournalWriter(path) as journal:
-        journal.write("header", top or header(*results))
-        for attempt in attempts:
-            journal.write("attempt", attempt)
-        for result in results:
-            journal.write("case", result)
-        if footer is not None:
-            journal.write("footer", footer_of(results) if footer is ... else footer)
-    return path
-
-
-def edited(path: Path, change: Change) -> Path:
-    lines = [json.loads(text) for text in path.read_text().splitlines()]
-    change(lines)
-    path.write_text("".join(json.dumps(record) + "\n" for record in lines))
-    return path
+    footer = footer_of(results) if footer is ... else footer
+    return write_journal(path, top or header(*results), results, attempts=attempts, footer=footer)
 
 
 @pytest.fixture
@@ -167,7 +153,7 @@ def test_a_link_or_a_pipe_is_no_journal(journal: Path) -> None:
     ],
 )
 def test_a_malformed_line_is_refused_with_its_number(journal: Path, number: int, change: Callable[[Any], object], reason: str) -> None:
-    edited(written(journal, FULL, top=HEADER), lambda lines: change(lines[number - 1]))
+    edit(written(journal, FULL, top=HEADER), lambda lines: change(lines[number - 1]))
     with pytest.raises(JournalError, match=reason) as caught:
         read_run(journal, checks=False)
     assert (caught.value.line, str(caught.value).startswith(f"line {number}: ")) == (number, True)
@@ -329,7 +315,7 @@ LIES: list[tuple[Outcome, Change, str]] = [
 
 @pytest.mark.parametrize(("outcome", "change", "words"), LIES, ids=[f"{outcome.label}-{words[:40]}" for outcome, _, words in LIES])
 def test_a_line_that_contradicts_another_field_is_refused(journal: Path, outcome: Outcome, change: Change, words: str) -> None:
-    edited(written(journal, case(1, outcome), case(2)), change)
+    edit(written(journal, case(1, outcome), case(2)), change)
     with pytest.raises(JournalError, match=r"^line [1-4]: ") as caught:
         read_run(journal)
     assert words in str(caught.value)
@@ -346,7 +332,7 @@ OF_ATTEMPTS: list[tuple[Change, str]] = [
 
 @pytest.mark.parametrize(("change", "words"), OF_ATTEMPTS, ids=[words for _, words in OF_ATTEMPTS])
 def test_a_case_that_contradicts_its_attempts_is_refused(journal: Path, change: Change, words: str) -> None:
-    edited(written(journal, FLAKY, attempts=RETRIED), change)
+    edit(written(journal, FLAKY, attempts=RETRIED), change)
     with pytest.raises(JournalError) as caught:
         read_run(journal)
     assert words in str(caught.value)
@@ -385,7 +371,7 @@ def test_the_exit_code_follows_from_what_was_required(journal: Path, required: s
     """What a shard exits with may follow from cases of other shards."""
     results = [case(1, requires=("redis",)), case(2)]
     top = header(*results, options={"require": required, "shard": shard})
-    edited(written(journal, *results, top=top), line(-1, exit_code=code))
+    edit(written(journal, *results, top=top), line(-1, exit_code=code))
     if problem:
         with pytest.raises(JournalError, match=problem):
             read_run(journal)

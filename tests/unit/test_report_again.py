@@ -9,7 +9,7 @@ from runner.cli.parser import main
 from runner.model.outcomes import ExitCode, Outcome
 from runner.record.journal import read_run
 from tests.conftest import GOOD
-from tests.fakes import ROOT
+from tests.fakes import ROOT, write_specs
 from tests.readers import XSD, jenkins_junit
 from tests.unit.test_events import Go, execution, go
 from tests.unit.test_junit import etree
@@ -59,8 +59,7 @@ def test_a_red_run_is_written_again_as_it_was(go: Go, flavour: str, capsys: pyte
 def test_a_mistake_is_refused_before_anything_is_written(
     here: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
-    Path("specs").mkdir()
-    Path("specs/one.yaml").write_text(GOOD)
+    write_specs(Path(), {"one": GOOD})
     assert main([str(SAMPLE) if word == "RUN" else word for word in words]) == ExitCode.USAGE
     assert said in capsys.readouterr().err
     assert {name for name in os.listdir() if name != "old"} == {"specs"}

@@ -14,11 +14,11 @@ from runner.model.header import RunHeader
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
 from runner.plan.worker_plan import digest_of
-from runner.record.journal import JournalWriter, digest_of_selection
+from runner.record.journal import digest_of_selection
 from runner.record.run_folder import RunFolder, find_run, open_run
 from runner.run.earlier_runs import resume_run
 from tests.fakes import COUNTED, case, step
-from tests.recorded import recorded, run_of
+from tests.recorded import recorded, run_of, write_journal
 from tests.results import footer_of
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -47,15 +47,8 @@ def resumed(cases: Sequence[Case], *, files: Mapping[str, str] = FILES, **change
 
 def written(*results: CaseResult, attempts: Sequence[CaseResult] = (), end: str = "killed", folder: Path = Path("out")) -> None:
     """Write a run that was killed, interrupted, or that ended."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with JournalWriter(folder / "run.jsonl") as journal:
-        journal.write("header", header_of(CASES))
-        for attempt in attempts:
-            journal.write("attempt", attempt)
-        for one in results:
-            journal.write("case", one)
-        if end != "killed":
-            journal.write("footer", footer_of(results, interrupted=end == "interrupted"))
+    footer = None if end == "killed" else footer_of(results, interrupted=end == "interrupted")
+    write_journal(folder / "run.jsonl", header_of(CASES), results, attempts=attempts, footer=footer)
 
 
 def test_a_run_without_a_name_lies_in_reports_and_is_the_latest() -> None:

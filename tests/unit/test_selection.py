@@ -10,7 +10,7 @@ from runner.language.backends import load_backends
 from runner.model.case import Case, CaseId
 from runner.model.diagnostics import UsageError
 from runner.model.matching.patterns import Ids, glob
-from runner.plan.selection import Shard, select, unmatched
+from runner.plan.selection import read_shard, select, shards_of, unmatched
 from tests.fakes import case
 
 IDS = [
@@ -92,20 +92,37 @@ def test_an_unknown_backend_is_wrong_usage() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 def test_shards_share_all_cases_without_overlap(count: int) -> None:
-    cases = [made(f"area/spec{number}[backend=cpu]") for number in range(200)]
-    parts = [select(cases, load_backends(), shard=Shard.parse(f"{index}/{count}")) for index in range(1, count + 1)]
-    assert sorted(found.id for part in parts for found in part) == sorted(found.id for found in cases)
-    assert all(len(part) > 100 // count for part in parts)
+    """They take about the same time, also on a machine that lacks a backend, and whatever the order of the cases is."""
+    random_numbers = random.Random(7)
+    cases = [made(f"area/spec{number}[backend={backend}]") for number in range(100) for backend in ("cpu", "cuda")]
+    seconds = {found.id: random_numbers.lognormvariate(0, 1) for found in cases}
+    shards, loads = shards_of(cases, seconds, count)
+    assert (shards.keys(), set(shards.values())) == (seconds.keys(), set(range(1, count + 1)))
+    for backend in ("cpu", "cuda", "c"):
+        taken = [0.0] * count
+        for case_id, number in shards.items():
+            taken[number - 1] += seconds[case_id] if f"[backend={backend}" in case_id else 0
+        assert max(taken) < 1.03 * sum(taken) / count
+    assert loads == pytest.approx(taken, abs=0.05)
+    assert shards_of(random_numbers.sample(cases, 200), seconds, count) == (shards, loads)
 
 
-def test_a_case_stays_in_its_shard_when_others_come_and_go() -> None:
-    cases = [made(f"area/spec{number}[backend=cpu]") for number in range(100)]
-    part = {found.id for found in select(cases, load_backends(), shard=Shard(2, 5))}
-    some = random.Random(7).sample(cases, 40)
-    assert {found.id for found in select(some, load_backends(), shard=Shard(2, 5))} == part & {found.id for found in some}
+@pytest.mark.parametrize(
+    ("seconds", "loads"),
+    [
+        ({}, [2, 2, 1]),
+        ({"a/x[backend=cpu]": 7.0}, [14, 14, 7]),
+        ({"a/x[backend=cpu]": 1.0, "a/y[backend=cuda]": 3.0, "b/x[backend=cpu]": 9.0}, [9, 9, 6]),
+    ],
+)
+def test_a_case_without_seconds_counts_as_its_area_or_else_as_all(seconds: dict[str, float], loads: list[float]) -> None:
+    ids = ["a/x[backend=cpu]", "a/y[backend=cuda]", "a/z[backend=rocm]", "b/x[backend=cpu]", "b/y[backend=rocm]"]
+    cases = [dataclasses.replace(made(case_id), area=case_id[0]) for case_id in ids]
+    assert sorted(shards_of(cases, seconds, 3)[1], reverse=True) == loads
+    assert shards_of([], seconds, 2) == ({}, [0, 0])
 
 
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/0", "a/b", "1/2/3", "-1/2", "1/-2", " 1/2", "1/2 ", "1.0/2", "٢/٣"])
 def test_what_is_no_shard(text: str) -> None:
     with pytest.raises(UsageError, match="is no shard: write I/N"):
-        Shard.parse(text)
+        read_shard(text)

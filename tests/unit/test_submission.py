@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from jsonschema import Draft202012Validator
 
 from runner.cli.parser import main
@@ -18,7 +16,7 @@ from runner.machine.redaction import KNOWN
 from runner.model.outcomes import ExitCode
 from runner.tools.vendor import archive
 from runner.tools.vendor.archive import PREDICATE_TYPE, STATEMENT_TYPE
-from tests.submissions import CODE, a_run
+from tests.submissions import CODE, a_run, write_keys
 
 SECRET = "hunter2-is-a-secret"
 
@@ -39,14 +37,8 @@ def folder(author: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     return tmp_path / "here"
 
 
-def keys(place: Path) -> None:
-    key = Ed25519PrivateKey.from_private_bytes(bytes(32))
-    (place / "private.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    (place / "public.pem").write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
-
-
 def test_a_submission_is_the_same_bytes_and_verifies(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    keys(folder)
+    write_keys(folder)
     assert main(["submit", "out", "--out", "one.tar.zst", "--key", "private.pem"]) == ExitCode.OK
     assert main(["submit", "out", "--out", "two.tar.zst", "--key", "private.pem", "--json"]) == ExitCode.OK
     said = json.loads(capsys.readouterr().out.partition("\n")[2])

@@ -14,7 +14,7 @@ from runner.model.matching.patterns import search
 from runner.model.outcomes import ExitCode
 from runner.tools.author.commands.waive import FILL_IN, pattern_of, smallest_condition
 from tests.conftest import GOOD
-from tests.fakes import ENDED, HERE, observation, seen, use_executor
+from tests.fakes import ENDED, HERE, observation, seen, use_executor, write_specs
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -111,9 +111,7 @@ Go = Callable[..., int]
 @pytest.fixture
 def go(monkeypatch: pytest.MonkeyPatch, here: Path) -> Go:
     """Return a function that runs two specs, of which those named fail."""
-    (here / "specs" / "area").mkdir(parents=True)
-    for name in ("one", "two"):
-        (here / "specs" / "area" / f"{name}.yaml").write_text(SPEC)
+    write_specs(here, dict.fromkeys(("area/one", "area/two"), SPEC))
 
     def run_it(*options: str, failing: str = "", out: str) -> int:
         def answer(job: Job) -> Execution:

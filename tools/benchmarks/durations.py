@@ -12,7 +12,7 @@ from runner.run.preparation import TABLE, seconds_of_run, seconds_of_tables
 
 COMMENT = (
     "Seconds of cases, of runs on machines that are named in docs/guides/isolation-and-speed.md. A run without an earlier one starts the",
-    "longest cases first by this table; nothing else depends on it. Printed by:",
+    "longest cases first by this table, and shards are equally long by it; nothing else depends on it. Printed by:",
     "python -m tools.benchmarks.durations specs/durations.txt JOURNAL",
 )
 
@@ -37,7 +37,7 @@ def main(files: list[str]) -> int:
             return 2
         for case_id, value in seconds.items():
             found[case_id] = max(value, found.get(case_id, 0.0))
-    print(as_table({**seconds_of_tables(table.parent for table in tables), **found}, COMMENT), end="")
+    print(as_table({**seconds_of_tables(tables), **found}, COMMENT), end="")
     return 0
 
 
