@@ -94,8 +94,8 @@ def input_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
             least, most = (mark.get("min"), mark.get("max")) if isinstance(mark, dict) else (None, None)
             if isinstance(least, int) and isinstance(most, int) and least >= most:
                 yield document.diagnostic((*path, "mark_dynamic", index), "no-range", least=str(least), most=str(most))
-        if misfits := spec_schema.describe(entry, "inputs", pointer="$defs/input"):
-            # the schema of the document does not cover inputs within arguments, so these are validated here
+        is_covered = len(path) == 2 and path[0] in ("inputs", "let")  # by the schema of the document; inputs within arguments are not
+        if not is_covered and (misfits := spec_schema.describe(entry, "inputs", pointer="$defs/input")):
             yield from spec_schema.diagnostics(document, misfits, path)
             continue
         if REPEAT in entry and kind_of(entry) != "ref" and isinstance(path[-1], str):
