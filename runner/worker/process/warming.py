@@ -183,7 +183,6 @@ def _may_stay(cache: Any) -> bool:
 
 def freeze() -> None:
     """Exclude all live objects from garbage collection: a scan in a worker would copy the pages that it shares with the zygote."""
-    gc.collect()
     _frozen[:] = list(_caches())
     gc.freeze()
 

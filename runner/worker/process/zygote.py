@@ -6,6 +6,7 @@ fork is not safe or fails.
 """
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -71,12 +72,15 @@ def warm(words: list[str]) -> float:
     """
     begin = time.perf_counter()
     kinds = [word for word in words if not word.startswith(protocol.MODULE)]
+    gc.disable()  # imports leave little garbage; to look for it takes a sixth of their time, and later searches would look through it all
     import torch
 
     from runner.worker.process import seal, warming
 
     torch.set_num_threads(1)
     imports.import_inductor()
+    warming.freeze()
+    gc.enable()
     imports.settle_math()
 
     files = warming.WarmFiles(os.environ.get(protocol.WARM))
@@ -104,6 +108,7 @@ def warm(words: list[str]) -> float:
     from runner.worker.case import run_case  # noqa: F401 - imported for its effect: 0.4 s for each worker that imports it itself
 
     seal.prepare()
+    gc.collect()
     warming.freeze()
     return time.perf_counter() - begin
 
