@@ -51,8 +51,8 @@ _WARM_ALONE = 2
 """How many workers are warmed up for exclusive jobs: each idle worker holds a context on its GPU."""
 
 _WARM_AT_A_TIME = 8
-"""The driver of a host makes contexts one after another, for all of its GPUs: measured 4.7 a second for 4 processes at a time, 4.9 for 8, 4.4
-for 16 and 3.8 for 32 on a host with two H200, 4.5, 5.0 and 4.9 for 4, 8 and 16 on one with an H100."""
+"""The driver of a host makes contexts one after another, for all of its GPUs. Measured on a host with two H200: 4.7 a second for 4
+processes at a time, 4.9 for 8, 4.4 for 16, 3.8 for 32; on one with an H100 4.5 for 4, 5.0 for 8, 4.9 for 16."""
 
 _FACTS = "facts"
 """The word that a worker gets instead of a plan's file, to report the facts of the machine; predicates to call follow it."""
