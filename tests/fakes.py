@@ -1,6 +1,7 @@
 """Cases, backends, observations and an executor made by hand: what tests without workers are made of. Nothing here imports torch."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -19,10 +20,11 @@ from runner.judge.evidence import read_facts
 from runner.judge.judge import judge
 from runner.language.backends import Backend, Proof, load_backends
 from runner.language.load import Suite, load
-from runner.machine.capabilities import ANSWERS, HOLDS
+from runner.machine.capabilities import ANSWERS
 from runner.model.case import Case, CaseBody, CaseId, Expected, Requirement, Settings, Step
 from runner.model.case_facts import Ending, Facts, ServiceReport, StepFacts
 from runner.model.conditions import Surroundings
+from runner.model.devices import HOLDS
 from runner.model.diagnostics import Position
 from runner.model.events import Activity
 from runner.model.expectation import Verdict
@@ -332,6 +334,25 @@ class FakeExecutor:
         self.settings, self.is_closed = settings, False
         self.jobs, self.rounds = [], []
         return self
+
+
+def passes(job: Job) -> Execution:
+    """Return what a healthy worker sends of a case of two expectations: of a canary what it must be, of any other case a PASS."""
+    assert job.plan is not None
+    counters = {"inductor": {"fxgraph_cache_miss": 1}, "stats": {"unique_graphs": 1}}
+    sent = observation(seen(measured={"0": close_facts(close_leaf())}, counters=counters), id=job.plan["id"])
+    return Execution(job=job, observation=sent, ending=ENDED, seconds=0.01, isolation="fork", worker=1)
+
+
+def interrupted(job: Job) -> Execution:
+    """Return the same while a user interrupts the run."""
+    signal.raise_signal(signal.SIGINT)
+    return passes(job)
+
+
+def crashed(job: Job, seconds: float = 1.0) -> Execution:
+    """Return the execution of a worker that ended without an answer."""
+    return Execution(job=job, observation=None, ending=Ending(exit_code=1, phase="import"), seconds=seconds, isolation="fork")
 
 
 def use_executor(monkeypatch: pytest.MonkeyPatch, answer: Callable[[Job], Execution]) -> FakeExecutor:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -57,16 +57,12 @@ def run_of(*results: CaseResult, run_id: str = "run-1", environment: Mapping[str
     return Run(header=replace(header, **changes), results=results, footer=footer)
 
 
-def placed(results: Sequence[CaseResult]) -> list[CaseResult]:
-    """Return the results with a folder of its own for each that was executed."""
-    return [replace(one, folder=f"cases/{number:05d}") if one.folder else one for number, one in enumerate(results, start=1)]
-
-
 def write_run(folder: Path, run: Run, code: Mapping[str, str] | None = None) -> Path:
     """Write a run's folder with the observations of its cases; ``code`` are files by which its first result was judged."""
-    results = placed(run.results)
+    results = list(run.results)
     for index, result in enumerate(results):
         if result.folder:
+            result = replace(result, folder=f"cases/{index + 1:05d}")
             observation = {"format": 2, "id": result.case_id, "steps": [], "error": None, "phases": {}, "peak_bytes": 0}
             files = {"observation.json": json.dumps(observation), **(code or {} if index == 0 else {})}
             results[index] = replace(result, evidence=_written(folder / result.folder, files))

@@ -4,7 +4,7 @@ import ast
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from runner.judge.evidence import CarriedOut, first_line
@@ -17,7 +17,7 @@ from runner.model.matching.filecheck import EmptyText, passes, run
 from runner.model.matching.generated_code import code_of, joined
 from runner.model.matching.patterns import search
 from runner.model.matching.time_limit import PatternTooSlow, time_limit
-from runner.model.protocol import Json, decode
+from runner.model.protocol import decode
 from runner.model.results import NOT_MEASURED
 from runner.plan.worker_plan import PROOF, calls_compiler, expects_raise
 from runner.vocabulary.steps import parsed, traits_of
@@ -255,7 +255,8 @@ def proof(backend: Backend, surroundings: Surroundings, steps: Sequence[CarriedO
 def operators_of(steps: Sequence[CarriedOut]) -> tuple[int, Mapping[str, int]]:
     """Return how many operators eager runs in the calls that a proof measured, and those that ATen runs in the compiled ones."""
     measured = [facts for known in steps if isinstance(facts := known.facts.measurements.get(PROOF), Mapping) and "eager" in facts]
-    eager, by_aten = ([name for facts in measured for name in _names(facts.get(side))] for side in ("eager", "residue"))
+    named = {side: [names for facts in measured if isinstance(names := facts.get(side), list)] for side in ("eager", "residue")}
+    eager, by_aten = ([name for names in lists for name in names if isinstance(name, str)] for lists in named.values())
     return len(eager) if measured else NOT_MEASURED, Counter(by_aten)
 
 
@@ -273,10 +274,6 @@ def note_of_aten(steps: Sequence[CarriedOut]) -> tuple[str, ...]:
     if not called or _CALL_OF_OTHERS.search(code):
         return ()
     return (f"ATen computed the whole answer: inductor generated no kernel, and called {', '.join(called)}",)
-
-
-def _names(measured: Json) -> Iterator[str]:
-    yield from (name for name in measured if isinstance(name, str)) if isinstance(measured, list) else ()
 
 
 def _is_refused_as_claimed(known: CarriedOut, steps: Sequence[CarriedOut], surroundings: Surroundings) -> bool:

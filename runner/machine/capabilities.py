@@ -23,9 +23,6 @@ from runner.model.conditions import BadRange, VersionRange
 from runner.model.diagnostics import UsageError, one_of
 from runner.model.targets import EXAMPLE, SIMULATED_TARGETS, TARGETS, TESTED_MINORS, simulated
 
-HOLDS = "returned True"
-"""The answer of a predicate that holds."""
-
 TORCH_ROOT = "torch_root"
 """The fact with the folder from which a worker imported torch. It is compared and not recorded."""
 
@@ -55,7 +52,6 @@ class Machine:
     torch_root: str | None = None
     """The folder of the inspected torch; None if it is not known."""
     no_torch: str = "torch is not installed"
-    """The reason why there is no torch."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     targets: Mapping[str, str] = field(default_factory=dict)
     """Why each target cannot be compiled for here, empty where it can; without targets whose compiler was not tried."""
@@ -225,7 +221,7 @@ def _call(machine: Machine, argument: str) -> str:
     if not machine.has_package(package):
         return f"{argument}() cannot be called: the module {package} is not installed"
     answer = _known(machine.answers, f"what {argument}() returns").get(argument, "was not called")
-    return "" if answer == HOLDS else f"{argument}() {answer}"
+    return "" if answer == devices.HOLDS else f"{argument}() {answer}"
 
 
 def _device(machine: Machine, argument: str) -> str:
@@ -244,7 +240,7 @@ def _of_vendor(machine: Machine, argument: str, module: str, what: str, question
     if module and not machine.has_package(package := module.partition(".")[0]):
         return f"the package {package} is not installed, whose module registers {what}"
     answer = _known(machine.answers, f"whether {question}").get(argument, "was not asked")
-    return "" if answer == HOLDS else f"{what}{module and f' of {module}'}: {answer}"
+    return "" if answer == devices.HOLDS else f"{what}{module and f' of {module}'}: {answer}"
 
 
 def _module(machine: Machine, argument: str) -> str:
@@ -259,13 +255,10 @@ _UNITS = {"GiB": 1 << 30, "MiB": 1 << 20, "GB": 10**9, "MB": 10**6}
 _MKLDNN_DTYPES = ("float32", "bfloat16", "float16")
 
 
-def _must(fits: Callable[[str], object], problem: str) -> Callable[[str], str | None]:
-    """Return the check of an argument."""
+def _must(form: Callable[[str], object] | str, problem: str) -> Callable[[str], str | None]:
+    """Return the check of an argument by a function, or by the regular expression of all of it."""
+    fits = re.compile(form, re.ASCII).fullmatch if isinstance(form, str) else form
     return lambda argument: None if fits(argument) else f"'{argument[:60]}' {problem}"
-
-
-def _of_form(pattern: str) -> Callable[[str], object]:
-    return re.compile(pattern, re.ASCII).fullmatch
 
 
 def _check_range(argument: str) -> str | None:
@@ -311,7 +304,6 @@ def rocm_home(environ: Mapping[str, str], usual: Path = Path("/opt/rocm")) -> tu
 
 
 def _libraries() -> tuple[str, ...]:
-    """Return the names of the libraries in the folder of the installed torch."""
     torch = installed_torch()
     try:
         return tuple(sorted(os.listdir(torch.root / "lib"))) if torch is not None else ()
@@ -370,7 +362,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "python": Capability("Python is in a range of versions", _python, ">3.11.8", _check_range),
     "torch": Capability("torch is in a range of versions", _torch, ">=2.12", _check_range),
     "gpus": _of_gpus("so many GPUs are visible", _gpus, ">=2", _check_range),
-    "gpu_memory": _of_gpus("each GPU has so much memory", _gpu_memory, ">=64GiB", _must(_of_form(rf"\s*{_MEMORY.pattern}\s*"), _NO_MEMORY)),
+    "gpu_memory": _of_gpus("each GPU has so much memory", _gpu_memory, ">=64GiB", _must(rf"\s*{_MEMORY.pattern}\s*", _NO_MEMORY)),
     "arch": _of_gpus("the GPU is of this architecture, or of one in a range of sm_NN", _arch, ">=sm_80", _must(_is_arch, _NO_ARCH)),
     "sms": _of_gpus("the GPU has so many multiprocessors", _sms, ">=68", _check_range),
     "mkldnn": Capability(
@@ -383,7 +375,7 @@ CAPABILITIES: Mapping[str, Capability] = {
         "the folder lib of the installed torch has this file, such as a library of torch's own tests",
         _library,
         "libtorchbind_test.so",
-        _must(_of_form(r"[A-Za-z0-9_][\w.+-]*"), "is not the name of a file: write for example libtorchbind_test.so"),
+        _must(r"[A-Za-z0-9_][\w.+-]*", "is not the name of a file: write for example libtorchbind_test.so"),
         _libraries,
     ),
     "target": Capability(
@@ -402,7 +394,7 @@ CAPABILITIES: Mapping[str, Capability] = {
         "a function without arguments, such as a predicate of torch, returns True",
         _call,
         "torch.cuda.is_bf16_supported",
-        _must(_of_form(r"[A-Za-z_]\w*([.:][A-Za-z_]\w*)+"), "is not a dotted path: write for example torch.cuda.is_bf16_supported"),
+        _must(r"[A-Za-z_]\w*([.:][A-Za-z_]\w*)+", "is not a dotted path: write for example torch.cuda.is_bf16_supported"),
     ),
     "device": Capability(
         "torch sees a device that this module registers; a backend with module: requires it",
@@ -414,13 +406,13 @@ CAPABILITIES: Mapping[str, Capability] = {
         "torch.compile knows a compiler by this name once the module is imported; a backend with compile: {backend: NAME} requires it",
         _registered,
         "openvino@openvino.torch",
-        _must(_of_form(r"[\w.-]+@([A-Za-z_]\w*(\.[A-Za-z_]\w*)*)?"), "is not NAME@MODULE: write for example openvino@openvino.torch"),
+        _must(r"[\w.-]+@([A-Za-z_]\w*(\.[A-Za-z_]\w*)*)?", "is not NAME@MODULE: write for example openvino@openvino.torch"),
     ),
     "module": Capability(
         "a Python module is installed",
         _module,
         "transformers",
-        _must(_of_form(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"), "is not the name of a module"),
+        _must(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", "is not the name of a module"),
     ),
 }
 """The words of ``requires``, each with all that asks about it. What only torch knows, ``worker/torch_compat/device_modules.py`` tells."""

@@ -24,7 +24,6 @@ GROUPS: Mapping[str, frozenset[str]] = {
 """Operations of one kind, by the names that inductor gives its selections."""
 
 TALLIED = ("rendered", "compiled", "failed", "timed", "won")
-"""The counts of a tally."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +178,6 @@ class Effects:
     generators: tuple[Generator, ...] = ()
     """The generators of random numbers; empty where the eager call raised."""
     modes: tuple[Mode, ...] = ()
-    """The modes of torch that the two calls left otherwise."""
     changes: int = 0
     """How many values beside its result the eager call changed."""
 
@@ -279,7 +277,6 @@ class StepFacts:
     code_digests: tuple[str, ...] = ()
     """The sha256 of each piece as the worker wrote it; empty in runs of before it was recorded."""
     code_graphs: tuple[GraphOfCode, ...] = ()
-    """The graph of each piece."""
     measurements: Mapping[str, Json] = field(default_factory=dict, metadata={KEY: "measured"})
     """What expectations asked for, by their index: the JSON that each kind's ``measure`` wrote, not decoded."""
     repetitions: Mapping[str, tuple[Repetition, ...]] = field(default_factory=dict)
@@ -289,9 +286,7 @@ class StepFacts:
     effects: Effects | None = None
     """None where they were not compared."""
     calls: Mapping[str, SpyCalls] = field(default_factory=dict)
-    """What each spy saw."""
     exit: ChildExit | None = None
-    """How the child of a spawn step ended."""
     bench: Bench | None = None
     code: tuple[str, ...] = field(default=(), metadata={COMPUTED: True})
     """The pieces of generated code, in order."""
@@ -352,7 +347,6 @@ class Facts:
     nonsense: str = ""
     """Why its message, or the code beside it, cannot be judged; empty where they can be."""
     services: tuple[ServiceReport, ...] = ()
-    """The reports of the services that the case uses."""
     note: str = ""
     """A note about its process for the user."""
     problem: str = ""

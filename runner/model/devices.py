@@ -103,6 +103,9 @@ class VendorCompiler:
         return cls(name, module)
 
 
+HOLDS = "returned True"
+"""The answer of a predicate that holds, and where there is a device or a compiler."""
+
 UNKNOWN_COMPILER = "torch knows no compiler of this name, but "
 """Begins the answer of a worker that looked for a compiler; the names that torch knows follow."""
 

@@ -93,7 +93,7 @@ def dumps(message: Any) -> bytes:
 def loads(line: bytes) -> Any:
     """Parse one line of strict JSON; raise ``ValueError`` with the reason."""
     try:
-        message = json.loads(line, parse_constant=_refuse_constant, parse_float=_finite)
+        message = json.loads(line, parse_constant=finite, parse_float=finite)
     except RecursionError:
         raise ValueError("nested too deep") from None
     except ValueError:
@@ -103,11 +103,8 @@ def loads(line: bytes) -> Any:
     return message
 
 
-def _refuse_constant(word: str) -> Any:
-    raise ValueError(f"{word} is not JSON")
-
-
-def _finite(text: str) -> float:
+def finite(text: str) -> float:
+    """Return the number of a text, which may be one of the constants that JSON does not have; raise ``ValueError`` for these."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text} is not a finite float")

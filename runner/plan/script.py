@@ -21,7 +21,7 @@ from runner.model.escaping import line
 from runner.model.flow import flow
 from runner.model.protocol import decode
 from runner.plan.selection import is_of_operator
-from runner.plan.worker_plan import make_plan, seed_of
+from runner.plan.worker_plan import make_plan
 from runner.vocabulary import inputs
 from runner.vocabulary.expectations.expectation_base import parse_count
 
@@ -85,17 +85,19 @@ def _within(opening: str, lines: Iterable[str]) -> list[str]:
 
 
 @functools.cache
-def _template() -> Any:
-    """Return the template, which a run with many failures compiles once."""
+def _template(name: str) -> Any:
+    """Return a template, which a run with many failures compiles once."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(  # noqa: S701 - the result is Python, not markup: every text is a literal or an escaped comment
         loader=FileSystemLoader(cache_dirs.folder("templates")), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.get_template("repro.py.j2")
+    return environment.get_template(name)
 
 
-def _rendered(header: Iterable[str], env: Mapping[str, Any], unchecked: list[str], *, device: str, **words: Any) -> Script:
+def rendered(
+    header: Iterable[str], env: Mapping[str, Any], unchecked: list[str], *, device: str, template: str = "repro.py.j2", **words: Any
+) -> Script:
     """Return the script of these statements; variables that may hold a secret are left to the reader."""
     unchecked += [f"the variable {name}, whose value may be a secret: set it before" for name in env if is_secret_name(name)]
     variables = [
@@ -103,14 +105,14 @@ def _rendered(header: Iterable[str], env: Mapping[str, Any], unchecked: list[str
         for name, value in env.items()
         if not is_secret_name(name)
     ]
-    rendered = _template().render(
+    text = _template(template).render(
         header=[line(redacted(text)) for text in header],
         environment=variables,
         device=kind_of(device) if kind_of(device) != CPU else "",
         unchecked=[ascii(redacted(text)) for text in unchecked],
         **words,
     )
-    text = KNOWN.masked(rendered) + "\n"
+    text = KNOWN.masked(text) + "\n"
     ast.parse(text)  # a script that is no Python is a defect of this module: it must not be handed out
     return Script(text=text, unchecked=tuple(unchecked))
 
@@ -156,7 +158,7 @@ class _Composer:
             self._unchecked.append("that the backend compiled the function, and no fallback ran in its place")
         body = "\n".join([*self._main, *self._blocks])
         params = {**self._plan["params"], "backend": self._plan["backend"], "device": self._device}
-        return _rendered(
+        return rendered(
             (f"{self._case.id}: {self._case.summary}", f"{self._case.position}, for torch {torch}, {self._device}"),
             self._body["env"],
             self._unchecked,
@@ -426,79 +428,3 @@ class _Composer:
             return [f"assert {expression} == {bounds.least!a}, {expression}"]
         parts = [f"{bounds.least!a} <= "] * (bounds.least is not None) + [expression]
         return [f"assert {''.join(parts)}{'' if bounds.most is None else f' <= {bounds.most!a}'}, {expression}"]
-
-
-# -- one sample of an operator ----------------------------------------------------------------------------------------
-
-_DATABASE = (
-    "import random, unittest\nimport numpy",
-    "# only a base class of torch's own tests",
-    'sys.modules.setdefault("expecttest", types.SimpleNamespace(TestCase=unittest.TestCase))',
-    "from torch.testing._internal import common_methods_invocations as database",
-    "# random operators take the state of the generators, which is the same for both calls",
-    "database.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)",
-)
-
-
-def script_of_sample(case: Case, sample: int) -> str:
-    """Return the script of a sample, from 0, of a case whose one step is ``samples``: its compiled call is compared with eager."""
-    words, settings, seed = case.steps[0].arguments, case.body.settings, f"torch.manual_seed({seed_of(case)})"
-    call, dtype = words["call"], f"torch.{words['dtype']}"
-    has_gradients = "False"
-    if words["gradients"] and call == "function":
-        has_gradients = f"entry.supports_autograd and {dtype} in entry.supported_backward_dtypes({kind_of(case.device)!a})"
-    options = "".join(f", {name}={value!a}" for name, value in settings.compile.items())
-    each_call = [
-        "# copies, as in the case: a sample may be a view, or a leaf that requires gradients",
-        "args, kwargs = (sample.input, *sample.args), dict(sample.kwargs)",
-        "copied = lambda t: t.detach().clone().requires_grad_(t.requires_grad)",
-        "args, kwargs = pytree.tree_map_only(torch.Tensor, copied, (args, kwargs))",
-        *([seed, "result = entry.op(*args, **kwargs)"] if call == "out" else []),
-        *(
-            ['kwargs["out"] = pytree.tree_map_only(torch.Tensor, lambda t: torch.ones_like(t).contiguous(), result)']
-            if call == "out"
-            else []
-        ),
-        seed,
-        "result = called(*args, **kwargs)",
-        'results.append([result, kwargs.get("out")])',
-        "inputs = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]",
-        "outputs = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]",
-        "if has_gradients and inputs and outputs:",
-        f"    {seed}",
-        "    parts = [torch.randn_like(leaf) for leaf in outputs]",
-        "    results[-1].append(torch.autograd.grad(outputs, inputs, parts, allow_unused=True))",
-    ]
-    main = [
-        *(f"{module}.{name} = {value!a}" for part, module in MODULES.items() for name, value in settings.by_section[part].items()),
-        f"entry = next(e for e in database.op_db if (e.name, e.variant_test_name) == ({words['op']!a}, {words['variant']!a}))",
-        f"has_gradients = {has_gradients}",
-        f"random.seed({seed_of(case)})",
-        f"numpy.random.seed({seed_of(case)})",
-        f"samples = list(entry.sample_inputs({case.device!a}, {dtype}, requires_grad=has_gradients))",
-        *(["samples = [sample for sample in samples if not sample.broadcasts_input]"] if call == "inplace" else []),
-        *_within(f"if len(samples) <= {sample}:", ['sys.exit(f"the database has {len(samples)} samples, counted from 0")']),
-        f"sample = samples[{sample}]",
-        'print("arguments:", sample.input, sample.args, sample.kwargs)',
-        f"function = entry.{'inplace_variant' if call == 'inplace' else 'op'}",
-        f"compiled = torch.compile(lambda *args, **kwargs: function(*args, **kwargs){options})",
-        "results = []",
-        *_within("for called in (function, compiled):", each_call),
-        'print("eager:", results[0])',
-        'print("compiled:", results[1])',
-        "check(results[1], results[0])",
-    ]
-    parts = {"options": [], "module": "", "params": "", "shows_code": False, "checks": 1}
-    script = _rendered(
-        [f"{case.id}, sample {sample}"],
-        settings.env,
-        [],
-        device=case.device,
-        seed=seed_of(case),
-        blocks=_DATABASE,
-        helpers={"check"},
-        needs_values=False,
-        main=main,
-        **parts,
-    )
-    return script.text

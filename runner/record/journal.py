@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, NoReturn, Self
+from typing import Any, BinaryIO, Self
 
 from runner.machine.output import naming
 from runner.model import codec
@@ -33,6 +33,7 @@ from runner.model.expectation import Status
 from runner.model.header import RunFooter, RunHeader
 from runner.model.optional import hooks
 from runner.model.outcomes import JUDGED_BY_FACTS, PASSED, WAIVABLE, ExitCode, Outcome
+from runner.model.protocol import finite
 from runner.model.results import NODE_LOST, AppliedWaiver, Attempt, CaseResult, WaiverEffect, attempt_of, fold, outcome_of
 from runner.record.case_files import OBSERVATION
 from runner.record.run_folder import JOURNAL, find_run, require_still
@@ -176,7 +177,7 @@ def _records(path: Path) -> Iterator[tuple[int, str, Any]]:
     with open_plain(path) as stream:
         for number, line in enumerate(stream, 1):
             try:
-                value = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+                value = json.loads(line.decode("utf-8"), parse_constant=finite)
             except (ValueError, RecursionError) as error:
                 if not line.endswith(b"\n"):
                     return
@@ -193,10 +194,6 @@ def _records(path: Path) -> Iterator[tuple[int, str, Any]]:
             except ValueError as error:
                 raise JournalError(number, str(error)) from error
             yield number, kind, record
-
-
-def _refuse_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no JSON number")
 
 
 def open_plain(path: Path) -> BinaryIO:

@@ -109,8 +109,6 @@ def document_of(header: RunHeader, results: Sequence[CaseResult], **settings: An
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """What a report is made of."""
-
     header: RunHeader
     results: Sequence[CaseResult]
     _: KW_ONLY

@@ -130,8 +130,8 @@ def write_page(folder: Path, header: RunHeader, results: Sequence[CaseResult], f
         remove(page)
     failures = [result for result in results if result.outcome.is_failure]
     words = {
-        "head": head_of(header, results, footer),
-        "totals": [(outcome.label, count) for outcome, count in totals_of(results).items() if count],
+        "head": (head := head_of(header, results, footer)),
+        "totals": [(label, count) for label, count in head["totals"].items() if count],
         "failures": [(result.outcome.label, shown(result.case_id), shown(result.reason)) for result in failures[:_NAMED]],
         "more": max(len(failures) - _NAMED, 0),
         "parts": PARTS,
@@ -453,15 +453,10 @@ def index_of(results: Sequence[CaseResult], firsts: Sequence[int]) -> dict[str, 
     }
 
 
-def totals_of(results: Sequence[CaseResult]) -> Mapping[Outcome, int]:
-    """Count the results, in the order of the page."""
-    counts = Counter(result.outcome for result in results)
-    return {outcome: counts[outcome] for outcome in _FIRST}
-
-
 def head_of(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None) -> dict[str, Json]:
     """Return what every view shows of the run."""
     statement = header.statement(results) if footer else None
+    totals = Counter(result.outcome for result in results)
     return {
         "run": shown(header.run_id),
         "started": shown(header.started),
@@ -472,7 +467,7 @@ def head_of(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter 
         "of_profile": f"{shown(statement.profile)} {shown(statement.version)}" if statement else "",
         "conformance": statement.conformance.value if statement else "",
         "remark": shown(statement.remark) if statement else "",
-        "totals": {outcome.label: count for outcome, count in totals_of(results).items()},
+        "totals": {outcome.label: totals[outcome] for outcome in _FIRST},
         "has_support": any(result.eager_operators != NOT_MEASURED for result in results),
         "environment": _shown(dict(header.environment)),
         "truncated": footer is None,

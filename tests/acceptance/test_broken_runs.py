@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 import uuid
-import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from runner.model.outcomes import Outcome
 from runner.record.journal import Run, read_run
 from tests.called import called
 from tests.fakes import ROOT, environment, line_with, prestarted, prestarted_program
+from tests.ran import normalised
 
 pytestmark = pytest.mark.torch
 
@@ -153,20 +153,6 @@ def junit(out: Path, name: str = "junit.xml") -> list[tuple[str, str | None]]:
     """Return each case of the report with the type of its element."""
     found = [case for suite in JUnitXml.fromfile(str(out / name)) for case in suite]
     return [(case.name, case.result[0].type if case.result else None) for case in found]
-
-
-def normalised(out: Path) -> str:
-    """Return the report without what differs between any two runs: times, the run's name, its command line."""
-    tree = ET.parse(out / "junit.xml")
-    for element in tree.iter():
-        for name in ("time", "timestamp"):
-            if name in element.attrib:
-                element.set(name, "-")
-        if element.tag == "property" and element.get("name") in ("run", "command"):
-            element.set("value", "-")
-    text = re.sub(r"folder: \S*/cases/[0-9]+", "folder: -", ET.tostring(tree.getroot(), encoding="unicode"))
-    text = re.sub(r"page: \S*/index", "page: index", text)
-    return re.sub(r"0x[0-9a-f]+", "0x-", text)
 
 
 # -- Ctrl-C ---------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 ``tests/specs/hostile/README.md`` has the table of faults, of which ``test_hostile_workers`` runs those that need no option.
 """
 
-import os
 import re
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
 from runner.record.journal import read_run
 from tests.fakes import ROOT, prestarted, prestarted_program
+from tests.ran import processes_below
 
 pytestmark = pytest.mark.torch
 
@@ -29,19 +29,6 @@ def results_of(out: Path) -> Mapping[str, CaseResult]:
     run = read_run(out / "run.jsonl")
     assert run.footer is not None
     return {result.case_id: result for result in run.results}
-
-
-def processes_below(folder: Path) -> list[str]:
-    """Return the command lines of the processes that stand in a folder, or were given a file in it."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdecimal() and int(entry.name) != os.getpid():
-                words = (entry / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
-                found += [words] if str(folder) in words or os.readlink(entry / "cwd").startswith(str(folder)) else []
-        except OSError:
-            continue
-    return found
 
 
 # -- memory ---------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from runner.model.results import CaseResult
 from runner.record.journal import read_run
 from runner.run.pipeline import phases_of
 from tests.fakes import ROOT, environment, observation, observed, prestarted, program
+from tests.ran import processes_below
 
 pytestmark = pytest.mark.torch
 
@@ -107,18 +108,6 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
-
-
-def processes_below(folder: Path) -> list[str]:
-    """Return the processes that stand in a folder, as every process of a case does that was not told to go elsewhere."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdecimal() and os.readlink(entry / "cwd").startswith(str(folder)):
-                found.append((entry / "stat").read_text())
-        except OSError:
-            continue
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from runner.model.outcomes import Outcome, exit_code
 from runner.record.journal import read_run
 from tests.called import called
 from tests.fakes import ROOT, prestarted, write_specs
+from tests.ran import normalised
 
 pytestmark = pytest.mark.torch
 
@@ -37,43 +37,18 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("merged")
     write_specs(path, {"one": SPEC, "unavailable": UNAVAILABLE.read_text()})
     (path / "ours.yaml").write_text(OURS)
-    whole = called("run", "specs", "--backends", "ours.yaml", "--out", "whole", "--jobs", "1", cwd=path, env=prestarted())
+    command = ("run", "specs", "--backends", "ours.yaml", "--jobs", "1")
+    whole = called(*command, "--out", "whole", cwd=path, env=prestarted())
     (path / "whole" / "stdout").write_text(whole.stdout)
     assert whole.returncode == 1, whole.stderr
     for index in range(1, COUNT + 1):
-        done = called(
-            "run",
-            "specs",
-            "--backends",
-            "ours.yaml",
-            "--shard",
-            f"{index}/{COUNT}",
-            "--out",
-            f"shard-{index}",
-            "--jobs",
-            "1",
-            cwd=path,
-            env=prestarted(),
-        )
+        done = called(*command, "--shard", f"{index}/{COUNT}", "--out", f"shard-{index}", cwd=path, env=prestarted())
         assert done.returncode in (0, 1, 4), done.stderr
     return path
 
 
 def names(*indices: int) -> list[str]:
     return [f"shard-{index}" for index in indices]
-
-
-def normalised(report: Path) -> str:
-    """Return a report without times and without what names the run."""
-    tree = ET.parse(report)
-    for parent in list(tree.iter()):
-        for name in ("time", "timestamp"):
-            parent.attrib.pop(name, None)
-        for child in list(parent):
-            if child.tag == "property" and child.get("name") in ("run", "command", "merged"):
-                parent.remove(child)
-    text = re.sub(r"folder: \w+/cases/\d+", "folder: cases/N", ET.tostring(tree.getroot(), encoding="unicode"))
-    return re.sub(r"page: \w+/index", "page: index", text)
 
 
 def test_the_merged_run_says_what_the_whole_run_says(place: Path) -> None:
@@ -83,7 +58,7 @@ def test_the_merged_run_says_what_the_whole_run_says(place: Path) -> None:
     whole, merged = read_run(place / "whole" / "run.jsonl"), read_run(place / "merged" / "run.jsonl")
     assert {one.case_id: one.outcome for one in merged.results} == {one.case_id: one.outcome for one in whole.results}
     assert (merged.header.environment, merged.header.selected) == (whole.header.environment, whole.header.selected)
-    assert normalised(place / "merged" / "junit.xml") == normalised(place / "whole" / "junit.xml")
+    assert normalised(place / "merged") == normalised(place / "whole")
     without_place = [re.sub("(report|folder|page): .*", "", text) for text in (done.stdout, (place / "whole" / "stdout").read_text())]
     assert without_place[0] == without_place[1]
     for one in merged.results:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from runner.machine.capabilities import CAPABILITIES
+from runner.machine.installed_torch import installed_torch
 from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult
 from runner.record.journal import read_run
-from runner.tools.offline.worker import simulated_shim
 from tests import ck_stand_in
 from tests.fakes import ROOT, environment, program, write_specs
 
@@ -86,7 +86,7 @@ def test_each_case_has_its_outcome(results: dict[str, CaseResult], name: str) ->
 @pytest.mark.parametrize(("empty", "outcome"), [((), Outcome.OFFLINE_PASS), (("universal_gemm",), Outcome.OFFLINE_FAIL)])
 def test_instances_of_a_made_up_composable_kernel_are_rendered(tmp_path: Path, empty: tuple[str, ...], outcome: Outcome) -> None:
     (tmp_path / "ck").mkdir()
-    ck_stand_in.make(tmp_path / "ck", simulated_shim.torch_root(), empty=empty)
+    ck_stand_in.make(tmp_path / "ck", installed_torch().root, empty=empty)
     spec = ROOT / "specs" / "simulated" / "ck-instances-rendered.yaml"
     path = os.pathsep.join([str(tmp_path / "ck"), str(ROOT)])
     program("run", spec, "--select", "*gfx942*", "--out", tmp_path / "out", env=environment(PYTHONPATH=path), timeout=600)

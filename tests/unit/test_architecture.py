@@ -48,12 +48,8 @@ class Import:
         return f"{MODULES[self.module].relative_to(ROOT)}:{self.line} imports {self.target}"
 
 
-def module_name(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-
-
-MODULES = {module_name(path): path for path in sorted((ROOT / "runner").rglob("*.py"))}
-
+FILES = sorted((ROOT / "runner").rglob("*.py"))
+MODULES = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in FILES}
 
 STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)
 """What an import can be, or stand in: expressions hold none, and most of a tree is expressions."""

@@ -296,14 +296,12 @@ def unavailable(reason: str) -> Callable[[Archive], None]:
     return change
 
 
-def other_issue(archive: Archive) -> None:
-    archive.edit(lambda line: line["waivers"][0].update(issue="JIRA-9"), WAIVED)
-    archive.restated()
+def other_waiver(**words: str) -> Callable[[Archive], None]:
+    def act(archive: Archive) -> None:
+        archive.edit(lambda line: line["waivers"][0].update(words), WAIVED)
+        archive.restated()
 
-
-def other_reason(archive: Archive) -> None:
-    archive.edit(lambda line: line["waivers"][0].update(reason="It is harmless"), WAIVED)
-    archive.restated()
+    return act
 
 
 def in_another_century(archive: Archive) -> None:
@@ -325,10 +323,6 @@ def broader_waivers(archive: Archive) -> None:
 
 def nested(archive: Archive) -> None:
     archive.replace(TWO, "observation.json", b"[" * 99999)
-
-
-def of_passwords(line: Line) -> None:
-    line["options"]["waivers"] = "/etc/passwd"
 
 
 def less_required(profile: dict[str, Any]) -> None:
@@ -393,10 +387,8 @@ def journal(where: str, **fields: Any) -> Callable[[Archive], None]:
 
 
 def header_option(**fields: Any) -> Callable[[Archive], None]:
-    def change(line: Line) -> None:
-        line["options"].update({name: str(value) for name, value in fields.items()})
-
-    return lambda archive: archive.edit(change, "header")
+    texts = {name: str(value) for name, value in fields.items()}
+    return lambda archive: archive.edit(lambda line: line["options"].update(texts), "header")
 
 
 def step(**fields: Any) -> Callable[[Archive], None]:
@@ -453,14 +445,6 @@ def of_profile(change: Callable[[dict[str, Any]], None]) -> Callable[[Archive], 
     return both
 
 
-def of_one(sent: dict[str, Any]) -> None:
-    sent["id"] = ONE
-
-
-def without_steps(sent: dict[str, Any]) -> None:
-    sent["steps"] = []
-
-
 def put(member: str, data: bytes) -> Callable[[Archive], None]:
     return lambda archive: archive.members.update({member: data})
 
@@ -504,9 +488,9 @@ CONTENTS: dict[str, Kind] = {
     "the options of a case are others": Kind("cases", journal(WAIVED, options=["config.max_autotune: true"])),
     "a case has left out a bench": Kind("cases", journal(TWO, benches_left_out=1)),
     "an observation is edited, and everything that follows": Kind("facts", forged),
-    "an observation is that of another case": Kind("verdicts", lambda archive: archive.observation(TWO, of_one)),
+    "an observation is that of another case": Kind("verdicts", lambda archive: archive.observation(TWO, lambda sent: sent.update(id=ONE))),
     "an observation is of no form": Kind("verdicts", step(entered="many")),
-    "an observation has no steps": Kind("verdicts", lambda archive: archive.observation(TWO, without_steps)),
+    "an observation has no steps": Kind("verdicts", lambda archive: archive.observation(TWO, lambda sent: sent.update(steps=[]))),
     "generated code is swapped": Kind("verdicts", lambda archive: archive.code(TWO, lambda _: CODE.replace("fused_add", "fused").encode())),
     "a failed verdict is left out": Kind("journal", lambda archive: archive.edit(lambda line: line["verdicts"].pop(0), WAIVED)),
     "a verdict is left out": Kind("verdicts", lambda archive: archive.edit(lambda line: line["verdicts"].pop(0), TWO)),
@@ -521,8 +505,8 @@ CONTENTS: dict[str, Kind] = {
     "a case has another digest": Kind("journal", journal(TWO, digest="0" * 64)),
     "a case covers another test": Kind("cases", journal(TWO, covers=["test_a.py::test_b"])),
     "a case requires something else": Kind("cases", journal(TWO, requires=["ck"])),
-    "the waiver of a case has another issue": Kind("verdicts", other_issue),
-    "the waiver of a case has another reason": Kind("verdicts", other_reason),
+    "the waiver of a case has another issue": Kind("verdicts", other_waiver(issue="JIRA-9")),
+    "the waiver of a case has another reason": Kind("verdicts", other_waiver(reason="It is harmless")),
     "the waiver had ended when the run began": Kind("verdicts", in_another_century),
     "a spec is easier": Kind("files", rewritten(OWN, "cache_miss: 1", "cache_miss: {min: 1}"), options=BY_MINE),
     "a spec is another, and nobody compares": Kind("cases", rewritten(OWN, "cache_miss: 1", "cache_miss: {min: 1}")),
@@ -552,7 +536,7 @@ CONTENTS: dict[str, Kind] = {
         "profile", of_profile(lambda one: one["conditions"].update({one["levels"][0]["required"][0]: {"torch": "<2"}})), options=BY_MINE
     ),
     "the run is of no profile": Kind("report", journal("header", profile=[])),
-    "an option names a file of the reader": Kind("files", lambda archive: archive.edit(of_passwords, "header")),
+    "an option names a file of the reader": Kind("files", header_option(waivers="/etc/passwd")),
     "a case names a file of the reader": Kind("files", journal(TWO, spec="../../etc/passwd")),
     "the run read other waivers": Kind("profile", broader_waivers, options=BY_MINE),
     "a key of a line is there twice": Kind("journal", edited(JOURNAL, '"kind": "footer"', '"exit_code": 0, "kind": "footer"')),

@@ -225,16 +225,12 @@ SECRETS = {
 }
 
 
-def write_secret(path: Path, name: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(SECRETS[name].encode("latin-1"))
-
-
 @pytest.mark.parametrize("name", SECRETS)
 def test_a_file_that_is_no_spec_is_not_quoted(name: str, folder: Path, validate: Validate) -> None:
     (folder / "good.yaml").write_text(GOOD)
     for secret in ("specs/odd.yaml", "specs/inner/_defaults.yaml", "vendor.yaml", "known.yaml"):
-        write_secret(Path(secret), name)
+        Path(secret).parent.mkdir(parents=True, exist_ok=True)
+        Path(secret).write_bytes(SECRETS[name].encode("latin-1"))
     (folder / "inner" / "good.yaml").write_text(GOOD)
     lines = validate("specs", "--backends", "vendor.yaml", "--waivers", "known.yaml")
     assert {place(line)[0] for line in lines} == {"specs/odd.yaml", "specs/inner/_defaults.yaml", "vendor.yaml", "known.yaml"}

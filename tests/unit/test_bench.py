@@ -12,7 +12,6 @@ import pytest
 from runner.model.case_facts import Timing
 from runner.model.outcomes import Outcome
 from runner.model.protocol import MAX_ATTACHMENT
-from runner.model.results import CaseResult
 from runner.plan import schedule
 from runner.plan.selection import without_benches
 from runner.plan.worker_plan import digest_of
@@ -224,13 +223,9 @@ def test_the_digest_is_the_same_with_and_without_bench_and_holds_what_would_be_t
 # -- where people read them -----------------------------------------------------------------------------------------
 
 
-def junit_case(path: Path, made: CaseResult, **more: Any) -> ET.Element:
-    write_junit(path / "junit.xml", HEADER, [made], **more)
-    (found,) = ET.parse(path / "junit.xml").iter("testcase")
-    return found
-
-
 def test_no_name_of_a_worker_breaks_the_file(tmp_path: Path) -> None:
     hostile = replace(Timing(**TIMING), name="a\nb]]\x00\ud800" + "x" * 10_000)
-    found = junit_case(tmp_path, junit_result(outcome=Outcome.PASS, timings=(hostile,) * 1000, folder="cases/00007"), folder=tmp_path)
+    result = junit_result(outcome=Outcome.PASS, timings=(hostile,) * 1000, folder="cases/00007")
+    write_junit(tmp_path / "junit.xml", HEADER, [result], folder=tmp_path)
+    (found,) = ET.parse(tmp_path / "junit.xml").iter("testcase")
     assert len(found.findtext("system-out") or "") < 64_000

@@ -204,15 +204,11 @@ HIPCC = Printed("HIP version: 7.1.25424-4179531dcd\nAMD clang version 20.0.0git\
 CPUS = Printed("Target: amdgcn-amd-amdhsa\nAvailable CPUs for this target:\n\n\tgfx1100\n\tgfx9-4-generic\n\tgfx90a\n\tgfx942\n\tgfx950\n")
 
 
-def rocm_of(tmp_path: Path, answers: Mapping[str, Printed], torch: InstalledTorch | None = None, **machine: Any) -> list[Finding]:
-    home = tmp_path / "opt" / "rocm"
-    made(home / "bin" / "hipcc")
-    made(home / "llvm" / "bin" / "clang")
-    return list(machine_checks.rocm(scene(tmp_path, torch, run=Answers(answers), machine=machine, environ={"PATH": ""})))
-
-
 def test_hipcc_and_its_targets(tmp_path: Path) -> None:
-    found = rocm_of(tmp_path, {"hipcc --version": HIPCC, "supported-cpus": CPUS}, torch_for(hip="7.1.25424"), arch="gfx942:sramecc+:xnack-")
+    made(tmp_path / "opt" / "rocm" / "bin" / "hipcc")
+    made(tmp_path / "opt" / "rocm" / "llvm" / "bin" / "clang")
+    known = {"run": Answers({"hipcc --version": HIPCC, "supported-cpus": CPUS}), "machine": {"arch": "gfx942:sramecc+:xnack-"}}
+    found = list(machine_checks.rocm(scene(tmp_path, torch_for(hip="7.1.25424"), **known, environ={"PATH": ""})))
     assert told(found) == [("rocm.home", "ok"), ("rocm.hipcc", "ok"), ("rocm.targets", "ok")]
     assert found[1].found.endswith("HIP 7.1.25424-4179531dcd")
     assert found[2].found.endswith("compiles for gfx1100, gfx90a, gfx942, gfx950")

@@ -24,7 +24,7 @@ from runner.plan.schedule import Capacity, Environment, Needs
 from runner.record.journal import read_run
 from runner.tools.author.commands.watch import KeptExecutor
 from tests.conftest import GOOD
-from tests.fakes import ENDED, close_facts, close_leaf, observation, seen, use_executor
+from tests.fakes import interrupted, passes, use_executor
 
 JOB = Job(
     questions=("torch.cuda.is_available",),
@@ -59,24 +59,13 @@ EXECUTION = Execution(
 )
 
 
-def crossed(execution: Execution) -> Execution:
-    """Return an execution that was JSON on its way."""
-    return Execution.of_job(execution.job, json.loads(json.dumps(dataclasses.asdict(execution), default=sorted)))
-
-
 @pytest.mark.parametrize("job", [JOB, Job(name="facts", plan=None, folder="", environment=Environment(), timeout=1)])
 def test_a_job_and_an_execution_can_be_sent_as_json(job: Job) -> None:
     text = job.to_json()
     assert text.isascii()
     assert Job.from_json(text) == job
-    assert crossed(EXECUTION) == EXECUTION
-
-
-PASSED = observation(seen(measured={"0": close_facts(close_leaf())}), id="spec[backend=cpu]")
-
-
-def passed(job: Job) -> Execution:
-    return Execution(job=job, observation=PASSED, ending=ENDED, seconds=1.0, isolation="fork")
+    sent = json.dumps(dataclasses.asdict(EXECUTION), default=sorted)
+    assert Execution.of_job(EXECUTION.job, json.loads(sent)) == EXECUTION
 
 
 @pytest.fixture
@@ -86,7 +75,7 @@ def here(here: Path) -> Path:
 
 
 def test_a_run_makes_jobs_that_hold_no_path_of_its_machine(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    executor = use_executor(monkeypatch, passed)
+    executor = use_executor(monkeypatch, passes)
     assert main(["run", "spec.yaml", "--out", "out"]) == ExitCode.OK
     (job,) = executor.jobs
     assert job.folder == "cases/00001"
@@ -98,15 +87,6 @@ def test_a_run_makes_jobs_that_hold_no_path_of_its_machine(here: Path, monkeypat
     assert executor.settings is not None
     assert executor.settings.folder == here / "out"
     assert executor.is_closed
-
-
-def passed_of_its_case(job: Job) -> Execution:
-    return dataclasses.replace(passed(job), observation={**PASSED, "id": job.name.rpartition(" (")[0]})
-
-
-def interrupted(job: Job) -> Execution:
-    signal.raise_signal(signal.SIGINT)
-    return passed_of_its_case(job)
 
 
 def test_an_interrupt_cancels_the_jobs_that_wait(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,7 +111,7 @@ def test_a_resumed_run_asks_what_the_recorded_cases_need_too(
     assert main(["run", "spec.yaml", "zero.yaml", "--out", "out"]) == ExitCode.INTERRUPTED
     (ended,) = [result for result in read_run(Path("out/run.jsonl")).results if result.outcome.label == "PASS"]
     assert ended.case_id == "spec[backend=cpu]"
-    executor.answer = passed_of_its_case
+    executor.answer = passes
     assert main(["run", "spec.yaml", "zero.yaml", "--resume", "out"]) == ExitCode.OK, capsys.readouterr().err
     assert [result.outcome.label for result in read_run(Path("out/run.jsonl")).results] == ["PASS", "PASS"]
 

@@ -1,6 +1,5 @@
 """Runs on a fleet whose nodes are fakes: placement, tokens, losses, health checks, resume. Real nodes: test_fleet_on_ray."""
 
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ from runner.model.diagnostics import InvalidSpecs
 from runner.model.outcomes import ExitCode
 from runner.tools.fleet import lab
 from runner.tools.fleet.lab import read_lab
-from tests.fakes import FACTS, use_executor
-from tests.fleet import RAY, FakeLink, FakeNode, all_graphs, passes, use_fleet
+from tests.fakes import FACTS, interrupted, passes, use_executor
+from tests.fleet import RAY, FakeLink, FakeNode, all_graphs, use_fleet
 from tests.fleet_runs import outcomes, results, run, spec_of
 
 SPEC = spec_of(8)
@@ -23,12 +22,6 @@ SPEC = spec_of(8)
 def here(here: Path) -> Path:
     (here / "spec.yaml").write_text(SPEC)
     return here
-
-
-def passed(job: Job) -> Execution:
-    found = passes(job)
-    assert found is not None
-    return found
 
 
 def test_each_result_names_its_node_and_what_the_node_is(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +55,7 @@ def test_cases_without_a_node_are_not_run_with_the_reason_and_a_local_run_resume
     assert run() == ExitCode.FAILED
     assert set(outcomes()) == {"NOT_RUN"}
     assert all("no node is left that can run it (only: its plug was pulled)" in result.reason for result in results().values())
-    use_executor(monkeypatch, passed)
+    use_executor(monkeypatch, passes)
     assert main(["run", "spec.yaml", "--resume", "out"]) == ExitCode.OK
     assert outcomes() == ["PASS"] * 8
     assert {len(result.node) for result in results().values()} == {0}
@@ -71,10 +64,6 @@ def test_cases_without_a_node_are_not_run_with_the_reason_and_a_local_run_resume
 def test_a_local_run_that_was_interrupted_is_resumed_on_nodes_like_its_machine(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(job: Job) -> Execution:
-        signal.raise_signal(signal.SIGINT)
-        return passed(job)
-
     one, other = FakeNode("one"), FakeNode("other", facts={"driver": "999"})
     use_fleet(monkeypatch, one, other)
     use_executor(monkeypatch, interrupted)

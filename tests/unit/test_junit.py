@@ -201,15 +201,11 @@ def test_every_failed_expectation_keeps_its_place(report: Path) -> None:
 
 def test_the_file_is_capped_by_its_texts_and_no_case_goes(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(junit, "FILE_LIMIT", 150_000)
-    root = document(report, *(result(number, detail_of(number)) for number in range(100)))
+    root = document(report, *(result(number, Outcome.FAIL if number % 2 else Outcome.CRASH) for number in range(100)))
     assert report.stat().st_size <= 150_000
     assert len(root.findall(".//testcase")) == 100
     assert len(root.findall(".//failure")) == 50
     assert all("repro: " in failure.text for failure in root.iter("failure"))
-
-
-def detail_of(number: int) -> Outcome:
-    return Outcome.FAIL if number % 2 else Outcome.CRASH
 
 
 def test_when_nothing_fits_every_case_still_has_its_verdict(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:

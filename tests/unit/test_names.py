@@ -30,10 +30,6 @@ def make_torch(folder: Path, version: str = "2.13.0", **files: str) -> Path:
     return folder / "torch"
 
 
-def options_of(folder: Path, text: str) -> set[str]:
-    return set(scan(make_torch(folder, _inductor__config=text)).names["config"])
-
-
 def counters_of(folder: Path, **files: str) -> dict[str, tuple[set[str], tuple[str, ...]]]:
     names = scan(make_torch(folder, **files))
     pairs = [counter.split(".", 1) for counter in names.names[COUNTER]]
@@ -75,7 +71,7 @@ def test_a_folder_without_torch_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_options(tmp_path: Path, text: str, expected: set[str]) -> None:
-    assert options_of(tmp_path, text) == expected
+    assert set(scan(make_torch(tmp_path, _inductor__config=text)).names["config"]) == expected
 
 
 @pytest.mark.parametrize(

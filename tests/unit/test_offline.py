@@ -23,7 +23,8 @@ from runner.model.results import CaseResult, executed
 from runner.model.targets import TARGETS
 from runner.plan.worker_plan import make_plan
 from runner.record.journal import problem_of_result
-from runner.vocabulary.expectations import EXPECTATIONS, compiled_kernels
+from runner.tools.offline import problems_of_texts
+from runner.vocabulary.expectations import EXPECTATIONS
 from runner.vocabulary.expectations.compiled_kernels import NotReported, of_compiler, with_amount
 from tests.fakes import HERE, backend, observation, seen, verdict_of
 
@@ -157,13 +158,13 @@ def test_a_control_changes_source_values_and_options(tmp_path: Path) -> None:
     ],
 )
 def test_texts_of_something_else_are_refused(texts: tuple[str, ...], kernel: str, problem: str) -> None:
-    assert problem in next(compiled_kernels.problems_of_texts(AMD, [kernel], texts))
+    assert problem in next(problems_of_texts(AMD, [kernel], texts))
 
 
 @pytest.mark.parametrize(("named", "fits"), [("sm_90a", True), ("sm_90", True), ("sm_90f", True), ("sm_900", False), ("sm_100a", False)])
 def test_a_letter_after_an_nvidia_architecture_is_the_same_gpu(named: str, fits: bool) -> None:
     texts = (*OF_NVIDIA[:3], PTX.replace("sm_90a", named), PTXAS)
-    assert bool(list(compiled_kernels.problems_of_texts(NVIDIA, ["copy"], texts))) is not fits
+    assert bool(list(problems_of_texts(NVIDIA, ["copy"], texts))) is not fits
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,11 @@ from runner.language.expand import surroundings_for
 from runner.language.load import Suite, load, surroundings_of
 from runner.language.read import spec_schema
 from runner.language.waivers import load_waivers
-from runner.machine.capabilities import HOLDS, availability_of, inspect_files, questions_of
+from runner.machine.capabilities import availability_of, inspect_files, questions_of
 from runner.machine.installed_torch import release
 from runner.model.case import Availability
 from runner.model.codec import encode
+from runner.model.devices import HOLDS
 from runner.model.diagnostics import InvalidSpecs
 from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import AppliedWaiver, CaseResult, WaiverEffect

@@ -31,10 +31,6 @@ def take(room: Room, name: str, needs: Needs) -> Lease:
     return lease
 
 
-def has_room(room: Room, needs: Needs) -> bool:
-    return bool(room.places(needs))
-
-
 def taken(capacity: Capacity, *running: Needs) -> Room:
     room = Room(capacity)
     for number, needs in enumerate(running):
@@ -80,7 +76,7 @@ def started(queue: Queue, room: Room) -> list[str]:
     ],
 )
 def test_cores_and_memory(running: list[Needs], needs: Needs, fits: bool) -> None:
-    assert has_room(taken(SMALL, *running), needs) is fits
+    assert bool(taken(SMALL, *running).places(needs)) is fits
 
 
 def test_a_lease_says_which_gpus() -> None:

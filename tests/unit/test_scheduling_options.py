@@ -11,19 +11,13 @@ from typing import Any
 import pytest
 
 from runner.cli.parser import main
-from runner.execute.executor_protocol import Execution, Job
-from runner.model.case_facts import Ending
 from runner.model.outcomes import ExitCode
 from runner.plan import schedule
 from tests.conftest import GOOD
-from tests.fakes import FakeExecutor, use_executor, write_specs
+from tests.fakes import FakeExecutor, crashed, use_executor, write_specs
 
 GIB = 1 << 30
 SPECS = {"short": GOOD, "long": GOOD, "threads": GOOD + "config: {compile_threads: 3}\n", "alone": GOOD + "exclusive: true\n"}
-
-
-def crashed(job: Job, seconds: float) -> Execution:
-    return Execution(job=job, observation=None, ending=Ending(exit_code=1, phase="import"), seconds=seconds, isolation="fork")
 
 
 @pytest.fixture

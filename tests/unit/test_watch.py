@@ -13,14 +13,13 @@ from runner.cli.parser import main, parse
 from runner.execute.executor_protocol import Execution, Job
 from runner.machine.installed_torch import torch_at
 from runner.machine.signals import Interrupts
-from runner.model.case_facts import Ending
 from runner.model.outcomes import ExitCode
 from runner.report.reporters import Reporters
 from runner.run import pipeline
 from runner.tools.author.commands import watch as watching
 from runner.tools.author.commands.watch import AGAIN, ALL, FAILED, QUIT, KeptExecutor, Keys, Watch, WatchOptions
 from tests.conftest import GOOD
-from tests.fakes import ENDED, FakeExecutor, close_facts, close_leaf, observation, seen, use_executor
+from tests.fakes import FakeExecutor, crashed, passes, use_executor
 
 
 def test_a_zygote_is_not_used_after_an_install_or_an_edit_of_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,15 +47,7 @@ def test_each_run_reads_files_as_a_new_process_would() -> None:
 
 def answered(job: Job) -> Execution:
     """Answer as a worker would: the case passes, unless its spec is named for how it ends."""
-    if "crashes" in job.name:
-        return Execution(job=job, observation=None, ending=Ending(exit_code=1, phase="import"), seconds=0.1, isolation="fork")
-    return passes(job)
-
-
-def passes(job: Job) -> Execution:
-    case_id = job.name.rpartition(" (")[0]
-    step = seen(measured={"0": close_facts(close_leaf())})
-    return Execution(job=job, observation=observation(step, id=case_id), ending=ENDED, seconds=0.1, isolation="fork")
+    return crashed(job) if "crashes" in job.name else passes(job)
 
 
 Act = Callable[[], object] | str

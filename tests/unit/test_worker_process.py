@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from runner.machine.capabilities import HOLDS
 from runner.model import devices
 from runner.model.protocol import loads
 from runner.worker.process import entry
@@ -86,7 +85,7 @@ def test_a_process_leaves_the_folder_in_which_the_runner_was_started(tmp_path: P
 # -- facts ----------------------------------------------------------------------------------------------------------
 
 ANSWERS = {
-    "torch.distributed.is_available": HOLDS,
+    "torch.distributed.is_available": devices.HOLDS,
     "torch.is_inference_mode_enabled": "returned False",
     "torch:is_inference_mode_enabled": "returned False",
     "torch.get_num_threads": "returned a value of type int, not True or False",

@@ -12,8 +12,9 @@ from runner.model.case import Case, Expected
 from runner.model.expectation import Status, Verdict
 from runner.model.results import PROOF, CaseResult
 from runner.model.targets import ISA, TARGETS, WRAPPER, Level, evidence_of
+from runner.tools.offline import generated_kernels, problems_of_texts
 from runner.tools.offline.target_checks import target_problems
-from runner.vocabulary.expectations import compiled_kernels
+from runner.vocabulary.expectations.compiled_kernels import kernels_of
 from runner.vocabulary.expectations.counters import Choices
 from runner.vocabulary.steps import parsed
 from runner.vocabulary.steps.triton import Triton
@@ -35,14 +36,14 @@ def _problems(case: Case, known: CarriedOut) -> Iterator[str]:
     """Yield why the texts of a step are not those of its kernels: of a kernel of the spec, or of each kernel in generated code."""
     target, code, step = TARGETS[case.target], known.facts.code, parsed(known.step)
     if isinstance(step, Triton):
-        yield from compiled_kernels.problems_of_texts(target, [step.kernel_name], code)
+        yield from problems_of_texts(target, [step.kernel_name], code)
         return
-    kernels = compiled_kernels.generated_kernels(code[-1]) if code else []
+    kernels = generated_kernels(code[-1]) if code else []
     if not kernels:
         yield "Inductor generated no kernel of Triton: what is left are calls of ATen, which are not compiled"
         return
-    yield from compiled_kernels.problems_of_texts(target, kernels, code)
-    there = set(compiled_kernels.kernels_of(code[target.stages.index(target.isa)], target.isa))
+    yield from problems_of_texts(target, kernels, code)
+    there = set(kernels_of(code[target.stages.index(target.isa)], target.isa))
     yield from (f"the wrapper defines no kernel '{name}'" for name in sorted(there - set(kernels)))
 
 

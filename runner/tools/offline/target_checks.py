@@ -11,6 +11,7 @@ from runner.model.diagnostics import Diagnostic, one_of
 from runner.model.matching.filecheck import ChecksError, Kind, parse
 from runner.model.matching.time_limit import PatternTooSlow, time_limit
 from runner.model.targets import ALL_STAGES, ISA, SIMULATED_TARGETS, STAGES, TARGETS, WRAPPER
+from runner.tools.offline import KINDS
 from runner.tools.offline.simulated_options import FIXED, REFUSED_MODES, config_refusal
 from runner.vocabulary.steps import TRITON
 
@@ -49,7 +50,6 @@ def target_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
 
 def _kernel_problems(anatomy: Anatomy, raw: RawExpectation) -> Iterator[Diagnostic]:
     """Yield why an expectation cannot be judged of a kernel that is compiled for targets."""
-    from runner.vocabulary.expectations.compiled_kernels import KINDS
     from runner.vocabulary.steps.triton import kernels
 
     document, stage = anatomy.document, stage_of(raw)
@@ -95,8 +95,6 @@ _COUNTED = ("compiled", "failed", "rendered", "tuned")
 
 def _simulated_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield the problems of a spec whose code Inductor generates for targets."""
-    from runner.vocabulary.expectations.compiled_kernels import KINDS
-
     document, data = anatomy.document, anatomy.data
     if not anatomy.functions:
         hint = "add function: for code that Inductor generates, or triton: {source: ..., signature: ...} for a kernel of your own"

@@ -109,17 +109,8 @@ def between(outer: Format, inner: Format, eager_quantiles: Sequence[float], whol
     """
     finer = 2.0 ** (outer.bits - inner.bits)
     typical = (eager_quantiles[-1] if eager_quantiles else 0.0) or whole_ulp
-    return Format(
-        bits=outer.bits,
-        least=outer.least,
-        element_floor=max(outer.element_floor, min(inner.element_floor * finer, _TYPICAL * typical)),
-        quantile_floor=outer.quantile_floor,
-        slack=outer.slack,
-        nudges=outer.nudges,
-        blind=inner.blind * finer,
-        bias_floor=inner.bias_floor,
-        reordered=outer.reordered,
-    )
+    floor = max(outer.element_floor, min(inner.element_floor * finer, _TYPICAL * typical))
+    return replace(outer, element_floor=floor, blind=inner.blind * finer, bias_floor=inner.bias_floor)
 
 
 _TYPICAL = 8.0

@@ -33,8 +33,6 @@ _BY_NAME = Form({"type": ["object", "string"], **TEMPLATE, "minProperties": 1, "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ByName(Counts):
-    """Counts by name."""
-
     counts: Mapping[str, Any]
 
     @classmethod

@@ -199,10 +199,7 @@ class Bench(StepKind):
         for kind, path in around.expected:
             hint = "claim it in a step above: a bench is reported and never judged"
             yield around.problem(path, f"'{kind}' is expected of a bench", hint, key=True)
-        for backend in around.backends:
-            if not backend.compiles:
-                message = f"the step 'bench' on '{backend.name}', which compiles nothing"
-                yield around.problem(around.path, message, "use another backend", key=True)
+        yield from around.compiling_nothing("the step 'bench'", "use another backend")
         if not around.functions:
             yield around.problem(around.path, "nothing to time: the spec has no function", "add function", key=True)
         if self.optimizer is not None and not self.backward:

@@ -38,10 +38,7 @@ class Calling(Compared):
     def problems(self, around: Around) -> Iterator[Diagnostic]:
         """Yield an unknown function, inputs that do not fit, and backends that compile nothing."""
         if not any(isinstance(step, Calling) for step in around.above):  # the first is enough
-            for backend in around.backends:
-                if not backend.compiles:
-                    message = f"the step '{self.kind}' on '{backend.name}', which compiles nothing"
-                    yield around.problem(around.path, message, "use api steps, or another backend", key=True)
+            yield from around.compiling_nothing(f"the step '{self.kind}'", "use api steps, or another backend")
         if not around.functions:
             yield around.problem((), "spec needs the key 'function'", "the function to compile; a spec with only api steps needs none")
         name = self.function if self.function is not None else ONLY if ONLY in around.functions else None

@@ -270,10 +270,7 @@ class Samples(StepKind):
 
     def problems(self, around: Around) -> Iterator[Diagnostic]:
         """Yield backends that compile nothing."""
-        for backend in around.backends:
-            if not backend.compiles:
-                message = f"operators on '{backend.name}', which compiles nothing"
-                yield around.problem(around.path, message, "use another backend", key=True)
+        yield from around.compiling_nothing("operators", "use another backend")
 
     def run(self, session: Session) -> None:
         """Run the samples; ``output`` is a list of ``Done``."""
@@ -440,12 +437,10 @@ def _has_elements(measured: Mapping[str, Any]) -> bool:
 
 
 def _with_leaves(measured: Mapping[str, Any], is_chosen: Callable[[str], bool]) -> Mapping[str, Any]:
-    """Return a measurement with the leaves of some paths."""
     return {**measured, "leaves": [leaf for leaf in measured["leaves"] if is_chosen(leaf["path"])]}
 
 
 def _judge_form(measured: Mapping[str, Any]) -> Verdict:
-    """Judge structure, type, shape, dtype and device."""
     expected = "type, shape, dtype and device of eager"
     if measured["structure"] != measured["reference_structure"]:
         return Verdict.failed(expected=f"{measured['reference_structure']}", observed=measured["structure"])
@@ -461,14 +456,11 @@ def _compared(arguments: Mapping[str, Any], done: Any, *, with_stand_ins: bool) 
     """Return the facts of one sample as ``close`` measures them. The only place where a sample is compared."""
     sides = {OUTPUT: done.compiled, EAGER: done.eager}
     try:
-        measured: Any = close.measure(arguments, sides.__getitem__)
+        measured: Any = close.measure(arguments, sides.__getitem__, with_stand_ins=with_stand_ins)
         for leaf in measured["leaves"]:
             if leaf["path"].startswith("['gradients']"):  # torch.autograd.grad promises no layout
                 leaf.pop("strides", None)
                 leaf.pop("reference_strides", None)
     except Exception as error:  # comparing values of an operator may raise anything
         return {"why_not": f"{type(error).__name__}: {error}"[:500]}
-    if not with_stand_ins:
-        for leaf in measured["leaves"]:
-            leaf.pop("stand_ins", None)
     return {"value": measured}

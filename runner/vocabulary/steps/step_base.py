@@ -94,6 +94,12 @@ class Around:
     input_problems: Callable[[str, list[Json] | None, DataPath], Iterator[Diagnostic]]
     """Yields why a function does not take these inputs at a path; None means the inputs of the spec."""
 
+    def compiling_nothing(self, what: str, hint: str) -> Iterator[Diagnostic]:
+        """Yield the backends on which ``what`` compiles nothing."""
+        for backend in self.backends:
+            if not backend.compiles:
+                yield self.problem(self.path, f"{what} on '{backend.name}', which compiles nothing", hint, key=True)
+
 
 Inputs = list[Json]
 """The arguments of a call, written like ``inputs`` of a spec."""

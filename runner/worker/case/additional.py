@@ -33,21 +33,8 @@ from runner.worker.case.effects import MOST, Inexact
 from runner.worker.case.scope import Enter, follow
 from runner.worker.case.sides import ReferenceCall, Unseen
 from runner.worker.case.state import Generators
-from runner.worker.torch_compat import compiling, opinfo, residue
-from runner.worker.torch_compat.numerics import (
-    AMPLITUDE,
-    RESOLUTION,
-    Jittered,
-    Reported,
-    Roundings,
-    Widened,
-    change,
-    is_same_function,
-    jittered,
-    narrow_dtypes,
-    to_float32,
-    to_float64,
-)
+from runner.worker.torch_compat import compiling, numerics, opinfo, residue
+from runner.worker.torch_compat.numerics import AMPLITUDE, RESOLUTION, jittered
 
 KINDS: Mapping[str, Any] = {kind: MEASURED[kind] for kind in MEASURED}
 """The classes of all expectations: a table that the seal watches."""
@@ -70,11 +57,6 @@ MOST_ELEMENTS = 1 << 24
 _WORDS = 500
 
 
-def copied(inputs: Sequence[Any]) -> list[Any]:
-    """Return deep copies of modules and arguments."""
-    return list(copies.apart(list(inputs)))
-
-
 def _changeable(called: Sequence[Any]) -> list[torch.Tensor]:
     """Return the tensors of a target and its arguments, with those of their objects; raise ``TypeError`` for tensors in parts."""
     if any(isinstance(leaf, torch.Tensor) and leaf.is_nested for leaf in pytree.tree_leaves(list(called))):
@@ -93,7 +75,6 @@ class EagerRuns:
     inputs: list[Any] | str
     """Modules and arguments as they were before the call, or why there are no copies of them."""
     generators: Generators
-    """The generators before the call."""
     call: Callable[[list[Any], AbstractContextManager[Any]], Any]
     """Receives copies of the inputs and a context, in which it makes the call (not the backward); returns what is compared."""
     is_apart: bool = False
@@ -144,33 +125,33 @@ class EagerRuns:
             raise NoReference(f"values of dtype {', '.join(dtypes)} are exact" if dtypes else "no value is a tensor")
 
         # eager's answer, and the narrowest format that the values of each leaf were rounded to
-        mode = Roundings()
+        mode = numerics.Roundings()
         try:
             with mode:
-                again = self.run(copied(inputs))
+                again = self.run(copies.apart(inputs))
         except Exception:  # operators of higher order refuse a mode, with exceptions of no common class
             # what the function itself raises, this call raises again
-            again, through = self.run(copied(inputs)), []
+            again, through = self.run(copies.apart(inputs)), []
         else:
             through = [mode.narrowest(leaf) for leaf in leaves_of(again)]
         if Generators.now().differs_from(self.generators):
             raise NoReference("the function draws random numbers")
 
         # a function that reads that its tensors are float64 may compute something else
-        wide = self._wide(copied(inputs))
+        wide = self._wide(copies.apart(inputs))
         has_double = any(leaf.dtype in (torch.float64, torch.complex128) for leaf in leaves)
-        dtypes_of_inputs = narrow_dtypes(copies.tensors_of(inputs))
+        dtypes_of_inputs = numerics.narrow_dtypes(copies.tensors_of(inputs))
         is_hidden = "" not in through  # or every result was rounded to a narrower format
         for narrow in dict.fromkeys([*dtypes_of_inputs, torch.float32] if has_double else dtypes_of_inputs):
-            reported = Reported(narrow)
+            reported = numerics.Reported(narrow)
             try:
-                other = self._wide(copied(inputs), reported)
+                other = self._wide(copies.apart(inputs), reported)
             except NoReference:  # the function refuses operands that it takes for other ones
                 continue
             is_hidden |= reported.is_left
             if not reported.was_read:
                 break
-            if not is_same_function(wide, other, narrow):
+            if not numerics.is_same_function(wide, other, narrow):
                 raise NoReference("the function depends on the dtype of its tensors, and is another one in float64")
 
         # of a float64 result the first pair is of the same inputs in float32; all others are of nudged inputs
@@ -180,14 +161,16 @@ class EagerRuns:
         smallest = min((leaf.numel() for leaf in inexact if leaf.numel()), default=1 << 20 if inexact else 1)
         generator = torch.Generator().manual_seed(0)
         while len(pairs) < runs_of(smallest):
-            nudged_inputs = copied(inputs)
+            nudged_inputs = copies.apart(inputs)
             if has_double:
-                to_float32(_changeable(nudged_inputs))
+                numerics.to_float32(_changeable(nudged_inputs))
             if pairs:
-                change(_changeable(nudged_inputs), functools.partial(nudged, generator=generator, least=least))
+                numerics.change(_changeable(nudged_inputs), functools.partial(nudged, generator=generator, least=least))
             resolutions = [torch.finfo(tensor.dtype).eps for tensor in copies.tensors_of(nudged_inputs) if tensor.is_floating_point()]
             try:
-                pairs.append((self.run(copied(nudged_inputs)), self._wide(nudged_inputs), max(least, *resolutions, 0.0) if pairs else 0.0))
+                pairs.append(
+                    (self.run(copies.apart(nudged_inputs)), self._wide(nudged_inputs), max(least, *resolutions, 0.0) if pairs else 0.0)
+                )
             except Exception as error:  # the function may refuse other values, or float32
                 if pairs:
                     break
@@ -201,7 +184,7 @@ class EagerRuns:
 
     def _otherwise(self, inputs: list[Any], way: str) -> Any:
         """Return eager's answer in the same dtypes "on the CPU" or "without TF32"; what the function raises there, it raises."""
-        called = copied(inputs)
+        called = copies.apart(inputs)
         if way == "without TF32":
             with ExitStack() as undo:
                 for switch in (torch.backends.cudnn, torch.backends.cuda.matmul):
@@ -217,10 +200,10 @@ class EagerRuns:
         generator = torch.Generator().manual_seed(1)
         answers: list[Any] = []
         for _ in range(min(runs, MOST_JITTERED)):
-            called = copied(inputs)
-            change(_changeable(called), functools.partial(jittered, generator=generator, least=RESOLUTION, times=amplitude))
+            called = copies.apart(inputs)
+            numerics.change(_changeable(called), functools.partial(jittered, generator=generator, least=RESOLUTION, times=amplitude))
             try:
-                with Jittered(generator, amplitude, is_fine=is_fine):
+                with numerics.Jittered(generator, amplitude, is_fine=is_fine):
                     answers.append(self.run(called))
             except Exception:  # operators of higher order refuse a mode; the function may refuse other numbers
                 break
@@ -228,10 +211,10 @@ class EagerRuns:
 
     def _wide(self, called: list[Any], around: AbstractContextManager[Any] | None = None) -> Any:
         """Return the answer in float64; ``around`` is entered for the call of the function alone."""
-        mode = Widened()
+        mode = numerics.Widened()
         try:
             with mode:
-                to_float64(_changeable(called))
+                numerics.to_float64(_changeable(called))
                 result = self.run(called, around)
         except Exception as error:  # an operator may refuse float64 with any exception
             text = str(error).splitlines()[0] if str(error) else ""
@@ -312,7 +295,6 @@ class RepeatableCall:
         return {"eager": eager, "residue": left, "again": again, "tensors": 1}
 
     def _halved(self) -> "RepeatableCall":
-        """Return the call with half of each floating-point number."""
         halve(arguments := self.arguments())
         runs = self.eager_runs
         if isinstance(runs.inputs, list):
@@ -342,7 +324,7 @@ class RepeatableCall:
     def close(self, arguments: Mapping[str, Any], result: Any) -> dict[str, Any]:
         """Return the facts of ``close`` for a result of the function and eager's."""
         reference = self.reference
-        facts = close_without_stand_ins(arguments, {OUTPUT: result, EAGER: reference}.__getitem__)
+        facts: dict[str, Any] = close.measure(arguments, {OUTPUT: result, EAGER: reference}.__getitem__, with_stand_ins=False)
         if close.needs_reference(arguments):
             comparison = Comparison(facts, arguments, {"of": result, "to": reference}, {}, with_stand_ins=False)
             with torch.no_grad():
@@ -353,14 +335,6 @@ class RepeatableCall:
     """Returns the context in which fresh memory is poisoned."""
     with_candidate = staticmethod(compiling.only_candidate)
     """Returns the context in which only one candidate of each autotuning can be chosen."""
-
-
-def close_without_stand_ins(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> dict[str, Any]:
-    """Return the facts of ``close`` for two named values, without what other inputs and other kernels would have given."""
-    facts: dict[str, Any] = close.measure(arguments, value)
-    for leaf in facts["leaves"]:
-        leaf.pop("stand_ins", None)
-    return facts
 
 
 def halve(values: Any) -> None:
@@ -447,7 +421,7 @@ class AdditionalCalls:
         if self._bytes + bytes_of(called) > MOST_BYTES_OF_CASE:
             return f"the copies for earlier steps are larger than {MOST_BYTES_OF_CASE >> 20} MiB"
         try:
-            return copied(called)
+            return list(copies.apart(list(called)))
         except Exception as error:  # copying modules and arguments of a spec may raise anything
             return f"the inputs cannot be copied: {type(error).__name__}"
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from runner.vocabulary.expectations.close import is_eager
+from runner.vocabulary.expectations.close import is_eager, measure
 from runner.vocabulary.expectations.compilation import COMPILATION
 from runner.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from runner.vocabulary.expectations.texts import MOST, RAISED, STDERR
@@ -21,7 +21,7 @@ from runner.vocabulary.expectations.values import WEAK
 from runner.vocabulary.steps.call import Calling
 from runner.vocabulary.steps.step_base import needed
 from runner.worker.case import copies, spies, state
-from runner.worker.case.additional import KINDS, AdditionalCalls, close_without_stand_ins
+from runner.worker.case.additional import KINDS, AdditionalCalls
 from runner.worker.case.effects import StepEffects
 from runner.worker.case.scope import STEPS, Enter, Scope, follow
 from runner.worker.case.sides import Compiled, Reference, Side, Unseen
@@ -158,7 +158,7 @@ class EachRepetition:
                     entry["why_not"] = f"the repetitions before have more than {MOST_VALUES:,} values"
                     continue
                 try:
-                    facts = close_without_stand_ins(arguments, self._session.names.values())
+                    facts = measure(arguments, self._session.names.values(), with_stand_ins=False)
                     self._values += len(facts["leaves"])
                     self._session.additional.calibrate(facts, arguments, with_stand_ins=False)
                     entry["measured"] = facts
@@ -371,9 +371,8 @@ class Session:
         """Return a function that enters these contexts; None stands for the spec's contexts."""
         return self.scope.entering(self.plan["body"]["context"] if context is None else context)
 
-    def copy(self, value: Any) -> Any:
-        """Return a copy of a value, which later steps cannot change."""
-        return copies.frozen(value)
+    copy = staticmethod(copies.frozen)
+    """Returns a copy of a value, which later steps cannot change."""
 
     def _is_of_a_call(self) -> bool:
         return self.eager is not None and self.reference.is_there and self.output is self.compiled.result

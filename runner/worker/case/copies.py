@@ -228,7 +228,6 @@ def _deep_copies() -> Iterator[None]:
 
 
 def _copy_of_subclass(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
-    """Return a copy of a tensor of a subclass, of that class."""
     kind: Any = type(tensor)
     with torch._C.DisableTorchFunctionSubclass(), torch.no_grad():
         if is_traceable_wrapper_subclass(tensor):

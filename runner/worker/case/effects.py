@@ -301,8 +301,6 @@ def _texts(leaves: Leaves) -> dict[str, str]:
 
 
 class _EagerLeft(NamedTuple):
-    """What the eager call left."""
-
     generators: Generators
     modes: Modes
     aliases: Mapping[str, str]

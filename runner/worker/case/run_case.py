@@ -88,7 +88,6 @@ def _set_up(plan: Mapping[str, Any], phases: Phases, witness: compiler_hooks.Wit
 
 
 def _run_step(session: Session, index: int, step: Mapping[str, Any], witness: compiler_hooks.Witness) -> dict[str, Any]:
-    """Run a step; return its facts."""
     raised = None
     session.begin_step(step)
     try:

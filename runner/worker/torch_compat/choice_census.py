@@ -47,15 +47,13 @@ OTHER = "OTHER"
 
 @dataclass
 class Tuning:
-    """One selection."""
+    """One selection, as ``Tuning`` of ``model/case_facts`` describes it."""
 
     op: str
     how: str
-    """``timed``; ``only`` where there was one candidate, which torch does not time; ``untimed`` for any other selection without times."""
     tallies: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By backend, how many of its candidates came how far, and the first exception (``error``) of one that failed."""
     winner: str = ""
-    """The name of the candidate that was selected; empty while it is not known."""
     won_by: str = ""
 
     def add(self, choice: Any) -> str:

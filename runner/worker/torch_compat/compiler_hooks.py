@@ -71,37 +71,29 @@ KINDS = ("kernels", "graph", "guards", "recompiles", "graph_breaks")
 
 @dataclass
 class Seen:
-    """What the hooks recorded in one step."""
+    """What the hooks recorded in one step; ``model/case_facts`` says what the facts are that are made of it."""
 
     entered: int = 0
     """Calls of inductor's entry, and calls of what lies behind it by code of the spec."""
     graphs: list[list[str]] = field(default_factory=list)
-    """For each graph compiled or served from a cache, the devices that it runs on."""
     executed: dict[str, int] = field(default_factory=dict)
     """Calls of graphs that the case's own ``torch.compile`` compiled, by device: forward, and backward whenever it was compiled."""
     executed_others: dict[str, int] = field(default_factory=dict)
     """Calls of all other compiled graphs, by device: ahead-of-time packages, and graphs that code of the spec compiled itself."""
     frames: int = 0
-    """Frames of the case's own functions that dynamo converted, or began to."""
     broken: list[str] = field(default_factory=list)
-    """Why dynamo did not convert some of them as a whole."""
     handed: int = 0
-    """Graphs that dynamo captured of these functions and handed to their backend."""
     captured: int = 0
-    """Calls of graphs that dynamo captured of the case's own functions and that a backend other than inductor got."""
     captured_others: int = 0
-    """The same of other functions."""
     abandoned: list[str] = field(default_factory=list)
     """The reasons of frames that dynamo gave up, after an error or at its recompile limit. They run eagerly, without an exception."""
     uncompiled: list[str] = field(default_factory=list)
-    """Samples of an operator whose compiled call ran eagerly, each with the reason."""
     code: list[str] = field(default_factory=list)
     code_graphs: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     """For a piece of code its graph; empty where a cache had it."""
     choices: list[dict[tuple[str, str], float]] = field(default_factory=list)
     """For each autotuning the time of each choice in milliseconds, by its name and class."""
     tunings: list[choice_census.Tuning] = field(default_factory=list)
-    """For each operation of the case's own functions that inductor selects a kernel for, what became of its candidates."""
     stages: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """For each asked stage its graphs in order: ``ops``, ``text``, whether the text was ``cut``, ``problem``."""
     reused: int = 0
@@ -300,7 +292,6 @@ def install_asked() -> None:
             compiling.hook(module, name, functools.partial(_recording_stage, stage))
     compiling.hook("torch._dynamo.guards", "CheckFunctionManager.__init__", _recording_guards)
     compiling.hook("torch._inductor.codecache", "PyCodeCache.load_by_key_path", _noting_wrappers)
-    compiling.hook("torch._inductor.graph", "GraphLowering.codegen", _recording_kernels)
 
     def count_reuse(is_found: bool) -> bool:
         """Count where dynamo compared the guards of a frame's compiled codes with its arguments, and one of them fits."""
@@ -469,16 +460,6 @@ def _record_graph(stage: str, graph: Any) -> None:
     graphs.append({"ops": ops, "text": text[:room], "cut": len(text) > room, "problem": problem})
 
 
-def _recording_kernels(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
-    generated = original(graph, *args, **kwargs)
-    if "kernels" in _watch.asked and _is_own_compile():
-        try:
-            _watch.seen.generated |= compiling.generated_kernels(graph, generated)
-        except ValueError as error:
-            _watch.seen.ungenerated.append(str(error)[:_MOST_OF_EVENT])
-    return generated
-
-
 def _noting_wrappers(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     wrapper = original(*args, **kwargs)
     if "kernels" in _watch.asked:
@@ -489,6 +470,11 @@ def _noting_wrappers(original: Callable[..., Any], *args: Any, **kwargs: Any) ->
 def _noting_graph(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
     generated = original(graph, *args, **kwargs)
     _in_thread.graph = compiling.graph_of_code(graph)
+    if "kernels" in _watch.asked and _is_own_compile():
+        try:
+            _watch.seen.generated |= compiling.generated_kernels(graph, generated)
+        except ValueError as error:
+            _watch.seen.ungenerated.append(str(error)[:_MOST_OF_EVENT])
     return generated
 
 

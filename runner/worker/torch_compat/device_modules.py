@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from runner.model import devices
-from runner.model.devices import UNKNOWN_COMPILER, VendorCompiler, VendorDevice
+from runner.model.devices import HOLDS, UNKNOWN_COMPILER, VendorCompiler, VendorDevice
 from runner.vocabulary.steps.bench import timed_on_host
 from runner.worker.torch_compat import imports
 from runner.worker.torch_compat.imports import OF_VENDORS, modules
@@ -144,9 +144,6 @@ _SECONDS = 120.0
 
 _BYTES = 64_000
 
-HOLDS = "returned True"
-"""The answer where there is a device, in the words of predicates."""
-
 
 def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
     """Return versions and devices: the ``facts`` that options of backends may use. Memory is in bytes.
@@ -235,7 +232,7 @@ def _distribution(name: str) -> str | None:
 
 
 def _answer(path: str) -> str:
-    """Call a predicate; return what it returned or raised, in words (``capabilities.HOLDS`` where it holds)."""
+    """Call a predicate; return what it returned or raised, in words (``HOLDS`` where it holds)."""
     try:
         returned = imports.resolve(path.replace(":", "."))()
     except Exception as error:  # a predicate of any package may raise anything

@@ -74,15 +74,11 @@ def database() -> list[Any]:
         undo.callback(setattr, torch.backends, "disable_global_flags", torch.backends.disable_global_flags)
         torch.backends.disable_global_flags = lambda: None
         module: Any = importlib.import_module(_DATABASE)
-    # of random operators the database holds functions that set a seed within, by a context that dynamo cannot trace
-    module.wrapper_set_seed = without_seed
+    # of random operators the database holds functions that set a seed within, by a context that dynamo cannot trace; both sides
+    # share the state of the generators
+    module.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
     entries: list[Any] = module.op_db
     return entries
-
-
-def without_seed(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a random operator from the current state of the generators, which both sides share."""
-    return op(*args, **kwargs)
 
 
 def find(name: str, variant: str, *, dtype: str, device: str, call: str, gradients: bool) -> Operator:

@@ -30,14 +30,16 @@ from runner.machine.installed_torch import installed_torch
 from runner.machine.redaction import KNOWN
 from runner.model.case import Case
 from runner.model.conditions import Surroundings
+from runner.model.devices import kind_of
 from runner.model.diagnostics import InvalidSpecs, UsageError
 from runner.model.expectation import About, Verdict
 from runner.model.options import ExecutionOptions, argument, backend_files, flag, natural, option, paths, positive
 from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult
 from runner.plan import schedule
-from runner.plan.script import NothingChecked, script_of, script_of_sample
+from runner.plan.script import MODULES, NothingChecked, rendered, script_of
 from runner.plan.selection import is_of_operator, select, unmatched, without_benches
+from runner.plan.worker_plan import seed_of
 from runner.record.run_folder import RunFolder
 from runner.run.pipeline import CaseRunner
 from runner.tools.author.commands.explain import Document, reduced_document_of, text_of
@@ -383,6 +385,30 @@ def shrink(case: Case, suite: Suite, options: ReproOptions, folder: Path, say: C
 
 
 # -- the command ------------------------------------------------------------------------------------------------------
+
+
+def script_of_sample(case: Case, sample: int) -> str:
+    """Return the script of a sample, from 0, of a case whose one step is ``samples``: its compiled call is compared with eager."""
+    words, settings = case.steps[0].arguments, case.body.settings
+    options = ((module, settings.by_section[part]) for part, module in MODULES.items())
+    script = rendered(
+        [f"{case.id}, sample {sample}"],
+        settings.env,
+        [],
+        template="repro-sample.py.j2",
+        device=case.device,
+        kind=ascii(kind_of(case.device)),
+        on=ascii(case.device),
+        seed=seed_of(case),
+        sample=sample,
+        compile="".join(f", {name}={value!a}" for name, value in settings.compile.items()),
+        **{**words, "op": ascii(words["op"]), "variant": ascii(words["variant"])},
+        main=[f"{module}.{name} = {value!a}" for module, named in options for name, value in named.items()],
+        **dict.fromkeys(("options", "module", "params", "shows_code", "needs_values"), ""),
+        helpers=["check"],
+        checks=1,
+    )
+    return script.text
 
 
 def main(options: ReproOptions) -> ExitCode:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.model.targets import Target
-from runner.vocabulary.expectations import compiled_kernels
+from runner.tools.offline import problems_of_texts
+from runner.vocabulary.expectations.compiled_kernels import code_of_stage
 from runner.worker.case.source_module import SpecModule
 
 _ALIGNMENT = 16
@@ -122,13 +123,13 @@ def canary_problems(target: Target) -> Iterator[str]:
     block = {"name": "canary", "file": "<canaries>", "line": 1, "text": _SOURCE}
     module = SpecModule("canaries", {})
     texts = compiled(module.function(block, "canary_add"), _ADD, target)
-    yield from (f"canary '{CANARIES[0]}': {problem}" for problem in compiled_kernels.problems_of_texts(target, ["canary_add"], texts.texts))
+    yield from (f"canary '{CANARIES[0]}': {problem}" for problem in problems_of_texts(target, ["canary_add"], texts.texts))
     dot = module.function(block, "canary_dot")
     shape = {"constexprs": {"M": 128, "N": 64, "K": 64}, "aligned": ["x", "y", "out"], "options": {"num_warps": 4}}
     products = (
         compiled(dot, {**shape, "signature": {"x": f"*{name}", "y": f"*{name}", "out": "*fp32"}}, target) for name in ("bf16", "fp16")
     )
-    bf16, fp16 = (compiled_kernels.code_of_stage(product.texts[target.stages.index(target.isa)], target.isa).text for product in products)
+    bf16, fp16 = (code_of_stage(product.texts[target.stages.index(target.isa)], target.isa).text for product in products)
     yield from problems_of_products(target, bf16, fp16)
 
 

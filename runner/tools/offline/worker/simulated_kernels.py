@@ -13,13 +13,14 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 from runner.model.targets import DEVICE, TARGETS, Level, Target
+from runner.tools.offline import problems_of_texts
 from runner.tools.offline.simulated_gpus import PROPERTIES
 from runner.tools.offline.simulated_options import FIXED, refusals
 from runner.tools.offline.worker import compile_case, kernels
 from runner.tools.offline.worker import simulated_codegen as codegen
 from runner.tools.offline.worker.kernels import Compiled, taken
 from runner.tools.offline.worker.simulated_codegen import Graph, Recording, Source
-from runner.vocabulary.expectations import compiled_kernels
+from runner.vocabulary.expectations.compiled_kernels import code_of_stage
 from runner.worker.case.scope import STEPS, Scope, resolved
 from runner.worker.case.source_module import SpecModule
 from runner.worker.process.channel import Channel, Phases, exception
@@ -207,12 +208,12 @@ def canary_problems(target: Target) -> Iterator[str]:
         yield f"canary '{CANARIES[1]}': no kernel was generated for a sum"
         return
     names = [source.name for graph in graphs for source in codegen.sources(graph.wrapper)]
-    yield from (f"canary '{CANARIES[1]}': {problem}" for problem in compiled_kernels.problems_of_texts(target, names, compilation.texts))
+    yield from (f"canary '{CANARIES[1]}': {problem}" for problem in problems_of_texts(target, names, compilation.texts))
     instructions = []
     for dtype in ("bfloat16", "float16"):
         product = compiled(lowered(lambda x, y: (x @ y,), [(256, 128), (128, 256)], dtype, _ONE_TEMPLATE), target)
         text = product.texts[target.stages.index(target.isa)] if product else ""
-        instructions.append(compiled_kernels.code_of_stage(text, target.isa).text)
+        instructions.append(code_of_stage(text, target.isa).text)
     yield from kernels.problems_of_products(target, *instructions)
 
 
