@@ -207,7 +207,7 @@ def _ledger(options: ListOptions, cases: Sequence[Case]) -> ExitCode:
         gone = set(compared.gone)
         left = [*(case_id for case_id in ids if case_id not in gone), *compared.new]
         try:
-            path.write_text(text_of(left), "utf-8")
+            path.write_text(text_of(left, cases), "utf-8")
         except OSError as error:
             raise UsageError(f"cannot write the ledger {shown_path(path)}: {error.strerror}") from error
         first = f"{shown}: {counted(len(left), 'case')}, {len(compared.new)} of them new; {len(compared.gone)} gone"

@@ -141,7 +141,8 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
                 options=options,
                 control=_control(filled, around, options, problems) if "control" in data else None,
                 exclusive=data.get("exclusive") is True,
-                on_request=data.get("on_request") is True,
+                on_request=bool(data.get("on_request")),
+                because="" if data.get("on_request") in (None, True) else str(data["on_request"]),
                 target=target,
             )
         )

@@ -205,6 +205,8 @@ class Case:
     exclusive: bool = False
     """Whether its spec says that nothing may run beside it."""
     on_request: bool = False
+    because: str = ""
+    """Why it is on request; empty where its spec does not say."""
     """Whether it runs only when its path, tag or id selects it."""
     target: str = ""
     """The GPU that it is compiled for and not executed on (``model.targets``); empty for a case that is executed."""

@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 
 from runner.model.case import Case
-from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError, shown_path
+from runner.model.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError, one_line, shown_path
 from runner.plan.selection import is_of_operator
 
 NAME = "ledger.txt"
@@ -25,9 +25,14 @@ _HEAD = """\
 """
 
 
-def text_of(ids: Iterable[str]) -> str:
-    """Return the text of a ledger with these ids."""
-    return _HEAD + "\n".join(["", *fold(ids)]) + "\n"
+def text_of(ids: Iterable[str], cases: Iterable[Case] = ()) -> str:
+    """Return the text of a ledger with these ids, and in comments why cases are on request."""
+    reasons: dict[str, list[str]] = {}
+    for case in cases:
+        if case.because:
+            reasons.setdefault(one_line(case.because), []).append(case.id)
+    why = [f"# on request: {line}: {reason}" for reason, of_reason in sorted(reasons.items()) for line in fold(of_reason)]
+    return _HEAD + "\n".join(["", *fold(ids), *([""] if why else []), *why]) + "\n"
 
 
 def read_ledger(path: Path) -> dict[str, int]:

@@ -1,8 +1,8 @@
 """Selection of cases by backend, by glob on ids, by tag, by request, and by shard; and of their steps.
 
-Only ``*`` and ``?`` are special in a glob, so that an id selects itself. A spec with ``on_request: true`` is executed where a path, a tag
-or a glob names it. A path names it when it is its file, or a folder of such specs alone; a glob when it matches cases of such specs
-alone. So ``run`` of the shipped specs, and ``--select '*'``, leave it out.
+Only ``*`` and ``?`` are special in a glob, so that an id selects itself. A case with ``on_request`` is executed where a path, a tag or a
+glob names it. A path names it when it is its file, or a folder of such cases alone; a glob when it matches such cases alone. So ``run`` of
+the shipped specs, and ``--select '*'``, leave it out.
 """
 
 import os
@@ -150,12 +150,12 @@ def requested(
     """Return the cases without those on request that nothing names. ``read`` are all cases that were read."""
     if not any(case.on_request for case in cases):
         return list(cases)
-    specs = {case.spec: case.on_request for case in read}
-    files = {spec: Path(spec).resolve() for spec in specs} if paths else {}
+    default = {case.spec for case in read if not case.on_request}
+    files = {case.spec: Path(case.spec).resolve() for case in read} if paths else {}
     named: set[str] = set()
     for path in map(Path.resolve, paths):
         below = [spec for spec, file in files.items() if file == path or path in file.parents]
-        named.update(below if all(specs[spec] for spec in below) else ())
+        named.update(below if path in files.values() or default.isdisjoint(below) else ())
     usual = Ids(case.id for case in read if not case.on_request)
     matching = _matching([pattern for pattern in globs if not usual.matching(pattern)], cases)
     return [

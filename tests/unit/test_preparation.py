@@ -13,6 +13,7 @@ import pytest
 from runner.cli.parser import main, parse
 from runner.execute.executor_protocol import Execution, Job
 from runner.language.backends import load_backends
+from runner.language.load import load
 from runner.model.case import Case, CaseId
 from runner.model.case_facts import Ending
 from runner.model.diagnostics import UsageError
@@ -67,6 +68,7 @@ USUAL = of_spec("area/usual[backend=cpu,op=add]", on_request=False, tags=("both"
 FAMILY = [of_spec(f"operators/family[backend=cpu,op={op}]", on_request=True, tags=("operators", "both")) for op in ("add", "mul")]
 MIXED = of_spec("area/large[backend=cpu]", on_request=True)
 CASES = [USUAL, *FAMILY, MIXED]
+HALF = [of_spec(f"part/half[backend=cpu,dtype={dtype}]", on_request=dtype != "float32") for dtype in ("float32", "float64")]
 
 
 @pytest.mark.parametrize(
@@ -91,6 +93,17 @@ CASES = [USUAL, *FAMILY, MIXED]
 )
 def test_what_names_a_spec_on_request(paths: tuple[str, ...], globs: tuple[str, ...], tags: tuple[str, ...], expected: list[Case]) -> None:
     assert requested(CASES, CASES, paths=list(map(Path, paths)), globs=globs, tags=tags) == expected
+
+
+@pytest.mark.parametrize(("path", "count"), [("specs", 1), ("specs/part", 1), ("specs/part/half.yaml", 2)])
+def test_a_spec_with_some_cases_on_request_is_named_by_its_file_alone(path: str, count: int) -> None:
+    assert requested(HALF, [*CASES, *HALF], paths=[Path(path)], globs=(), tags=()) == HALF[:count]
+
+
+def test_a_reason_of_a_template_puts_some_cases_on_request(tmp_path: Path) -> None:
+    reason = "on_request: \"{{ 'one shows the same' if repeat == 2 else '' }}\"\nmatrix: {repeat: [1, 2]}\n"
+    cases = load([write_specs(tmp_path, {"one": GOOD + reason})], []).cases
+    assert [(case.on_request, case.because) for case in cases] == [(False, ""), (True, "one shows the same")]
 
 
 @pytest.mark.parametrize(

@@ -381,7 +381,7 @@ def _parsed_templates(
 
 def _deferred_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
     """Yield a problem for a template with facts in a place that is judged, printed or used as a seed before the machine is known."""
-    if path[0] in ("summary", "covers", "requires") or "expect" in path or path[-2:] == ("torch", "seed"):
+    if path[0] in ("summary", "covers", "requires", "on_request") or "expect" in path or path[-2:] == ("torch", "seed"):
         yield document.diagnostic(path, "facts-before-the-machine")
 
 

@@ -240,7 +240,7 @@ def _bounded(value: Any) -> Any:
 
 SECTIONS = frozenset(
     ["summary", "covers", "requires", "config", "dynamo_config", "functorch_config", "env", "torch", "context", "function", "functions"]
-    + ["let", "spies", "handlers", "inputs", "compile", "steps", "expect", "timeout", "control", TRITON]
+    + ["let", "spies", "handlers", "inputs", "compile", "steps", "expect", "timeout", "on_request", "control", TRITON]
 )
 """The top-level keys in whose values ``{{`` begins a template."""
 

@@ -204,7 +204,8 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
         what = f"{profile.name} asks who computed each operator, and the proof of '{compiler.name}' does not measure it"
         hint = "add served: all to it, or served: {allow: [aten.NAME]}"
         raise InvalidSpecs([compiler.document.problem((compiler.name, "proof"), what, hint, key=True)])
-    usual = [case for case in suite.cases if not case.on_request]
+    # a case that is on request for a reason shows what another one shows: here it is required as any other
+    usual = [case for case in suite.cases if not case.on_request or case.because]
     tags = frozenset(tag for case in suite.cases for tag in case.tags)
     lost = _lost(profile, suite)
     indexes: dict[tuple[str, ...], Ids] = {}
@@ -234,6 +235,7 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
         inside, outside = ({case_id for ids in by_glob.values() for case_id in ids} for by_glob in (matched, left_out))
         kept = [case for case in own if (not entry.cases or case.id in inside) and case.id not in outside]
         kept = [case for case in kept if not entry.tags or not set(entry.tags).isdisjoint(case.tags)]
+        kept = [replace(case, on_request=False) if case.because else case for case in kept]
         ids = [str(case.id) for case in requested(kept, usual, paths=(), globs=entry.cases, tags=entry.tags)]
         for case_id, tags_then in lost.items():
             is_inside, is_outside = (any(glob(text).fullmatch(case_id) for text in globs) for globs in (entry.cases, entry.left_out))
