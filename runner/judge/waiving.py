@@ -2,14 +2,16 @@
 
 | judged                        | a waiver that applies to the case here             | outcome  |
 |-------------------------------|----------------------------------------------------|----------|
-| PASS, OFFLINE_PASS            | is not expired                                     | XPASS    |
+| PASS, OFFLINE_PASS            | is not expired, and not flaky                      | XPASS    |
+| PASS, OFFLINE_PASS            | is flaky                                           | the same |
 | PASS of some samples of an operator | any                                          | the same |
 | FAIL, FELL_BACK, OFFLINE_FAIL, CRASH, TIMEOUT | is not expired, and names the failure | XFAIL  |
 | FAIL, FELL_BACK, OFFLINE_FAIL, CRASH, TIMEOUT | names another failure, or is expired | the same |
 | anything else                 | any                                                | the same |
 
 A waiver names a failure if every failed expectation, and every wrong value of a comparison, matches one of its signatures, so that a
-waiver never hides a second defect. If several waivers apply, the first in the order of the files counts.
+waiver never hides a second defect. If several waivers apply, the first in the order of the files counts. Many attempts with one outcome
+make a flaky waiver void (``model/results``).
 """
 
 import functools
@@ -24,11 +26,11 @@ from runner.language.waivers import Signature, Waiver, WaiverFiles
 from runner.model.case import Case
 from runner.model.conditions import Surroundings, holds
 from runner.model.diagnostics import Diagnostic, Severity
-from runner.model.expectation import Status, WrongValue
+from runner.model.expectation import WrongValue
 from runner.model.matching.patterns import glob, search
 from runner.model.matching.time_limit import PatternTooSlow
 from runner.model.outcomes import PASSED, WAIVABLE, Outcome
-from runner.model.results import AppliedWaiver, CaseResult, WaiverEffect
+from runner.model.results import AppliedWaiver, Attempt, CaseResult, WaiverEffect, waived
 from runner.vocabulary.steps import is_partial
 
 
@@ -120,19 +122,22 @@ def apply(judged: CaseResult, case: Case, surroundings: Surroundings, waivers: W
                 reason=waiver.reason,
                 issue=waiver.issue,
                 until=waiver.until.isoformat(),
+                flaky=waiver.flaky,
             )
         )
     judged = replace(judged, waivers=tuple(notes))
+    outcome = waived(judged.outcome, notes)
     if passed:
-        unexpected = [note for note in notes if note.effect is WaiverEffect.PASSED]
-        if not unexpected:
+        if outcome is not Outcome.XPASS:
             return judged
+        unexpected = [note for note in notes if note.effect is WaiverEffect.PASSED and not note.flaky]
         places = " and ".join(f"{note.position} ({note.issue})" for note in unexpected)
         reason = f"passed, though waived: remove {'the waiver' if len(unexpected) == 1 else 'the waivers'} at {places}, or narrow the glob"
-        return replace(judged, outcome=Outcome.XPASS, reason=reason, level="", failure_type="xpass", position=unexpected[0].position)
+        return replace(judged, outcome=outcome, reason=reason, level="", failure_type="xpass", position=unexpected[0].position)
     matched = next((note for note in notes if note.effect is WaiverEffect.MATCHED), None)
     if matched is not None:
-        return replace(judged, outcome=Outcome.XFAIL, reason=f"{matched.reason} ({matched.issue})")
+        flaky = f", by the flaky waiver at {matched.position}" if matched.flaky else ""
+        return replace(judged, outcome=outcome, reason=f"{matched.reason} ({matched.issue}){flaky}")
     remarks = "; ".join(f"the waiver at {note.position} {_REMARKS[note.effect].format(until=note.until)}" for note in notes)
     return replace(judged, reason=f"{judged.reason}; {remarks}")
 
@@ -150,9 +155,9 @@ def _names(signature: Signature, failure: Failure) -> bool:
     return signature.covers(failure.numbers) and search(signature.match, failure.message) is not None
 
 
-def failures_of(judged: CaseResult) -> list[Failure]:
+def failures_of(judged: Attempt) -> list[Failure]:
     """Return every failure of a result: of a comparison one for each wrong value. After an exception, a failed proof is no failure."""
-    failed = [verdict for verdict in judged.verdicts if verdict.status in (Status.FAILED, Status.ERROR)]
+    failed, of_process = judged.failed, judged.phase if isinstance(judged, CaseResult) else ""
     raised = any(verdict.kind == "raised" for verdict in failed)
     failures = []
     for verdict in failed:
@@ -160,7 +165,7 @@ def failures_of(judged: CaseResult) -> list[Failure]:
             # the runner writes the phase of an exception behind the type, and the worker's words follow
             phase = _RAISED_IN.match(verdict.observed) if verdict.kind == "raised" else None
             kind = "fell-back" if verdict.kind == "proof" else verdict.kind
-            where = judged.phase or (phase[1] if phase else "")
+            where = of_process or (phase[1] if phase else "")
             for value in verdict.wrong or (WrongValue(message=""),):
                 message = f"{kind}: {value.message}" if value.message else verdict.message
                 failures.append(Failure(type=kind, message=message, phase=where, numbers=value.numbers))

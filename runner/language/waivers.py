@@ -68,6 +68,8 @@ class Waiver:
     issue: str
     until: date
     """The last day on which the waiver applies."""
+    flaky: bool = False
+    """Whether its cases pass in some runs."""
     position: Position
 
 
@@ -139,6 +141,7 @@ def _waivers(document: Document, problems: list[Diagnostic]) -> Iterator[Waiver]
             reason=entry["reason"],
             issue=entry["issue"],
             until=until,
+            flaky=entry.get("flaky", False),
             position=document.position(path),
         )
 

@@ -17,7 +17,7 @@ from runner.model.case import Case, CaseId
 from runner.model.case_facts import Timing
 from runner.model.diagnostics import Position, UsageError
 from runner.model.expectation import Status, Verdict
-from runner.model.outcomes import PASSED, RETRIED, Outcome
+from runner.model.outcomes import PASSED, RETRIED, WAIVABLE, Outcome
 
 NOT_MEASURED = -1
 """In the place of a number of operators."""
@@ -52,6 +52,22 @@ class AppliedWaiver:
     issue: str
     until: str
     """Its last day: ``2027-03-01``."""
+    flaky: bool = False
+    """Whether the case may pass too."""
+
+
+MANY = 20
+"""So many attempts that all pass, or all fail, show that a case does not flake."""
+
+
+def waived(judged: Outcome, waivers: Sequence[AppliedWaiver], attempts: Sequence[Outcome] = ()) -> Outcome:
+    """Return what waivers make of an outcome; a flaky one is void where many attempts of the case had one outcome."""
+    is_void = len(attempts) >= MANY and len(set(attempts)) == 1
+    if judged in WAIVABLE:
+        matched = next((waiver for waiver in waivers if waiver.effect is WaiverEffect.MATCHED), None)
+        return judged if matched is None or (matched.flaky and is_void) else Outcome.XFAIL
+    unexpected = (waiver for waiver in waivers if waiver.effect is WaiverEffect.PASSED and (is_void or not waiver.flaky))
+    return Outcome.XPASS if judged in PASSED and any(unexpected) else judged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +178,13 @@ class CaseResult(Attempt):
         return unquote(first.partition("]")[0].partition(",")[0])
 
     @property
+    def flaky_waiver(self) -> AppliedWaiver | None:
+        """The flaky waiver by which a PASS may fail in another run, or an XFAIL may pass; None for any other result."""
+        effects = (WaiverEffect.MATCHED, WaiverEffect.PASSED, WaiverEffect.PART_PASSED)
+        first = next((waiver for waiver in self.waivers if waiver.effect in effects), None)
+        return first if first is not None and first.flaky and self.outcome in (*PASSED, Outcome.XFAIL) else None
+
+    @property
     def is_executed(self) -> bool:
         """Whether the case was executed: what is only compiled for a target never is, nor what lacks what ``--require`` names."""
         return self.outcome.is_executed and not self.target and self.failure_type != UNAVAILABLE
@@ -266,6 +289,9 @@ class Policy:
     | ``--retries`` | failures, then none or an XFAIL   | the first one, which no waiver covers; other failures are named       |
     | ``--repeat``  | all with one outcome              | that outcome; attempts with another failure are named                 |
     | ``--repeat``  | with several outcomes             | FLAKY, also if a waiver covers some (XFAIL, XPASS)                    |
+    | flaky waiver | PASS and XFAIL                   | XFAIL                                                                 |
+    | flaky waiver | with a failure that it does not name | that failure                                                      |
+    | flaky waiver | 20 or more, all PASS or all XFAIL | XPASS, or the failure: the waiver is void                             |
 
     Only FAIL, FELL_BACK, ERROR, CRASH and TIMEOUT are retried: XFAIL is not a failure, and XPASS is not a failure of the case. If
     ``--fail-fast`` ends a run before all attempts of a case, a failure or a difference stands, and anything else becomes NOT_RUN; if a run
@@ -322,15 +348,27 @@ class Policy:
         return _not_run(folded, results, f"interrupted after {len(results)} of {self.bound} attempts{seen}")
 
     def _folded(self, results: Sequence[CaseResult]) -> CaseResult:
-        index, outcome = outcome_of([result.outcome for result in results], self.repeat)
-        shown = results[index]
+        outcomes = [result.outcome for result in results]
+        shown = min(results, key=lambda result: (not result.outcome.is_failure, result.outcome is not Outcome.XFAIL))
+        outcome, waiver = outcome_of(outcomes, self.repeat, shown), shown.flaky_waiver
         others = [
             f"; another failure in attempt {number}: {result.outcome.label}: {_cut(result.reason)}"
             for number, result in enumerate(results, start=1)
             if result.outcome not in _PASSED and _signature(result) != _signature(shown)
         ]
         failed, reason, end = sum(result.outcome.is_failure for result in results), _cut(shown.reason), ""
-        if outcome is Outcome.FLAKY and self.repeat > 1:
+        if waiver is not None and outcome is Outcome.XPASS:
+            place = f"the flaky waiver at {waiver.position} ({waiver.issue})"
+            reason = f"passed in each of {len(results)} attempts: remove {place}, or narrow the glob"
+            shown = replace(shown, position=waiver.position, level="", failure_type="xpass")
+            begin = ""
+        elif waiver is not None and outcome in WAIVABLE:
+            place = f"write the waiver at {waiver.position} without 'flaky'"
+            begin = f"failed in each of {len(results)} attempts, which is no flake ({place}): "
+            reason = _cut(shown.failed[0].message.split("\n")[0])
+        elif waiver is not None and outcome is Outcome.XFAIL:
+            begin = f"failed {outcomes.count(Outcome.XFAIL)} of {len(results)} attempts: "
+        elif outcome is Outcome.FLAKY and self.repeat > 1:
             counts = Counter(result.outcome for result in results)
             words = ", ".join(f"{counts[known]} {known.label}" for known in Outcome if counts[known])
             begin = f"{len(results)} attempts had the outcomes {words}: "
@@ -351,11 +389,15 @@ class Policy:
         )
 
 
-def outcome_of(outcomes: Sequence[Outcome], repeat: int) -> tuple[int, Outcome]:
-    """Return the index of the attempt that a result shows, counted from 0, and the outcome of all attempts together."""
-    index = next((number for number, outcome in enumerate(outcomes) if outcome.is_failure), 0)
+def outcome_of(outcomes: Sequence[Outcome], repeat: int, shown: CaseResult) -> Outcome:
+    """Return the outcome of all attempts together, whose result has the verdicts and waivers of ``shown``."""
+    failure = next((outcome for outcome in outcomes if outcome.is_failure), None)
+    if any(waiver.flaky and waiver.effect is not WaiverEffect.EXPIRED for waiver in shown.waivers):
+        is_mixed = len(set(outcomes)) > 1
+        judged = fold(shown.verdicts, shown.target)[0]
+        return failure or (Outcome.XFAIL if is_mixed else waived(judged, shown.waivers, outcomes))
     is_flaky = len(set(outcomes)) > 1 and (repeat > 1 or outcomes[-1] in _PASSED)
-    return index, Outcome.FLAKY if is_flaky else outcomes[index]
+    return Outcome.FLAKY if is_flaky else failure or outcomes[0]
 
 
 def _not_run(folded: CaseResult, results: Sequence[CaseResult], reason: str) -> CaseResult:

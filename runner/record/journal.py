@@ -34,7 +34,7 @@ from runner.model.header import RunFooter, RunHeader
 from runner.model.optional import hooks
 from runner.model.outcomes import JUDGED_BY_FACTS, PASSED, WAIVABLE, ExitCode, Outcome
 from runner.model.protocol import finite
-from runner.model.results import NODE_LOST, AppliedWaiver, Attempt, CaseResult, WaiverEffect, attempt_of, fold, outcome_of
+from runner.model.results import NODE_LOST, Attempt, CaseResult, attempt_of, fold, outcome_of, waived
 from runner.record.case_files import OBSERVATION
 from runner.record.run_folder import JOURNAL, find_run, require_still
 
@@ -265,32 +265,32 @@ def problem_of_result(result: CaseResult, *, retries: int, repeat: int) -> str:
         folders = [attempt.folder for attempt in result.attempts if attempt.folder]
         if len(set(folders)) < len(folders):
             return "two attempts of one folder"
-        _, outcome = outcome_of([attempt.outcome for attempt in result.attempts], repeat)
+        outcome = outcome_of([attempt.outcome for attempt in result.attempts], repeat, result)
         if result.outcome not in (outcome, Outcome.NOT_RUN):
             return f"{result.outcome.label}, though its attempts give {outcome.label}"
         if result.outcome in (Outcome.FLAKY, Outcome.NOT_RUN):
             return ""
-    return _problem_of_outcome(result, result.target, result.waivers)
+    return _problem_of_outcome(result, result.target)
 
 
-def _problem_of_outcome(part: Attempt, target: str, waivers: Sequence[AppliedWaiver] | None = None) -> str:
-    """Return why a part cannot have its outcome. ``waivers`` is None for an attempt, which has neither them nor what passed."""
-    label = part.outcome.label
+def _problem_of_outcome(part: Attempt, target: str) -> str:
+    """Return why a part cannot have its outcome. An attempt has neither waivers nor the verdicts that passed."""
+    label, result = part.outcome.label, part if isinstance(part, CaseResult) else None
     is_missing = part.outcome is Outcome.ERROR and part.failure_type == "unavailable" and part.reason.startswith("--require ")
     if is_missing or part.outcome in (Outcome.UNAVAILABLE, Outcome.NOT_RUN):
         return f"{label}, though it was executed" if part.verdicts or part.folder or part.evidence else ""
-    if waivers is not None and all(verdict.status is Status.NOT_APPLICABLE for verdict in part.verdicts):
+    if result is not None and all(verdict.status is Status.NOT_APPLICABLE for verdict in part.verdicts):
         return f"{label} without a verdict"
     judged, failure_type, _ = fold(part.verdicts, target)
-    effects = {waiver.effect for waiver in waivers or ()}
-    outcome = judged
-    if outcome in WAIVABLE and (WaiverEffect.MATCHED in effects or (waivers is None and part.outcome is Outcome.XFAIL)):
-        outcome = Outcome.XFAIL
-    elif outcome in PASSED and (WaiverEffect.PASSED in effects or (waivers is None and part.outcome is Outcome.XPASS)):
-        outcome, failure_type = Outcome.XPASS, "xpass"
+    if result is not None:
+        outcome = waived(judged, result.waivers, [attempt.outcome for attempt in result.attempts])
+    else:
+        is_waived = (judged in WAIVABLE and part.outcome is Outcome.XFAIL) or (judged in PASSED and part.outcome is Outcome.XPASS)
+        outcome = part.outcome if is_waived else judged
+    failure_type = "xpass" if outcome is Outcome.XPASS else failure_type
     if (part.outcome, part.failure_type) != (outcome, failure_type):
         return f"{label} ({part.failure_type}), though its verdicts and waivers give {outcome.label} ({failure_type})"
-    if not part.folder or (waivers is not None and judged in JUDGED_BY_FACTS and OBSERVATION not in part.evidence):
+    if not part.folder or (result is not None and judged in JUDGED_BY_FACTS and OBSERVATION not in part.evidence):
         return f"{label} without the folder or the digest of what it was judged by"
     return ""
 

@@ -23,7 +23,7 @@ from runner.model.diagnostics import Position
 from runner.model.escaping import MESSAGE_LIMIT, line, one_line, plain
 from runner.model.expectation import Verdict
 from runner.model.options import MergeOptions, RunOptions
-from runner.model.outcomes import Outcome
+from runner.model.outcomes import PASSED, Outcome
 from runner.model.results import WEAK, Attempt, CaseResult
 from runner.record.run_folder import RunFolder
 
@@ -210,7 +210,16 @@ def timing_lines(result: CaseResult) -> list[str]:
 
 def note_lines(result: CaseResult) -> list[str]:
     """Return the notes of a case, which change no outcome: weak expectations, a missing trace, a worker that outlived its case."""
-    return [*weak_lines(result), *map(one_line, result.notes)]
+    waiver = result.flaky_waiver if result.outcome in PASSED else None  # the reason of an XFAIL names it
+    flaky = [] if waiver is None else [f"flaky waiver at {waiver.position} until {waiver.until}: {waiver.reason} ({waiver.issue})"]
+    return [*weak_lines(result), *map(one_line, (*flaky, *result.notes))]
+
+
+def flaky_words(results: Sequence[CaseResult]) -> str:
+    """Return how many cases have a flaky waiver, and with which outcomes they ended; empty where none has one."""
+    outcomes = [result.outcome for result in results if result.flaky_waiver is not None]
+    shown = ", ".join(f"{outcomes.count(outcome)} {outcome.label}" for outcome in Outcome if outcome in outcomes)
+    return f"{len(outcomes)} {'case has' if len(outcomes) == 1 else 'cases have'} a flaky waiver: {shown}" if outcomes else ""
 
 
 def weak_lines(result: CaseResult) -> list[str]:

@@ -45,7 +45,7 @@ def cause_of(result: CaseResult) -> object:
 
 def notes_of(result: CaseResult) -> object:
     """Return the notes of a case, but for what changes from case to case; the id of a case with a weak expectation, which is alone."""
-    return result.case_id if weak_lines(result) else tuple(map(_without_changing, result.notes))
+    return result.case_id if weak_lines(result) else (result.flaky_waiver, *map(_without_changing, result.notes))
 
 
 def causes(results: Iterable[CaseResult], key: Callable[[CaseResult], object] = cause_of) -> list[list[CaseResult]]:

@@ -31,6 +31,7 @@ from runner.report import (
     ReportSetup,
     attempt_text,
     clip,
+    flaky_words,
     is_special,
     node_lines,
     note_lines,
@@ -135,6 +136,7 @@ class _Report:
             "shard": header.shard,
             "shuffle": header.shuffle,
             "merged": " ".join(header.merged),
+            "flaky-waivers": flaky_words(self.results),
             **(statement.properties() if (statement := header.statement(self.results)) else {}),
             **header.environment,
             **{f"env.{name}": value for name, value in header.variables.items()},
@@ -253,8 +255,10 @@ class _Report:
                 if text.strip():
                     ET.SubElement(rerun, name).text = text
             element.insert(place + number, rerun)
-        # a case that was compiled for a target and not executed, and weak expectations
+        # a case that was compiled for a target and not executed, a flaky waiver, and weak expectations
+        waiver = result.flaky_waiver
         words = {
+            "flaky-waiver": f"{waiver.position}: {waiver.reason} ({waiver.issue})" if waiver else "",
             "target": result.target,
             "evidence": evidence_of(result.level) if result.target else "",
             "weak": "; ".join(weak_lines(result)),

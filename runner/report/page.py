@@ -39,7 +39,7 @@ from runner.model.protocol import Json
 from runner.model.results import NOT_MEASURED, Attempt, CaseResult
 from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
 from runner.record.run_folder import LATEST, REPORTS
-from runner.report import SCRIPT, ReportSetup, node_lines, note_lines, replace
+from runner.report import SCRIPT, ReportSetup, flaky_words, node_lines, note_lines, replace
 
 PAGE, PARTS = "index.html", "report"
 """The page, and the folder of what it loads, in the folder of a run."""
@@ -242,7 +242,7 @@ def chunks(folder: Path, results: Sequence[CaseResult]) -> Iterator[tuple[int, b
                 "files": [of(name) for name in result.evidence if not _CODE.fullmatch(name)],
                 "benches": result.benches_left_out,
                 "waivers": [
-                    [of(waiver.effect.value), of(waiver.position.file), waiver.position.line]
+                    [of(f"{waiver.effect.value}{', flaky' * waiver.flaky}"), of(waiver.position.file), waiver.position.line]
                     + [of(text) for text in (waiver.reason, waiver.issue, waiver.until, waiver.cases)]
                     for waiver in result.waivers
                 ],
@@ -467,6 +467,7 @@ def head_of(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter 
         "of_profile": f"{shown(statement.profile)} {shown(statement.version)}" if statement else "",
         "conformance": statement.conformance.value if statement else "",
         "remark": shown(statement.remark) if statement else "",
+        "flaky": flaky_words(results),
         "totals": {outcome.label: totals[outcome] for outcome in _FIRST},
         "has_support": any(result.eager_operators != NOT_MEASURED for result in results),
         "environment": _shown(dict(header.environment)),
@@ -492,7 +493,7 @@ def run_facts(header: RunHeader, results: Sequence[CaseResult], footer: RunFoote
             "version": statement.version,
             "conformance": statement.conformance.value,
             "levels": [
-                [level.level, level.conformance.value, level.required, level.executed, level.passed, level.waived]
+                [level.level, level.conformance.value, level.required, level.executed, level.passed, level.waived, level.flaky]
                 + [len(level.failed), len(level.not_executed)]
                 for level in statement.levels
             ],

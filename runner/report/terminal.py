@@ -21,7 +21,7 @@ from runner.model.outcomes import ExitCode, JUnitTag, Outcome
 from runner.model.results import NOT_MEASURED, UNAVAILABLE, CaseResult, executed
 from runner.model.targets import evidence_of
 from runner.record.run_folder import JUNIT, LATEST, REPORTS, RunFolder
-from runner.report import Excerpts, ReportSetup, Source, columns, cut_to, note_lines, timing_lines, verdict_text
+from runner.report import Excerpts, ReportSetup, Source, columns, cut_to, flaky_words, note_lines, timing_lines, verdict_text
 
 BLOCK_LIMIT = 6_000
 """Bytes of one case's block; the JUnit report and the run's folder have the rest."""
@@ -169,6 +169,7 @@ def report_of(
             shown = ", ".join(f"{levels[level]} {evidence_of(level)}" for level in sorted(levels))
             evidence = f"  (compiled, not executed: {shown})" if shown else ""
             lines.append(f"{counts[outcome]:7}  {painted(outcome, color=color)}{evidence}")
+    lines += filter(None, [flaky_words(results)])
     if left_out := sum(result.benches_left_out for result in results):
         cases = sum(result.benches_left_out > 0 for result in results)
         steps = f"{left_out} bench step{'' if left_out == 1 else 's'} of {cases} case{'' if cases == 1 else 's'}"

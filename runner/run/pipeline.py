@@ -353,7 +353,7 @@ def result_of_execution(
 
 def with_case(case: Case, judged: CaseResult, **more: Any) -> CaseResult:
     """Return a result with the report's data about the case and its execution."""
-    if judged.outcome is Outcome.PASS:
+    if judged.outcome is Outcome.PASS and judged.flaky_waiver is None:  # many passes with a flaky waiver become an XPASS
         return replace(judged, digest=digest_of(case), **{**more, "code": ()})
     # the options in force, as a spec would write them, and the seed, which follows from the id where the spec gives none
     options = [

@@ -25,7 +25,7 @@ from runner.model.diagnostics import UsageError
 from runner.model.expectation import Status, Verdict
 from runner.model.header import RunHeader
 from runner.model.outcomes import JUDGED_BY_FACTS, Outcome
-from runner.model.results import Attempt, CaseResult, fold
+from runner.model.results import Attempt, CaseResult, fold, waived
 from runner.plan.selection import without_benches
 from runner.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles, alterations
 
@@ -43,7 +43,8 @@ def problems(case: Case, backend: Backend, known: Surroundings, result: CaseResu
         elif why := difference(case, part, judged):
             reasons.append(why)
         elif waivers and part is result and result.outcome in (Outcome.XFAIL, Outcome.XPASS):
-            excused = apply(judged, case, here_of(case, backend, result, known), replace(waivers, today=date.min)).outcome
+            notes = apply(judged, case, here_of(case, backend, result, known), replace(waivers, today=date.min)).waivers
+            excused = waived(judged.outcome, notes, [attempt.outcome for attempt in result.attempts])
             # what is masked matches no pattern of a waiver
             if excused is not result.outcome and not any(MASK in verdict.message for verdict in result.verdicts):
                 reasons.append(f"{result.outcome.label} is recorded, and no waiver gives this outcome")

@@ -117,6 +117,20 @@ def test_a_waiver_holds_on_its_last_day_and_not_after_it() -> None:
     assert stated(undated, waived(replace(WAIVER, until="never"))) is Conformance.NOT_CONFORMANT
 
 
+@pytest.mark.parametrize("effect", [WaiverEffect.MATCHED, WaiverEffect.PASSED, WaiverEffect.PART_PASSED])
+@pytest.mark.parametrize(("limit", "conformance"), [(50, Conformance.CONFORMANT), (49, Conformance.NOT_CONFORMANT)])
+def test_a_case_with_a_flaky_waiver_counts_alike_in_each_run(effect: WaiverEffect, limit: int, conformance: Conformance) -> None:
+    outcome = Outcome.XFAIL if effect is WaiverEffect.MATCHED else Outcome.PASS
+    case = result("a", outcome, waivers=(replace(WAIVER, flaky=True, effect=effect),))
+    record = profile(waivers=(PERMITTED,), most_waived=limit)
+    found = statement_of(record, [case, result("b")], environment={"torch": TORCH}, day=TODAY)
+    assert (found.conformance, found.passed, found.waived, found.flaky) == (conformance, 1, 0, 1)
+    assert [(waiver.flaky, waiver.used_by) for waiver in found.waivers] == [(True, ("a",))]
+    assert f"  1 of 2 required cases are waived, 1 of them as flaky; the profile permits {limit} %" in found.lines()
+    assert found.properties()["statement.flaky"] == "1"
+    assert standing(case, frozenset())[0] is COUNTS_AS[outcome]
+
+
 @pytest.mark.parametrize(("level", "is_shipped"), [("P0", True), ("P0", False), ("P1", True), ("P1", False)])
 def test_the_first_level_permits_shipped_waivers_alone(level: str, is_shipped: bool) -> None:
     record = profile(levels=(ProfileLevel(name=level, required=("a",)),), waivers=(replace(PERMITTED, is_shipped=is_shipped),))

@@ -150,6 +150,21 @@ def test_a_proposal_makes_the_run_green_until_torch_is_repaired(go: Go, capsys: 
     assert "passed, though waived: remove the waiver at known.yaml:21:5 (JIRA-9)" in capsys.readouterr().out
 
 
+def test_what_failed_and_passed_alike_gets_a_flaky_waiver(go: Go, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (go(failing="one", out="red"), go(out="green")) == (ExitCode.FAILED, ExitCode.OK)
+    assert main(["waive", "red", "green", "--to", "known.yaml", "--issue", "JIRA-9", "--until", "2099-01-01"]) == ExitCode.OK
+    assert "'run --repeat 20' shows whether it flakes" in capsys.readouterr().err
+    assert "flaky: true" in Path("known.yaml").read_text()
+    for failing, outcomes in (("one", "1 XFAIL"), ("", "1 PASS")):
+        assert go("--waivers", "known.yaml", failing=failing, out=f"waived-{failing}") == ExitCode.OK
+        assert f"1 case has a flaky waiver: {outcomes}" in capsys.readouterr().out
+        assert f"1 case has a flaky waiver: {outcomes}" in Path(f"waived-{failing}/report/index.js").read_text()
+        assert f'name="flaky-waivers" value="1 case has a flaky waiver: {outcomes}"' in Path(f"waived-{failing}/junit.xml").read_text()
+    assert go("--waivers", "known.yaml", "--repeat", "20", failing="one", out="always") == ExitCode.FAILED
+    assert main(["waive", "always"]) == ExitCode.OK
+    assert "flaky" not in capsys.readouterr().out.partition("waivers:")[2]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -48,11 +48,14 @@ def waived(judged: CaseResult, *entries: KnownFailure, today: date = TODAY, step
     return apply(judged, case(*steps), HERE, Waivers(files, today))
 
 
+@pytest.mark.parametrize("flaky", [False, True])
 @pytest.mark.parametrize("judged", [PASSED, FAILED])
 @pytest.mark.parametrize(("today", "void"), [(date(2027, 3, 1), False), (date(2027, 3, 2), True)])
-def test_a_waiver_is_void_after_its_last_day(today: date, void: bool, judged: CaseResult) -> None:
+def test_a_waiver_is_void_after_its_last_day(today: date, void: bool, judged: CaseResult, flaky: bool) -> None:
     effect, outcome = (WaiverEffect.PASSED, Outcome.XPASS) if judged is PASSED else (WaiverEffect.MATCHED, Outcome.XFAIL)
-    found = waived(judged, waiver(MISS), today=today)
+    outcome = Outcome.PASS if judged is PASSED and flaky else outcome
+    found = waived(judged, waiver(MISS, flaky=flaky), today=today)
+    assert (found.flaky_waiver is not None) is (flaky and not void)
     assert found.outcome is (judged.outcome if void else outcome)
     assert [note.effect for note in found.waivers] == [WaiverEffect.EXPIRED if void else effect]
     assert (found.verdicts, str(found.waivers[0].position)) == (judged.verdicts, "waivers.yaml:2:5")
@@ -131,6 +134,7 @@ waivers:
     reason: Lowering gives up
     issue: https://example.org/issues/8
     until: "2028-02-29"
+    flaky: true
 """
 
 Write = Callable[[str], Path]
@@ -174,6 +178,7 @@ def test_a_file_is_read(write: Write) -> None:
             reason="Lowering gives up",
             issue="https://example.org/issues/8",
             until=date(2028, 2, 29),
+            flaky=True,
         ),
     ]
     assert found.user_files == {"waivers.yaml"}

@@ -167,7 +167,7 @@ _DTYPES = frozenset("bool bfloat16 float16 float32 float64 complex64 complex128 
 CLAIMS = Kind(name="claims", keys=_DTYPES, marks=_DTYPES, least=1, file_name="claims.yaml")
 WAIVERS = Kind(
     name="waivers",
-    keys=frozenset(["waivers", "cases", "failure", "reason", "issue", "until"]),
+    keys=frozenset(["waivers", "cases", "failure", "reason", "issue", "until", "flaky"]),
     marks=frozenset(["waivers", "cases", "failure"]),
     anywhere=True,
     file_name="waivers.yaml",

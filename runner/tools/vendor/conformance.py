@@ -7,12 +7,13 @@ A statement is a function of the profile as the run recorded it (``ProfileRecord
 |------------------------------------------------------------------------------------------------------|--------------|
 | PASS                                                                                                 | passed       |
 | XFAIL by a permitted waiver that has not expired                                                     | waived       |
+| PASS or XFAIL with a permitted flaky waiver that has not expired                                     | flaky        |
 | FAIL, FELL_BACK, FLAKY, XPASS, OFFLINE_FAIL; CRASH and TIMEOUT while compiling or running; any other XFAIL | failed       |
 | UNAVAILABLE, NOT_RUN, OFFLINE_PASS, ERROR, no result; CRASH and TIMEOUT before the function was compiled | not executed |
 | anything, where the profile requires it under a condition that fails by the recorded facts of each machine | not required |
 | PASS of a profile for any compiler, where ATen computed an operator, allowed or not, or this was not measured | not executed |
 
-NOT CONFORMANT: a case failed, or more are waived than the profile permits. INCOMPLETE: none failed, and a case was not executed.
+NOT CONFORMANT: a case failed, or more are waived or flaky than the profile permits. INCOMPLETE: none failed, and a case was not executed.
 CONFORMANT: every other run.
 """
 
@@ -69,6 +70,7 @@ class LevelStatement:
     executed: int
     passed: int
     waived: int
+    flaky: int
     failed: Mapping[str, str] = field(default_factory=dict)
     """The reason of each failed case, by id."""
     not_executed: Mapping[str, str] = field(default_factory=dict)
@@ -81,13 +83,14 @@ class LevelStatement:
 
 @dataclass(frozen=True, slots=True)
 class UsedWaiver:
-    """A permitted waiver with the required cases whose failure it waived."""
+    """A permitted waiver with the required cases whose failure it waived; of a flaky one, those that passed too."""
 
     cases: str
     position: Position
     reason: str
     issue: str
     until: str
+    flaky: bool
     used_by: tuple[str, ...]
 
 
@@ -107,6 +110,7 @@ class Statement:
     executed: int
     passed: int
     waived: int
+    flaky: int
     levels: tuple[LevelStatement, ...]
     waivers: tuple[UsedWaiver, ...] = ()
     problems: tuple[str, ...] = ()
@@ -182,7 +186,8 @@ class Statement:
         if self.waivers:
             yield "  waivers:"
         for waiver in self.waivers:
-            words = f"{waiver.position} until {waiver.until}, {len(waiver.used_by)} cases: {waiver.reason} ({waiver.issue})"
+            flaky = ", flaky" * waiver.flaky
+            words = f"{waiver.position} until {waiver.until}{flaky}, {len(waiver.used_by)} cases: {waiver.reason} ({waiver.issue})"
             yield f"    {one_line(words)}"
         yield in_words(self)
         yield from filter(None, [self.optional_failures])
@@ -197,6 +202,7 @@ class Statement:
             "statement.executed": str(self.executed),
             "statement.passed": str(self.passed),
             "statement.waived": str(self.waived),
+            "statement.flaky": str(self.flaky),
             "statement.remarks": "; ".join(self.remarks),
             "statement.waivers": " ".join(waiver.issue for waiver in self.waivers),
             **{f"profile.{level.level}": in_words(level, ", ") for level in self.levels},
@@ -207,7 +213,8 @@ class Statement:
 
 def in_words(part: "LevelStatement | Statement", mark: str = ": ") -> str:
     """Return what is stated, with how many required cases passed, are waived, failed and were not executed."""
-    counts = {"passed": part.passed, "waived": part.waived, "failed": len(part.failed), "not executed": len(part.not_executed)}
+    counts = {"passed": part.passed, "waived": part.waived, "waived as flaky": part.flaky}
+    counts |= {"failed": len(part.failed), "not executed": len(part.not_executed)}
     standings = ", ".join(f"{count} {word}" for word, count in counts.items() if count or word == "passed")
     return f"{part.conformance.value}{mark}{standings} of {part.required} required"
 
@@ -220,6 +227,7 @@ class Standing(Enum):
 
     PASSED = "passed"
     WAIVED = "waived"
+    FLAKY = "waived as flaky"
     FAILED = "failed"
     NOT_EXECUTED = "not executed"
 
@@ -247,7 +255,7 @@ def statement_of(
 
     spared = not_required(profile, machines)
     levels: list[LevelStatement] = []
-    used: dict[AppliedWaiver, list[str]] = {}
+    used: dict[tuple[str, Position, str, str, str, bool], list[str]] = {}
     for level in profile.levels:
         valid = (waiver for waiver in profile.waivers if _is_valid(waiver.until, day) and (waiver.is_shipped or level.name != LEVELS[0]))
         permitted = frozenset((waiver.cases, waiver.issue, waiver.until) for waiver in valid)
@@ -255,9 +263,9 @@ def statement_of(
         standings = {case_id: standing(by_id.get(case_id), permitted, shard, is_measured=bool(profile.compiler)) for case_id in required}
         reasons = {kind: {case_id: why for case_id, (known, why) in standings.items() if known is kind} for kind in Standing}
         failed, missing = reasons[Standing.FAILED], reasons[Standing.NOT_EXECUTED]
-        for case_id in reasons[Standing.WAIVED]:
-            if (waiver := _matched(by_id[case_id])) is not None:
-                used.setdefault(waiver, []).append(case_id)
+        for case_id in (*reasons[Standing.WAIVED], *reasons[Standing.FLAKY]):
+            if (by := by_id[case_id].flaky_waiver or _matched(by_id[case_id])) is not None:
+                used.setdefault((by.cases, by.position, by.reason, by.issue, by.until, by.flaky), []).append(case_id)
         free = {case_id: spared[case_id] for case_id in level.required if case_id in spared}
         optional = Counter(by_id[case_id].outcome if case_id in by_id else Outcome.NOT_RUN for case_id in (*free, *level.optional))
         levels.append(
@@ -268,19 +276,21 @@ def statement_of(
                 executed=len(required) - len(missing) - sum(by_id[case_id].outcome is Outcome.OFFLINE_FAIL for case_id in failed),
                 passed=len(reasons[Standing.PASSED]),
                 waived=len(reasons[Standing.WAIVED]),
+                flaky=len(reasons[Standing.FLAKY]),
                 failed=failed,
                 not_executed=missing,
                 not_required=free,
                 optional={outcome.label: optional[outcome] for outcome in Outcome if optional[outcome]},
             )
         )
-    count, waived = sum(level.required for level in levels), sum(level.waived for level in levels)
+    count, waived, flaky = (sum(getattr(level, name) for level in levels) for name in ("required", "waived", "flaky"))
     is_missing = bool(problems) or any(level.not_executed for level in levels) or not count
     remarks = [f"{times} more cases are {why}" for why, times in Counter(spared.values()).items()]
     limit = ": ".join(filter(None, (f"{profile.most_waived:g} %", profile.most_waived_because)))
-    if waived:
-        remarks.append(f"{waived} of {count} required cases are waived; the profile permits {limit}")
-    if has_excess := waived * 100 > profile.most_waived * count:
+    if waived or flaky:
+        as_flaky = f", {flaky} of them as flaky" if flaky else ""
+        remarks.append(f"{waived + flaky} of {count} required cases are waived{as_flaky}; the profile permits {limit}")
+    if has_excess := (waived + flaky) * 100 > profile.most_waived * count:
         problems.append(remarks.pop())
     return Statement(
         profile=profile.name,
@@ -291,10 +301,9 @@ def statement_of(
         executed=sum(level.executed for level in levels),
         passed=sum(level.passed for level in levels),
         waived=waived,
+        flaky=flaky,
         levels=tuple(levels),
-        waivers=tuple(
-            UsedWaiver(waiver.cases, waiver.position, waiver.reason, waiver.issue, waiver.until, tuple(ids)) for waiver, ids in used.items()
-        ),
+        waivers=tuple(UsedWaiver(*waiver, tuple(ids)) for waiver, ids in used.items()),
         problems=tuple(problems),
         remarks=tuple(remarks),
         compiler=profile.compiler,
@@ -331,16 +340,19 @@ def standing(
     if result is None:
         return Standing.NOT_EXECUTED, f"not in shard {shard}" if shard else "lost: it has no result"
     reason = f"{result.outcome.label}: {result.reason}"
+    by = result.flaky_waiver or _matched(result)
+    is_permitted = by is not None and (by.cases, by.issue, by.until) in permitted
     match result.outcome:
+        case Outcome.PASS | Outcome.XFAIL if result.flaky_waiver is not None and is_permitted:
+            return Standing.FLAKY, ""
         case Outcome.PASS if is_measured and (state := state_of(result)) not in (State.SERVED, State.MOVES_DATA):
             by_aten = f"ATen ran {', '.join(sorted(result.by_aten))}, which the entry allows"
             return Standing.NOT_EXECUTED, f"{state.word}: {by_aten if result.by_aten else state.meaning}"
         case Outcome.PASS:
             return Standing.PASSED, ""
+        case Outcome.XFAIL if is_permitted:
+            return Standing.WAIVED, ""
         case Outcome.XFAIL:
-            waiver = _matched(result)
-            if waiver is not None and (waiver.cases, waiver.issue, waiver.until) in permitted:
-                return Standing.WAIVED, ""
             return Standing.FAILED, f"{reason}; the profile does not permit this waiver ({LEVELS[0]} permits shipped ones alone)"
         case Outcome.UNAVAILABLE | Outcome.NOT_RUN | Outcome.OFFLINE_PASS | Outcome.ERROR:
             return Standing.NOT_EXECUTED, reason

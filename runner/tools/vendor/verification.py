@@ -500,9 +500,11 @@ def problems_of_case(result: CaseResult, header: RunHeader, then: Then, place: P
             facts = read_facts(files.observation(), files.code)
             problems = _disagreements(case, backend, result, header, facts) if result.outcome is not Outcome.ERROR else ()
             yield from (Finding("facts", f"{result.case_id}: {problem}") for problem in problems)
+            excused = apply(now, case, rejudge.here_of(case, backend, result, then.known), then.waivers)
+            known["waivers"] = excused.waivers
             if not result.attempts:
                 timings = tuple(timing for step in facts.steps if step.bench is not None for timing in step.bench.timings)
-                judged = apply(now, case, rejudge.here_of(case, backend, result, then.known), then.waivers)
+                judged = excused
                 known = {name: known[name] for name in WORDS} | {"phases": phases_of(facts), "timings": timings}
         if problem := now if isinstance(now, str) else rejudge.difference(case, part, now):
             yield Finding("verdicts", f"{result.case_id}: {problem}")

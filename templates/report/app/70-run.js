@@ -17,7 +17,7 @@ const table = (heads, rows, numeric = []) => T.el("div", { class: "card" }, T.el
 const slowest = () => T.el("section", {}, T.el("h2", {}, "Slowest cases"), table(["outcome", "case", "time"], [...T.order("time").subarray(0, SLOWEST)].filter((i) => D.ms[i]).map((i) => [T.chip(D.names[D.outcome[i]]), T.to({ view: "case", id: T.id(i), sort: "time" }, {}, T.idNode(i)), T.seconds(D.ms[i] / 1000)]), [2]));
 
 const profile = ([found]) => (found ? T.el("section", {}, T.el("h2", {}, `Profile ${found.profile} ${found.version}: ${found.conformance}`),
-  table(["level", "", "required", "executed", "passed", "waived", "failed", "not executed"], found.levels, [2, 3, 4, 5, 6, 7]), found.problems.map((problem) => T.el("p", {}, problem)),
+  table(["level", "", "required", "executed", "passed", "waived", "waived as flaky", "failed", "not executed"], found.levels, [2, 3, 4, 5, 6, 7, 8]), found.problems.map((problem) => T.el("p", {}, problem)),
   found.waivers.length ? T.el("div", { style: { marginTop: "10px" } }, table(["waiver", "issue", "until", "cases"], found.waivers.map(([reason, issue, until, count]) => [reason, T.link(issue), until, count]), [3])) : null) : null);
 
 // The operators that cases were made of, with the cases by outcome.

@@ -371,7 +371,7 @@ def _text(case: Case, verdict: CaseAvailability, suite: Suite, waivers: Waivers,
         ("digest", digest_of(case)),
     ]
     for waiver in waivers.of(case.id, surroundings):
-        ended = " (ended)" if waivers.is_expired(waiver) else ""
+        ended = ", flaky" * waiver.flaky + " (ended)" * waivers.is_expired(waiver)
         facts.append(("waiver", f"{waiver.position}, until {waiver.until}{ended}: {waiver.reason}, {waiver.issue}"))
     yield f"# {one_line(case.id)}"
     yield from (f"#   {word:<10} {one_line(text)}" for word, text in facts)

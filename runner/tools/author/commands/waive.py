@@ -2,7 +2,7 @@
 
 A condition explains failures if it holds where a case failed and does not hold where the same case passed. Conditions of one key come
 before those of two, and the keys in the order of ``KEYS``. Without a run in which the case passed, no condition is proposed, because
-nothing shows where the defect is absent.
+nothing shows where the defect is absent. Where no condition explains them, the waiver is a flaky one.
 """
 
 import itertools
@@ -28,7 +28,7 @@ from runner.model.matching.patterns import LONGEST_PATTERN, glob, is_unspecific,
 from runner.model.options import argument, option
 from runner.model.outcomes import WAIVABLE, ExitCode, Outcome
 from runner.model.protocol import Json
-from runner.model.results import CaseResult
+from runner.model.results import MANY, CaseResult
 from runner.record.journal import recorded_run
 from runner.report import replace
 from runner.run.rejudge import surroundings_of_record
@@ -77,18 +77,24 @@ def proposals(options: WaiveOptions) -> tuple[list[Draft], list[str]]:
     notes: list[str] = []
     groups: dict[tuple[str, str], tuple[list[str], dict[str, Json]]] = {}
     for case_id, seen_results in by_case.items():
-        failing = [result for _, _, result in seen_results if result.outcome in WAIVABLE]
+        failing = [
+            result
+            for _, _, result in seen_results
+            if result.outcome in WAIVABLE
+            or (result.outcome is Outcome.FLAKY and Outcome.ERROR not in (seen := outcomes_of(result)) and not seen.isdisjoint(WAIVABLE))
+        ]
         if not failing:
             stuck = [(result.outcome, run) for run, _, result in seen_results if result.outcome in (Outcome.ERROR, Outcome.FLAKY)]
             notes += [f"{case_id}: {outcome.label} in {run} cannot be waived" for outcome, run in stuck]
             continue
-        failed = [surroundings for _, surroundings, result in seen_results if result.outcome in (*WAIVABLE, Outcome.XFAIL)]
-        passed = [surroundings for _, surroundings, result in seen_results if result.outcome in (Outcome.PASS, Outcome.XPASS)]
+        failed, passed = (
+            [surroundings for _, surroundings, result in seen_results if not outcomes_of(result).isdisjoint(outcomes)]
+            for outcomes in ((*WAIVABLE, Outcome.XFAIL), (Outcome.PASS, Outcome.XPASS))
+        )
         when = smallest_condition(failed, passed)
         if when is None:
-            notes.append(f"{case_id}: failed and passed under the same conditions; it is flaky, or depends on what no condition names")
-            continue
-        failures = [failure for result in failing for failure in failures_of(result)]
+            notes.append(f"{case_id}: failed and passed under the same conditions; 'run --repeat {MANY}' shows whether it flakes")
+        failures = [failure for result in failing for part in result.attempts or (result,) for failure in failures_of(part)]
         signatures: list[Mapping[str, Json]] = []
         for failure in failures:
             if not any(_covers(signature, failure) for signature in signatures):
@@ -96,7 +102,8 @@ def proposals(options: WaiveOptions) -> tuple[list[Draft], list[str]]:
         if any(is_unspecific(str(signature["match"])) for signature in signatures):
             notes.append(f"{case_id}: its messages have no words by which a pattern could tell this failure from others")
             continue
-        explained = {**({"when": when} if when else {}), "failure": signatures[0] if len(signatures) == 1 else signatures}
+        named = {"flaky": True} if when is None else {"when": when} if when else {}
+        explained = {**named, "failure": signatures[0] if len(signatures) == 1 else signatures}
         seen_reason = shorten(f"proposed from: {one_line(failures[0].message)}", LONGEST_PATTERN, placeholder=" ...")
         draft = {**explained, "reason": options.reason or seen_reason, "issue": options.issue or FILL_IN, "until": until.isoformat()}
         groups.setdefault((case_id.partition("[")[0], json.dumps(explained)), ([], draft))[0].append(case_id)
@@ -106,6 +113,11 @@ def proposals(options: WaiveOptions) -> tuple[list[Draft], list[str]]:
         is_one = len(ids) > 1 and {case_id for case_id in by_case if glob(pattern).fullmatch(case_id)} == set(ids)
         drafts += [{"cases": cases, **draft} for cases in ([pattern] if is_one else ids)]
     return drafts, notes
+
+
+def outcomes_of(result: CaseResult) -> set[Outcome]:
+    """Return the outcomes of all attempts of a case."""
+    return {attempt.outcome for attempt in result.attempts} or {result.outcome}
 
 
 def document_of(drafts: Sequence[Draft], before: str = "") -> str:
