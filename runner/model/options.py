@@ -80,7 +80,7 @@ paths = partial(argument, "PATH", "spec files or folders (default: of conformanc
 backend_files = partial(several, "FILE", "file with additional backends", Path)
 waiver_files = partial(several, "FILE", "file with additional waivers", Path)
 backends_chosen = partial(several, "NAME", "select the cases of this backend")
-globs = partial(several, "GLOB", "select the ids that match; * and ? are special")
+globs = partial(several, "GLOB", "select the ids that match; * and ? are special; with !GLOB, leave these out")
 tags = partial(
     several, "NAME", "select the cases whose spec has this tag, also those on request; with !NAME, those whose spec does not have it"
 )

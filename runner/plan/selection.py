@@ -2,7 +2,7 @@
 
 Only ``*`` and ``?`` are special in a glob, so that an id selects itself. A case with ``on_request`` is executed where a path, a tag or a
 glob names it. A path names it when it is its file, or a folder of such cases alone; a glob when it matches such cases alone. So ``run`` of
-the shipped specs, and ``--select '*'``, leave it out.
+the shipped specs, and ``--select '*'``, leave it out. What follows ``!`` names nothing.
 """
 
 import os
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 NOT = "!"
-"""Stands before a tag that excludes cases."""
+"""Stands before a tag, or a glob, that excludes cases."""
 
 
 def read_shard(text: str) -> tuple[int, int]:
@@ -71,15 +71,17 @@ def _median(values: Sequence[float]) -> float:
 
 
 def unmatched(globs: Sequence[str], cases: Sequence[Case]) -> list[str]:
-    """Return a hint for each glob that matches no case."""
+    """Return a hint for each glob that matches no case, also for one after ``!``."""
     ids = Ids(case.id for case in cases)
-    hints = []
-    for pattern in (pattern for pattern in globs if not ids.matching(pattern)):
-        hint = f": ids look like '{one_line(ids.nearest(pattern))}'" if cases else ""
-        if below := ids.matching(f"*/{pattern}"):
-            hint = f": ids begin with their folder; '*/{one_line(pattern)}' matches '{one_line(below[0])}'"
-        hints.append(f"no case matches '{one_line(pattern)}'{hint}")
-    return hints
+    return [no_case(pattern, ids) for pattern in (text.removeprefix(NOT) for text in globs) if not ids.matching(pattern)]
+
+
+def no_case(pattern: str, ids: Ids) -> str:
+    """Return that a glob matches none of these ids, with one that is like it."""
+    problem = f"no case matches '{one_line(pattern)}'"
+    if below := ids.matching(f"*/{pattern}"):
+        return f"{problem}: ids begin with their folder; '*/{one_line(pattern)}' matches '{one_line(below[0])}'"
+    return f"{problem}: ids look like '{one_line(ids.nearest(pattern))}'" if ids.ids else problem
 
 
 def select(
@@ -92,7 +94,7 @@ def select(
 ) -> list[Case]:
     """Return the cases that match every given criterion; raise ``UsageError`` for a backend or a tag that does not exist.
 
-    A tag after ``!`` excludes the cases that have it.
+    A tag or a glob after ``!`` excludes the cases that have it, or that it matches.
     """
     for name in names:
         if name not in backends.by_name:
@@ -107,8 +109,9 @@ def select(
     unwanted = {tag.removeprefix(NOT) for tag in tags if tag.startswith(NOT)}
     selected = [case for case in cases if not names or case.backend in names]
     if globs:
-        matching = _matching(globs, selected)
-        selected = [case for case in selected if case.id in matching]
+        named, left_out = ([text.removeprefix(NOT) for text in globs if text.startswith(NOT) is out] for out in (False, True))
+        matching, without = _matching(named, selected), _matching(left_out, selected)
+        selected = [case for case in selected if (not named or case.id in matching) and case.id not in without]
     return [case for case in selected if (not included or not included.isdisjoint(case.tags)) and unwanted.isdisjoint(case.tags)]
 
 
@@ -157,7 +160,7 @@ def requested(
         below = [spec for spec, file in files.items() if file == path or path in file.parents]
         named.update(below if path in files.values() or default.isdisjoint(below) else ())
     usual = Ids(case.id for case in read if not case.on_request)
-    matching = _matching([pattern for pattern in globs if not usual.matching(pattern)], cases)
+    matching = _matching([text for text in globs if not text.startswith(NOT) and not usual.matching(text)], cases)
     return [
         case for case in cases if not case.on_request or case.spec in named or not set(tags).isdisjoint(case.tags) or case.id in matching
     ]

@@ -84,6 +84,7 @@ HALF = [of_spec(f"part/half[backend=cpu,dtype={dtype}]", on_request=dtype != "fl
         ((), ("*op=add*",), (), [USUAL]),
         ((), ("*op=mul*",), (), [USUAL, FAMILY[1]]),
         ((), ("operators/*",), (), [USUAL, *FAMILY]),
+        ((), ("!operators/*", "!large"), (), [USUAL]),
         ((), (FAMILY[0].id,), (), [USUAL, FAMILY[0]]),
         ((), (), ("operators",), [USUAL, *FAMILY]),
         ((), (), ("both",), [USUAL, *FAMILY]),

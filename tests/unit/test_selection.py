@@ -85,6 +85,23 @@ def test_several_globs_or_backends_mean_any_and_both_mean_both() -> None:
     assert chosen(globs=["cache/*"], names=["cuda", "rocm"]) == [IDS[2]]
 
 
+@pytest.mark.parametrize(
+    ("globs", "numbers"),
+    [
+        *((["!top*"], [0, 1, 2, 3]), (["!*"], []), (["!top*", "!*float??]"], [3]), (["cache/*", "!*float32]"], [1, 3])),
+        *((["!cache/*", "cache/hit[*"], []), (["top*", "cache/hit-*", f"!{IDS[3]}", "!nothing"], [4, 5]), (["!!top*"], list(range(6)))),
+    ],
+)
+def test_a_glob_after_an_exclamation_mark_takes_cases_out(globs: list[str], numbers: list[int]) -> None:
+    assert chosen(globs=globs) == [IDS[number] for number in numbers]
+    assert chosen(globs=globs, names=["cuda"]) == [IDS[number] for number in numbers if number == 2]
+    hints = {
+        "!nothing": f"no case matches 'nothing': ids look like '{IDS[0]}'",
+        "!!top*": f"no case matches '!top*': ids look like '{IDS[4]}'",
+    }
+    assert unmatched(globs, CASES) == [hints[glob] for glob in globs if glob in hints]
+
+
 def test_an_unknown_backend_is_wrong_usage() -> None:
     with pytest.raises(UsageError, match=r"^unknown backend 'cdua' \(did you mean 'cuda'\?\)$"):
         chosen(names=["cpu", "cdua"])

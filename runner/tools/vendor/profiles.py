@@ -31,7 +31,7 @@ from runner.model.header import PermittedWaiver, ProfileLevel, ProfileRecord
 from runner.model.matching.patterns import Ids, glob
 from runner.model.options import REFUSED, RunOptions
 from runner.plan.case_ledger import NAME, compare, read_ledger
-from runner.plan.selection import requested, unmatched
+from runner.plan.selection import no_case, requested
 from runner.plan.worker_plan import digest_of
 from runner.run.preparation import roots_of
 from runner.tools.vendor.conformance import LEVELS, not_required, wrong_torch
@@ -224,7 +224,7 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
                     problems.append(document.problem(_place(profile, entry, key, index), *unknown(key, name, known)))
         for index, text in enumerate(entry.cases):
             if own and not matched[text] and not any(map(glob(text).fullmatch, lost)):
-                message, _, hint = unmatched([text], own)[0].partition(": ")
+                message, _, hint = no_case(text, own_ids).partition(": ")
                 problems.append(document.problem(_place(profile, entry, "cases", index), message + of, hint))
         for index, text in enumerate(entry.left_out):
             if not left_out[text]:

@@ -31,13 +31,14 @@ from runner.model.conditions import CODE, CONDITIONS, Surroundings, holds, is_co
 from runner.model.devices import is_accelerator
 from runner.model.diagnostics import Position, UsageError, one_line
 from runner.model.flow import block, flow
+from runner.model.matching.patterns import Ids
 from runner.model.optional import hooks
 from runner.model.options import argument, backend_files, flag, paths, profile_option
 from runner.model.outcomes import ExitCode
 from runner.model.protocol import encode
 from runner.model.targets import ALL_STAGES, AXIS, OFFLINE_BACKENDS, SIMULATED, STAGES, TARGETS
 from runner.plan.schedule import is_exclusive
-from runner.plan.selection import is_optional, select, unmatched, without_benches
+from runner.plan.selection import is_optional, no_case, select, without_benches
 from runner.plan.worker_plan import body_as_json, digest_of, python_of, seed_of
 from runner.vocabulary.steps import SAMPLES, TRITON, traits_of
 
@@ -323,7 +324,7 @@ def main(options: ExplainOptions) -> ExitCode:
     suite = load(options.paths, options.backends) if profile is None else profile.suite
     cases = select(suite.cases, suite.backends, globs=[options.case])
     if not cases:
-        raise UsageError(unmatched([options.case], suite.cases)[0])
+        raise UsageError(no_case(options.case, Ids(case.id for case in suite.cases)))
     machine = capabilities.inspect_files(installed_torch())
     verdicts = [(case, capabilities.availability_of(case, machine)) for case in cases]
     if options.json:

@@ -33,12 +33,13 @@ from runner.model.conditions import Surroundings
 from runner.model.devices import kind_of
 from runner.model.diagnostics import InvalidSpecs, UsageError
 from runner.model.expectation import About, Verdict
+from runner.model.matching.patterns import Ids
 from runner.model.options import ExecutionOptions, argument, backend_files, flag, natural, option, paths, positive
 from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult
 from runner.plan import schedule
 from runner.plan.script import MODULES, NothingChecked, rendered, script_of
-from runner.plan.selection import is_of_operator, select, unmatched, without_benches
+from runner.plan.selection import is_of_operator, no_case, select, without_benches
 from runner.plan.worker_plan import seed_of
 from runner.record.run_folder import RunFolder
 from runner.run.pipeline import CaseRunner
@@ -419,9 +420,8 @@ def main(options: ReproOptions) -> ExitCode:
     suite = load(options.paths, options.backends)
     cases = select(suite.cases, suite.backends, globs=[options.case])
     if len(cases) != 1:
-        raise UsageError(
-            f"{len(cases)} cases match '{options.case}': name one by its id" if cases else unmatched([options.case], suite.cases)[0]
-        )
+        ids = Ids(case.id for case in suite.cases)
+        raise UsageError(f"{len(cases)} cases match '{options.case}': name one by its id" if cases else no_case(options.case, ids))
     case = cases[0]
     if options.shrink:
         with contextlib.closing(scratch.make()) as place:
