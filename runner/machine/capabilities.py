@@ -465,11 +465,15 @@ def availability_of(case: Case, machine: Machine) -> CaseAvailability:
 
 def is_cpp_wrapped_and_counted(case: Case) -> bool:
     """Whether the options of a case choose a C++ wrapper, and a step of it counts kernels."""
+    return is_cpp_wrapped(case) and any(expected.kind == "kernels" for step in case.steps for expected in step.expectations)
+
+
+def is_cpp_wrapped(case: Case) -> bool:
+    """Whether the options of a case choose a C++ wrapper."""
     settings = case.body.settings
     options = settings.compile.get("options")
     chosen = [settings.config.get("cpp_wrapper"), options.get("cpp_wrapper") if isinstance(options, Mapping) else None]
-    is_chosen = True in chosen or str(settings.env.get("TORCHINDUCTOR_CPP_WRAPPER", "")) == "1"
-    return is_chosen and any(expected.kind == "kernels" for step in case.steps for expected in step.expectations)
+    return True in chosen or str(settings.env.get("TORCHINDUCTOR_CPP_WRAPPER", "")) == "1"
 
 
 def availabilities_of(cases: Iterable[Case], machine: Machine) -> list[CaseAvailability]:

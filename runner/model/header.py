@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runner.model.case import Case
@@ -153,6 +153,15 @@ class RunHeader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MachineWarning:
+    """What ``doctor`` says of a tool that red cases use."""
+
+    text: str
+    cases: tuple[str, ...]
+    """The ids of those cases."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunFooter:
     """How a run ended."""
 
@@ -162,6 +171,14 @@ class RunFooter:
     interrupted: bool = False
     costs: Mapping[str, float] = field(default_factory=dict)
     """What it cost, and what bounds it on its machine, in seconds (``run.costs``); empty for a run of few cases."""
+    warnings: tuple[MachineWarning, ...] = ()
+
+    def warned(self, results: Iterable[CaseResult]) -> tuple[CaseResult, ...]:
+        """Return the results with the warnings of this footer."""
+        texts: dict[str, tuple[str, ...]] = {}
+        for warning in self.warnings:
+            texts |= {case_id: (*texts.get(case_id, ()), warning.text) for case_id in warning.cases}
+        return tuple(replace(result, warnings=texts.get(result.case_id, ())) for result in results) if texts else tuple(results)
 
 
 EVERY_CASE = "torch"

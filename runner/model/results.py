@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from runner.model.case import Case, CaseId
 from runner.model.case_facts import Timing
+from runner.model.codec import COMPUTED
 from runner.model.diagnostics import Position, UsageError
 from runner.model.expectation import Status, Verdict
 from runner.model.outcomes import PASSED, RETRIED, WAIVABLE, Outcome
@@ -158,6 +159,8 @@ class CaseResult(Attempt):
     """How many operators eager runs in its calls, where the proof of its backend measures who computes them."""
     by_aten: Mapping[str, int] = field(default_factory=dict)
     """Which of them ATen ran in the compiled calls too, and how often."""
+    warnings: tuple[str, ...] = field(default=(), metadata={COMPUTED: True})
+    """What ``doctor`` says of the tools that a red case uses: the footer of the run has it."""
     attempts: tuple[Attempt, ...] = ()
     """Every attempt, in the order in which they ended, of a case that was run several times; ``seconds`` is what they took together."""
 
@@ -189,6 +192,9 @@ class CaseResult(Attempt):
         """Whether the case was executed: what is only compiled for a target never is, nor what lacks what ``--require`` names."""
         return self.outcome.is_executed and not self.target and self.failure_type != UNAVAILABLE
 
+
+PHASES_BEFORE_CLAIM = ("", "start", "import", "inputs", "eager")
+"""Phases in which nothing was compiled yet. A process that ends there shows nothing of the backend."""
 
 NOT_CLAIMED = "not claimed by"
 """How the reason begins why a case is UNAVAILABLE whose compiler does not say that it can do it."""

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from runner.machine.capabilities import CAPABILITIES, Machine, memory_of
+from runner.machine.capabilities import CAPABILITIES, Machine, is_cpp_wrapped, memory_of
 from runner.model import devices, targets
 from runner.model.case import Case
 from runner.model.conditions import VersionRange
 from runner.model.diagnostics import UsageError, one_line
+from runner.model.outcomes import Outcome
 from runner.model.protocol import SIMULATED, TARGET
+from runner.model.results import PHASES_BEFORE_CLAIM, CaseResult
 from runner.vocabulary.steps import traits_of
 
 _MIB = 1 << 20
@@ -222,6 +224,15 @@ def is_exclusive(case: Case) -> bool:
 
 
 # -- what a case needs -------------------------------------------------------------------------------------------------
+
+
+def tools_of(case: Case, result: CaseResult) -> frozenset[str]:
+    """Return the capabilities that the failed step of a case uses, of all its steps where none is known; none before it was compiled."""
+    if result.node or (result.outcome in (Outcome.CRASH, Outcome.TIMEOUT) and result.phase in PHASES_BEFORE_CLAIM):
+        return frozenset()  # another machine, or none of its tools
+    steps = [step for step in case.steps if step.position.line <= result.position.line][-1:] or case.steps
+    of_steps = [name for step in steps for name in traits_of(step).tools] + ["cxx"] * is_cpp_wrapped(case)
+    return frozenset([*of_steps, *(requirement.name for requirement in case.requires)])
 
 
 def needs_of(case: Case, machine: Machine) -> Needs:

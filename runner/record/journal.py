@@ -169,7 +169,8 @@ def read_run(path: Path, *, checks: bool = True) -> Run:
     if header is None:
         raise JournalError(1, "no header")
     kept = {case_id: tuple(lines) for case_id, lines in attempts.items()}
-    return Run(header=header, results=tuple(results.values()), footer=footer, attempts=kept)
+    ended = results.values() if footer is None else footer.warned(results.values())
+    return Run(header=header, results=tuple(ended), footer=footer, attempts=kept)
 
 
 def _records(path: Path) -> Iterator[tuple[int, str, Any]]:

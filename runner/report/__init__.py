@@ -152,6 +152,7 @@ def verdict_text(result: CaseResult, *, limit: int = TEXT_LIMIT, folder: Path | 
         parts += attempt.verdicts if is_flaky else ()
     head = [_head(result.reason, result.outcome, result.failed if result.outcome is not Outcome.FLAKY else ())]
     head += [f"claim: {one_line(result.summary)}"] if result.summary else []
+    head += [f"doctor: {one_line(text, 4 * MESSAGE_LIMIT)}" for text in result.warnings]
     whole = one_line(within, MESSAGE_LIMIT) if result.folder else ""
     body = _body("\n".join(filter(None, head)), parts, limit - _size(end) - 1, whole, source)
     return f"{body}\n{end}" if end else body

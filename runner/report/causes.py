@@ -40,7 +40,7 @@ def cause_of(result: CaseResult) -> object:
     has_details = result.outcome.junit is JUnitTag.ERROR  # the stack of a crash is what it is, but for the addresses of its threads
     details = [re.sub(_ADDRESS, "N", verdict.detail) if has_details else "" for verdict in failed]
     texts = [(verdict.kind, str(verdict.position), verdict.message) for verdict in failed]
-    return result.outcome, result.spec, *texts, *details
+    return result.outcome, result.spec, result.warnings, *texts, *details
 
 
 def notes_of(result: CaseResult) -> object:

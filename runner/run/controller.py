@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -11,18 +11,19 @@ from typing import TypeAlias
 from runner.judge.waiving import remarks
 from runner.language.load import surroundings_of
 from runner.machine import output
+from runner.machine.capabilities import Machine
 from runner.machine.redaction import redacted_texts
 from runner.machine.signals import Interrupts
 from runner.model import events, header
 from runner.model.case import Case, CaseId
 from runner.model.conditions import Surroundings
 from runner.model.diagnostics import JournalAltered
-from runner.model.header import RunFooter, RunHeader
-from runner.model.optional import hooks
+from runner.model.header import MachineWarning, RunFooter, RunHeader
+from runner.model.optional import hooks, is_there
 from runner.model.options import RunOptions, report_files
-from runner.model.outcomes import ExitCode
+from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import NODE_LOST, CaseResult
-from runner.plan.schedule import cores
+from runner.plan.schedule import cores, tools_of
 from runner.plan.worker_plan import digest_of
 from runner.record.case_files import alterations
 from runner.record.run_folder import RunFolder, open_run, remember, require_free_reports
@@ -84,6 +85,7 @@ class Controller:
         self._unrun: Mapping[str, str] = {}
         """Why cases were not run although the run was not interrupted, by id."""
         self._warnings: Sequence[str] = ()
+        self._machine: Machine | None = None
 
     def run(self) -> ExitCode:
         """Run the stages. An altered journal ends the run in any stage."""
@@ -155,7 +157,7 @@ class Controller:
             )
         with closing(runner):
             runner.on_interrupt(self._interrupts, lambda text: self._emit(events.Note(text=text)), self._emit)
-            machine = runner.look_at_machine()
+            self._machine = machine = runner.look_at_machine()
             known = surroundings_of(machine.torch, machine)
             reported = {name: str(value) for name, value in machine.facts.items() if value is not None}
             environment = redacted_texts({**(runner.facts_of_files or prepared.header.environment), **reported})
@@ -241,8 +243,25 @@ class Controller:
             from runner.run.costs import costs_of  # of one case there are none
 
             costs = costs_of(self._executed, seconds=seconds, begun=time.time() - seconds, cores=cores())
-        footer = RunFooter(ended=now(), seconds=seconds, exit_code=int(code), interrupted=is_interrupted, costs=costs)
+        warnings = () if is_interrupted else tuple(self._machine_warnings(results, code))
+        footer = RunFooter(ended=now(), seconds=seconds, exit_code=int(code), interrupted=is_interrupted, costs=costs, warnings=warnings)
+        results = footer.warned(results)
         self._emit(events.ResultsCompleted(header=self._header, results=results, footer=footer))
         footer = replace(footer, ended=now(), seconds=round(time.monotonic() - self._begun, 3))  # with the time that the files took
         self._emit(events.RunEnded(header=self._header, results=results, footer=footer))
         return code
+
+    def _machine_warnings(self, results: Sequence[CaseResult], code: ExitCode) -> Iterator[MachineWarning]:
+        """Yield what ``doctor`` says of the tools of cases that crashed, and of required cases that failed their profile."""
+        red = {
+            result.case_id
+            for result in results
+            if result.outcome.is_failure and any(part.outcome is Outcome.CRASH for part in (result, *result.attempts))
+        }
+        if code is ExitCode.FAILED and self._header.profile:
+            red.update(self._header.statement(results).failed)
+        tools = {case.id: tools_of(case, self._results[case.id]) for case in self._prepared.selected if case.id in red}
+        names = frozenset().union(*tools.values())
+        if self._machine is not None and names and is_there("vendor"):
+            for name, text in hooks("vendor").warnings_of(self._machine, names):
+                yield MachineWarning(text=text, cases=tuple(case_id for case_id, of_case in tools.items() if name in of_case))

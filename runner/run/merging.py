@@ -206,7 +206,8 @@ def join(parts: Sequence[NamedRun], *, run_id: str, command: tuple[str, ...]) ->
     results.sort(key=lambda result: (place.get(result.spec, len(place)), result.spec, _by_number(result.case_id)))
     footers = [part.run.footer for part in parts if part.run.footer is not None]
     ended, seconds = max(footer.ended for footer in footers), max(footer.seconds for footer in footers)
-    footer = RunFooter(ended=ended, seconds=seconds, exit_code=header.conclusion(results)[0])
+    warnings = tuple(itertools.chain.from_iterable(footer.warnings for footer in footers))
+    footer = RunFooter(ended=ended, seconds=seconds, exit_code=header.conclusion(results)[0], warnings=warnings)
     return Run(header=header, results=tuple(results), footer=footer), folders
 
 

@@ -18,7 +18,10 @@ from runner.tools.vendor import ck_generators
 from runner.tools.vendor.commands import doctor
 from runner.tools.vendor.commands.doctor import DoctorOptions
 from tests import ck_stand_in
+from tests.called import called
+from tests.fakes import ROOT, prestarted
 from tests.json_schemas import validator_of
+from tests.ran import Ran
 
 INSTALLED = installed_torch()
 assert INSTALLED is not None
@@ -174,3 +177,65 @@ def test_the_generators_of_a_made_up_torch(
         for name in set(sys.modules) - before:
             del sys.modules[name]
     assert found == {"inductor": "", "counts": counts, "reasons": reasons}
+
+
+# -- what a red case cites ----------------------------------------------------------------------------------------------
+
+WRAPPER = """\
+#!/bin/sh
+echo "$*" >> "$0.log"
+[ "$1" = --version ] && exec echo "a wrapper 1.0"
+while [ "$1" != -o ]; do shift; done
+echo "a library with its own copy" > "$2"
+"""
+DIES = """\
+summary: A function that kills its process when it is compiled
+backends: [cpu, eager]
+prelude: "import os"
+function: |
+  def fn(x):
+      if torch.compiler.is_compiling():
+          os.kill(os.getpid(), 11)
+      return x + 1
+inputs: [{rand: [4]}]
+expect: [{close: {to: eager}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def wrapper(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("wrapper") / "c++"
+    path.write_text(WRAPPER)
+    path.chmod(0o755)
+    return path
+
+
+def ran_with(wrapper: Path, out: Path, *arguments: object) -> tuple[Ran, str]:
+    """Return a run with a compiler, and how that was called."""
+    log = wrapper.with_suffix(".log")
+    log.write_text("")
+    done = called("run", *arguments, "--out", out, env=prestarted(CXX=f"{wrapper}"))
+    return Ran(out, done.returncode, done.stdout, done.stderr), log.read_text()
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["host-pass[backend=host,value=1]", "host-crash[backend=host,way=segv]"])
+def test_neither_a_green_run_nor_a_case_without_a_compiler_looks_at_it(wrapper: Path, tmp_path: Path, name: str) -> None:
+    ran, calls = ran_with(wrapper, tmp_path / "out", ROOT / "tests" / "specs" / "judged", "--select", name)
+    assert (ran.code, "doctor" in ran.stdout, ran.results[name].warnings, calls) == ("crash" in name, False, (), "")
+
+
+@pytest.mark.torch
+def test_a_case_that_crashes_cites_what_doctor_says_of_its_compiler(wrapper: Path, specs: Path) -> None:
+    (specs / "a-sum.yaml").write_text(DIES)
+    ran, calls = ran_with(wrapper, specs / "out", specs, "--jobs", "1")
+    says = "cxx: each library that it builds has its own copy of the C++ runtime; torch has another copy"
+    warnings = {name: [text.startswith(says) for text in result.warnings] for name, result in ran.results.items()}
+    assert warnings == {"a-sum[backend=cpu]": [True], "a-sum[backend=eager]": []}
+    ends = [line.endswith("(1 red case uses this tool)") for line in ran.stdout.splitlines() if line.startswith(f"doctor: {says}")]
+    assert ends == [False, True]
+    assert calls.count("-x c++ - -shared") == 2  # the check builds two libraries, once in a run
+    again = specs / "again.xml"
+    assert called("report", ran.out, "--junit", again).returncode == 0
+    for file in (ran.out / "junit.xml", again, ran.out / "report" / "cases-0.js", ran.out / "report" / "index.js"):
+        assert file.read_text().count(f"doctor: {says}") == 1

@@ -12,12 +12,17 @@ import pytest
 from runner.language.read import spec_schema
 from runner.machine.capabilities import Machine
 from runner.machine.installed_torch import InstalledTorch, installed_torch
+from runner.model.case import Requirement
+from runner.model.outcomes import Outcome
+from runner.plan.schedule import tools_of
 from runner.tools.vendor import machine_checks
 from runner.tools.vendor.commands.doctor import as_json, lines, row_of, shown
 from runner.tools.vendor.machine_checks import NOTE, OK, PROBLEM, WARNING, Finding, Printed, Scene, examine, run_program
 from runner.tools.vendor.profiles import Prospect
 from tests import ck_stand_in
+from tests.fakes import case, place, step
 from tests.json_schemas import validator_of
+from tests.recorded import recorded
 
 INSTALLED = installed_torch()
 assert INSTALLED is not None
@@ -150,6 +155,20 @@ def test_programs_are_bounded() -> None:
     assert run_program(["/nowhere/cc"]).problem == "it cannot be started: No such file or directory"
     assert run_program(["/bin/sh", "-c", "sleep 60 & sleep 60"], seconds=0.1).problem == "it did not end within 0 s"
     assert len(run_program(["/bin/sh", "-c", "head -c 300000 /dev/zero | tr '\\0' x"]).text) == 64_000
+
+
+@pytest.mark.parametrize(
+    ("line", "phase", "tools"),
+    [(5, "run", {"triton"}), (9, "run", {"triton", "cxx"}), (1, "run", {"triton", "cxx"}), (9, "eager", set()), (9, "", set())],
+)
+def test_a_crash_concerns_the_tools_of_its_step(line: int, phase: str, tools: set[str]) -> None:
+    steps = [step(line=5), step(kind="aot", line=9)]
+    of_gpu = case(*steps, requires=(Requirement(name="triton", argument=None, position=place(1)),))
+    crashed = dataclasses.replace(recorded("one", Outcome.CRASH), position=place(line), phase=phase)
+    assert tools_of(of_gpu, crashed) == tools
+    assert tools_of(of_gpu, dataclasses.replace(crashed, node={"name": "another machine"})) == set()
+    wrapped = case(*steps, body={"config": {"cpp_wrapper": True}})
+    assert tools_of(wrapped, crashed) == ({"cxx"} if tools else set())
 
 
 # -- accelerators -------------------------------------------------------------------------------------------------------

@@ -30,16 +30,13 @@ from runner.model.diagnostics import Position
 from runner.model.escaping import one_line
 from runner.model.header import ProfileRecord, RunHeader
 from runner.model.outcomes import ExitCode, Outcome
-from runner.model.results import AppliedWaiver, CaseResult, WaiverEffect
+from runner.model.results import PHASES_BEFORE_CLAIM, AppliedWaiver, CaseResult, WaiverEffect
 from runner.plan.case_ledger import fold
 from runner.report.support_table import State, counts_of, state_of
 from runner.run.rejudge import surroundings_of_record
 
 LEVELS = ("P0", "P1", "P2")
 """The levels of a profile; P0 is the most important."""
-
-PHASES_BEFORE_CLAIM = ("", "start", "import", "inputs", "eager")
-"""Phases in which nothing was compiled yet. A process that ends there shows nothing of the backend."""
 
 
 class Conformance(Enum):

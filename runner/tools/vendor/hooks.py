@@ -1,6 +1,7 @@
-"""What ``run``, ``list``, ``explain`` and ``validate`` call when ``--profile`` is given, and readers of the journal of such a run."""
+"""What ``run``, ``list``, ``explain`` and ``validate`` call for ``--profile``, readers of such a journal, and a run that is red."""
 
 from runner.tools.vendor.conformance import problem_of_record, statement_of_run
+from runner.tools.vendor.machine_checks import warnings_of
 from runner.tools.vendor.profiles import cases_of, levels_of, lines_of, load_profile, prospect_of, read_profile, with_profile
 
 __all__ = [
@@ -12,5 +13,6 @@ __all__ = [
     "prospect_of",
     "read_profile",
     "statement_of_run",
+    "warnings_of",
     "with_profile",
 ]

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from runner.language.torch_names import NameTables
 from runner.machine import scratch
 from runner.machine.capabilities import Machine, rocm_home
-from runner.machine.installed_torch import InstalledTorch
-from runner.machine.redaction import environment_variables
+from runner.machine.installed_torch import InstalledTorch, installed_torch
+from runner.machine.redaction import environment_variables, redacted
 from runner.model import devices
 from runner.model.diagnostics import UsageError
 from runner.model.escaping import one_line
@@ -516,11 +516,43 @@ CHECKS: tuple[tuple[str, Callable[[Scene], Iterable[Finding]]], ...] = (
 """Every check, with the group in which its findings are shown, in the order of the report."""
 
 
-def examine(scene: Scene) -> Iterator[tuple[str, Finding]]:
+def examine(scene: Scene, checks: Iterable[tuple[str, Callable[[Scene], Iterable[Finding]]]] = ()) -> Iterator[tuple[str, Finding]]:
     """Yield every finding with its group. A check that cannot read the machine says so, and the others go on."""
-    for group, check in CHECKS:
+    for group, check in checks or CHECKS:
         try:
             yield from ((group, finding) for finding in check(scene))
         except OSError as error:
             cause = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
             yield group, Finding(f"{check.__name__}.unread", WARNING, f"the check '{check.__name__}' could not look", cause)
+
+
+# -- what a run cites where it is red ---------------------------------------------------------------------------------
+
+TOOLS: Mapping[str, tuple[Callable[[Scene], Iterable[Finding]], tuple[str, ...]]] = {
+    "cxx": (cxx, ("cxx.",)),
+    "triton": (triton, ("triton.",)),
+    "cuda": (accelerators, ("cuda.",)),
+    "rocm": (accelerators, ("rocm.", "variables")),
+    "xpu": (accelerators, ("xpu.",)),
+    "hipcc": (rocm, ("rocm.",)),
+    "ck": (composable_kernel, ("ck.package", "ck.folder", "ck.header")),
+}
+"""The check of a capability, and the beginnings of the ids of its findings. None needs a worker: the generators of Composable Kernel do."""
+
+
+def warnings_of(machine: Machine, names: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield each warning and problem of the tools with these names of capabilities: the name, and the text, which can be shown.
+
+    ``machine`` has the facts of a worker.
+    """
+    scene = Scene(machine=machine, torch=installed_torch(), facts=machine.facts or None)
+    for name, (check, ids) in TOOLS.items():
+        for _, finding in examine(scene, [(name, check)]) if name in names else ():
+            if finding.level in (WARNING, PROBLEM) and finding.id.startswith(ids):
+                because = f"; {finding.cause}" if finding.cause else ""
+                yield name, shown_text(f"{name}: {finding.found}{because}; next: {finding.remedy or 'torch-conformance doctor'}")
+
+
+def shown_text(text: str) -> str:
+    """Return a text of a finding as it can be shown: one line, escaped, without secrets."""
+    return redacted(one_line(text, limit=1000))

@@ -131,7 +131,7 @@ class Aot(Calling):
     """
 
     about: ClassVar[About] = About.INDUCTOR
-    traits: ClassVar[Traits] = Traits(has_result=True, claims=True, compiles=True, enters_context=True, has_reference=True)
+    traits: ClassVar[Traits] = Traits(has_result=True, claims=True, compiles=True, enters_context=True, has_reference=True, tools=("cxx",))
     strict: Boolean | None = None
     """Whether torch.export traces with Dynamo (true), or runs the function with symbolic values (false); torch's default when absent."""
 

@@ -55,6 +55,8 @@ class Traits:
     """It must follow all steps of other kinds."""
     is_exclusive: bool = False
     """A case with it runs alone."""
+    tools: tuple[str, ...] = ()
+    """The capabilities that it uses on each device, whatever its backend requires."""
     children: int = 0
     """How many processes that import torch it starts."""
     has_exit: bool = False

@@ -95,7 +95,7 @@ const unavailable = (groups) => folded("Unavailable here, by reason", groups.fil
 
 const statements = () => {
   const offline = D.names.filter((name) => name.startsWith("OFFLINE") && D.head.totals[name]);
-  return [D.head.flaky && T.el("p", { class: "dim" }, `${D.head.flaky}.`), offline.length > 0 && T.el("p", { class: "dim" }, "Cases that were compiled for another GPU and not executed never count as passed.")];
+  return [D.head.remarks.map((text) => T.el("p", { class: "dim" }, `${text}.`)), offline.length > 0 && T.el("p", { class: "dim" }, "Cases that were compiled for another GPU and not executed never count as passed.")];
 };
 
 const step = (by) => {

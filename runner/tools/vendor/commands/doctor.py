@@ -14,14 +14,12 @@ from runner.language.load import Suite, load
 from runner.machine import capabilities, child_python, output, scratch
 from runner.machine.capabilities import Machine
 from runner.machine.installed_torch import installed_torch
-from runner.machine.redaction import redacted
 from runner.model import protocol
 from runner.model.diagnostics import UsageError
-from runner.model.escaping import one_line
 from runner.model.options import backend_files, flag, paths, profile_option
 from runner.model.outcomes import ExitCode
 from runner.run.pipeline import SHOWN_BYTES, WorkerReport, ask_worker
-from runner.tools.vendor.machine_checks import PROBLEM, WARNING, Finding, Scene, examine, run_program
+from runner.tools.vendor.machine_checks import PROBLEM, WARNING, Finding, Scene, examine, run_program, shown_text
 from runner.tools.vendor.profiles import Loaded, Prospect, load_profile, load_shipped, prospect_of, prospect_of_cases
 
 
@@ -89,7 +87,7 @@ def main(options: DoctorOptions) -> ExitCode:
     if options.json:
         output.document(as_json(report, allows))
     else:
-        output.lines(lines(report, allows, f"the specs were not looked at: {_shown_text(torch_problem)}" if torch_problem else ""))
+        output.lines(lines(report, allows, f"the specs were not looked at: {shown_text(torch_problem)}" if torch_problem else ""))
     return ExitCode.OK if _is_healthy(report) else ExitCode.FAILED
 
 
@@ -137,7 +135,7 @@ def row_of(name: str, summary: str, prospect: Prospect, runs: bool | None, selec
         "perhaps": sum(prospect.uncertain.values()),
         "unavailable": sum(prospect.missing.values()),
         "runs": runs,
-        "reasons": [{"reason": _shown_text(reason), "cases": count} for reason, count in reasons],
+        "reasons": [{"reason": shown_text(reason), "cases": count} for reason, count in reasons],
         "problem": prospect.problem,
         "shown_by": f"torch-conformance list {selected_by}",
     }
@@ -188,11 +186,7 @@ def _line(finding: Finding) -> str:
 
 def shown(finding: Finding) -> Finding:
     """Return a finding whose texts can be shown: one line each, escaped, without secrets."""
-    return replace(finding, found=_shown_text(finding.found), cause=_shown_text(finding.cause), remedy=_shown_text(finding.remedy))
-
-
-def _shown_text(text: str) -> str:
-    return redacted(one_line(text, limit=1000))
+    return replace(finding, found=shown_text(finding.found), cause=shown_text(finding.cause), remedy=shown_text(finding.remedy))
 
 
 def _is_healthy(report: Report) -> bool:
