@@ -2,7 +2,7 @@
 
 - The reference: the prose is ``docs/reference/PAGE.in.md``. Directives (HTML comments on lines of their own) are replaced by the contents
   of the schemas and of the tables in the code.
-- The command line, from its parser; the rules of ``lint``; the regressions of ``tools.faults.corpus``.
+- The command line, from its parser; the regressions of ``tools.faults.corpus``.
 - The gallery: a page for each area of the shipped specs, with its shortest spec whole and a row for each spec.
 
 The pages of ``COMMITTED`` are in git, because people read them without a site; the others are made when the site is built.
@@ -21,7 +21,6 @@ from runner.language.load import load
 from runner.language.read import spec_schema
 from runner.machine.capabilities import CAPABILITIES
 from runner.model.case import Case
-from runner.tools.author.commands.lint import RULES, Rule
 from tools import generate_schemas
 from tools.faults import corpus
 
@@ -36,7 +35,6 @@ def generated(cases: Iterable[Case]) -> dict[str, str]:
     return {
         **{f"reference/{name}.md": reference(name) for name in names},
         "reference/command-line.md": command_line(),
-        "reference/lint.md": lint(),
         "reference/regressions.md": corpus.page(),
         **{f"gallery/{name}": text for name, text in gallery(cases).items()},
     }
@@ -180,33 +178,6 @@ _DIRECTIVES: Mapping[str, Callable[..., Iterator[str]]] = {
     "capabilities": _capabilities,
     "backends": _backends,
 }
-
-
-# -- the rules of lint --------------------------------------------------------------------------------------------------
-
-_LINT_HEAD = """# Rules of `lint`
-
-<!-- Written by: python -m tools.generate_docs. Do not edit. -->
-
-`validate` refuses what cannot mean anything. `lint` finds what is valid, but unsound. [Keep specs sound](../guides/keep-specs-sound.md)
-shows how to use it.
-
-Exit codes: 0 without findings, 1 with findings, 2 for an invalid spec or wrong usage.
-"""
-
-
-def lint() -> str:
-    """Return the page of the rules of ``lint``."""
-    rows = [f"| [`{rule.id}`](#{rule.id}) | {rule.summary} |" for rule in RULES.values()]
-    table = ["| rule | finds |", "|---|---|", *rows]
-    return "\n".join([_LINT_HEAD, *table, "", *(line for rule in RULES.values() for line in _rule(rule))]).rstrip() + "\n"
-
-
-def _rule(rule: Rule) -> list[str]:
-    lines = [f"## {rule.id}", "", f"{rule.summary}.", "", rule.why]
-    for title, text in (("A finding:", rule.bad), ("None:", rule.good)):
-        lines += ["", title, "", "<!-- lint -->", "```yaml", text, "```"]
-    return [*lines, ""]
 
 
 # -- the command line -------------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """``lint``: a finding and a near miss of each rule, and the shipped specs."""
 
+import itertools
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from runner.model.outcomes import ExitCode
 from runner.tools.author.commands.lint import RULES, LintOptions, lint
 from tests.conftest import GOOD
 from tests.fakes import ROOT
+from tests.fences import fences
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -143,18 +146,19 @@ def test_unused_prelude_name() -> None:
 
 
 def test_the_examples_of_each_rule_are_a_finding_and_none() -> None:
-    for rule in RULES.values():
-        for form, text in (("bad", rule.bad), ("good", rule.good)):
-            own = yaml.safe_load(text)
-            dtype = {"dtype": "{{ dtype }}"} if "dtype" in own.get("matrix", {}) else {}
-            base = {**yaml.safe_load(GOOD), "inputs": [{"rand": [4, 4], **dtype}] * 2, **own}
-            if "steps" in own:
-                del base["expect"]
-            write(**{f"{form}__{rule.id}": json.dumps(base)})
+    page = ROOT / "docs" / "reference" / "lint.md"
+    assert re.findall("^## (.*)$", page.read_text(), re.MULTILINE) == list(RULES)
+    for (name, form), fence in zip(itertools.product(RULES, ("bad", "good")), fences(page), strict=True):
+        own = yaml.safe_load(fence.text)
+        dtype = {"dtype": "{{ dtype }}"} if "dtype" in own.get("matrix", {}) else {}
+        base = {**yaml.safe_load(GOOD), "inputs": [{"rand": [4, 4], **dtype}] * 2, **own}
+        if "steps" in own:
+            del base["expect"]
+        write(**{f"{form}__{name}": json.dumps(base)})
     found_at = {(one.rule, one.position.file) for one in lint(OPTIONS)[0]}
-    for rule in RULES.values():
-        assert (rule.id, f"specs/bad/{rule.id}.yaml") in found_at
-        assert (rule.id, f"specs/good/{rule.id}.yaml") not in found_at
+    for name in RULES:
+        assert (name, f"specs/bad/{name}.yaml") in found_at
+        assert (name, f"specs/good/{name}.yaml") not in found_at
 
 
 BAD = spec(("{to: eager}", "{to: eager, atol: 1e-2, rtol: 1e-2}"))

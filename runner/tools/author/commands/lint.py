@@ -51,20 +51,6 @@ class Scene:
     backends: Backends
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """A rule: what it finds, why that is unsound, and what it does not find."""
-
-    id: str
-    summary: str
-    why: str
-    bad: str
-    """Lines of a spec with a finding."""
-    good: str
-    """The same without the finding."""
-    check: Callable[[Scene], Iterable[Problem]]
-
-
 # -- points without a case --------------------------------------------------------------------------------------------
 
 
@@ -275,49 +261,13 @@ def _conditional(value: object, path: DataPath) -> Iterator[tuple[DataPath, dict
             yield from _conditional(item, (*path, key))
 
 
-_ALL = (
-    Rule(
-        id="unreachable-point",
-        summary="A value of the matrix or a backend has no case",
-        why="The spec seems to claim something of it, and nothing is ever run.",
-        bad="matrix: {dtype: [float16, float32]}\nexclude: [{dtype: float16, reason: no float16 convolution on CPU}]",
-        good="matrix: {dtype: [float32]}",
-        check=unreachable_point,
-    ),
-    Rule(
-        id="loose-tolerance",
-        summary=f"A tolerance is more than {OVER_DEFAULT} times the default of the dtypes, and nothing says why",
-        why="Without `atol` and `rtol`, the error is compared with eager's own against a float64 reference, which is tighter. "
-        "A reason is a comment on the line or above it, or an upstream test under `covers` (or `restates` in a comment), whose tolerance "
-        "the spec has.",
-        bad="expect: [{close: {to: eager, atol: 0.01, rtol: 0.01}}]",
-        good="expect: [{close: {to: eager}}]",
-        check=loose_tolerance,
-    ),
-    Rule(
-        id="unused-prelude-name",
-        summary="A function, class, constant or import of a prelude that nothing uses",
-        why="The reader looks for what it does to the claim. A check that was meant to be called is often lost this way. What has a "
-        "decorator, and `import NAME`, may act by itself and is not reported, nor is a prelude of `_defaults.yaml`.",
-        bad="prelude: |\n  def is_right(found): return found > 0\nexpect: [{close: {to: eager}}]",
-        good="prelude: |\n  def is_right(found): return bool((found > 0).all())\n"
-        "steps:\n  - {call: {}, expect: [{close: {to: eager}}]}\n"
-        "  - {api: {call: is_right, args: [{ref: output}], as: right}, expect: [{equals: {right: true}}]}",
-        check=unused_prelude_name,
-    ),
-    Rule(
-        id="unjudged-expectation",
-        summary="An expectation, or a value under a condition, that no backend, target or torch of the spec can judge",
-        why="It reads as a claim and is never judged. A case without any expectation that applies is an ERROR. Only what no machine can "
-        "change counts: backends, devices, vendors and architectures of backends, targets, torch versions that the runner knows.",
-        bad="backends: [cpu]\nexpect:\n  - close: {to: eager}\n  - filecheck: {when: {vendor: amd}, checks: 'CHECK: mfma'}",
-        good="backends: [cpu, rocm]\nexpect:\n  - close: {to: eager}\n  - filecheck: {when: {vendor: amd}, checks: 'CHECK: mfma'}",
-        check=unjudged_expectation,
-    ),
-)
-
-RULES: Mapping[str, Rule] = {rule.id: rule for rule in _ALL}
-"""Every rule, by id, in the order of the reference."""
+RULES: Mapping[str, Callable[[Scene], Iterable[Problem]]] = {
+    "unreachable-point": unreachable_point,
+    "loose-tolerance": loose_tolerance,
+    "unused-prelude-name": unused_prelude_name,
+    "unjudged-expectation": unjudged_expectation,
+}
+"""Every rule, by id, in the order of the reference, which says why what it finds is unsound."""
 
 # -- the command ------------------------------------------------------------------------------------------------------
 
@@ -357,11 +307,11 @@ def lint(options: LintOptions) -> tuple[list[Finding], int]:
         cases.setdefault(case.spec, []).append(case)
     specs = tuple(Spec(anatomy=anatomy, cases=tuple(cases.get(anatomy.document.file, ()))) for anatomy in inspection.anatomies)
     scene = Scene(specs=specs, backends=suite.backends)
-    applied = [rule for name, rule in RULES.items() if (not options.select or name in options.select) and name not in options.ignore]
     findings = [
-        Finding(position=position, rule=rule.id, message=message, hint=hint)
-        for rule in applied
-        for position, message, hint in rule.check(scene)
+        Finding(position=position, rule=name, message=message, hint=hint)
+        for name, check in RULES.items()
+        if (not options.select or name in options.select) and name not in options.ignore
+        for position, message, hint in check(scene)
     ]
     return sorted(findings), len(specs)
 
