@@ -7,7 +7,6 @@ come from, and the digest of this source. Each ``job`` is answered by ``ended`` 
 
 import contextlib
 import dataclasses
-import importlib.util
 import os
 import platform
 import shutil
@@ -143,13 +142,8 @@ _QUERY = ("nvidia-smi", "--query-gpu=serial,uuid,driver_version,memory.used", "-
 
 def machine_of(message: Message) -> Machine:
     """Return what files show of this machine, with which of the packages that cases need are installed."""
-    packages: dict[str, bool] = {}
-    for name in map(str, message["packages"]):
-        try:
-            packages[name] = importlib.util.find_spec(name) is not None
-        except ValueError:  # __main__ and hand-made entries of sys.modules have no spec
-            packages[name] = False
-    return dataclasses.replace(capabilities.inspect_files(installed_torch()), packages=packages)
+    machine = capabilities.inspect_files(installed_torch())
+    return dataclasses.replace(machine, packages={name: machine.has_package(name) for name in map(str, message["packages"])})
 
 
 def provenance(message: Message) -> dict[str, str]:

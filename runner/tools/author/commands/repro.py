@@ -24,7 +24,7 @@ from pathlib import Path
 from runner.language.expand import surroundings_for
 from runner.language.load import Suite, load, surroundings_of
 from runner.language.read.templates import TemplateError
-from runner.machine import capabilities, output, scratch
+from runner.machine import cache_dirs, capabilities, output, scratch
 from runner.machine.capabilities import Machine
 from runner.machine.installed_torch import installed_torch
 from runner.machine.redaction import KNOWN
@@ -241,37 +241,6 @@ class Trials:
 PORTABLE = {"raised", "side-effects", *(kind for kind in EXPECTATIONS if EXPECTATIONS[kind].about is About.ANYTHING)}
 """Kinds of failure that another backend of dynamo can show too."""
 
-_DRIVER = '''"""Bisects a script: exit 0 is good. Each run is a fork of this process, which has imported torch."""
-import json, os, runpy, sys
-import torch, torch._dynamo, torch._inductor.compile_fx
-from torch._inductor.compiler_bisector import CompilerBisector
-
-script, state, answer = sys.argv[1:]
-CompilerBisector.in_process_cache = state
-
-
-def is_good():
-    child = os.fork()
-    if child == 0:
-        sys.argv = [script]
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        try:
-            runpy.run_path(script, run_name="__main__")
-        except SystemExit as error:
-            os._exit(int(error.code or 0))
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status) == 0
-
-
-found = CompilerBisector.do_bisect(is_good)
-keys = ("backend", "subsystem", "bisect_number", "debug_info")
-with open(answer, "w") as stream:
-    json.dump({"found": found and {key: getattr(found, key) for key in keys}}, stream)
-'''
-
 
 def _stage_of(script: str, folder: Path, seconds: float) -> str:
     """Let torch's own bisector run a script that exits with 1 because of the failure; return the stage of the compiler that breaks.
@@ -281,7 +250,7 @@ def _stage_of(script: str, folder: Path, seconds: float) -> str:
     """
     driver, copy, state, answer = (folder / name for name in ("driver.py", "script.py", "state", "answer.json"))
     state.mkdir(parents=True)
-    driver.write_text(_DRIVER, encoding="utf-8")
+    driver.write_bytes((cache_dirs.folder("templates") / "bisect.py.j2").read_bytes())
     copy.write_text(script, encoding="utf-8")
     command = [sys.executable, "-P", str(driver), str(copy), str(state), str(answer)]
     null = subprocess.DEVNULL

@@ -15,83 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-SOURCE = r"""
-#include <ATen/detail/CUDAHooksInterface.h>
-#include <c10/core/impl/DeviceGuardImplInterface.h>
-
-namespace {
-
-using c10::Device;
-using c10::DeviceIndex;
-using c10::DeviceType;
-using c10::Stream;
-
-struct Guard final : c10::impl::DeviceGuardImplInterface {
-  DeviceType type() const override { return DeviceType::CUDA; }
-  Device exchangeDevice(Device) const override { return getDevice(); }
-  Device getDevice() const override { return Device(DeviceType::CUDA, 0); }
-  void setDevice(Device) const override {}
-  void uncheckedSetDevice(Device) const noexcept override {}
-  Stream getStream(Device) const override { return stream(); }
-  Stream getDefaultStream(Device) const override { return stream(); }
-  Stream getNewStream(Device, int) const override { return stream(); }
-  Stream exchangeStream(Stream) const override { return stream(); }
-  DeviceIndex deviceCount() const noexcept override { return 1; }
-  void record(void**, const Stream&, const DeviceIndex, const c10::EventFlag) const override {}
-  void block(void*, const Stream&) const override {}
-  bool queryEvent(void*) const override { return true; }
-  bool queryStream(const Stream&) const override { return true; }
-  void synchronizeStream(const Stream&) const override {}
-  void synchronizeEvent(void*) const override {}
-  void synchronizeDevice(const DeviceIndex) const override {}
-
- private:
-  static Stream stream() { return Stream(Stream::DEFAULT, Device(DeviceType::CUDA, 0)); }
-};
-
-bool has_cudnn = false;
-
-struct Hooks final : at::CUDAHooksInterface {
-  explicit Hooks(at::CUDAHooksArgs) {}
-  bool hasCuDNN() const override { return has_cudnn; }
-  bool compiledWithCuDNN() const override { return has_cudnn; }
-  bool supportsDilatedConvolutionWithCuDNN() const override { return has_cudnn; }
-  bool supportsDepthwiseConvolutionWithCuDNN() const override { return has_cudnn; }
-  bool supportsBFloat16ConvolutionWithCuDNNv8() const override { return has_cudnn; }
-  bool supportsBFloat16RNNWithCuDNN() const override { return has_cudnn; }
-  long versionCuDNN() const override { return CUDNN; }
-  long versionRuntimeCuDNN() const override { return CUDNN; }
-  double batchnormMinEpsilonCuDNN() const override { return 0.0; }
-  void init() const override {}
-  bool hasCUDA() const override { return true; }
-  bool isBuilt() const override { return true; }
-  bool isAvailable() const override { return true; }
-  bool hasPrimaryContext(DeviceIndex) const override { return true; }
-  DeviceIndex current_device() const override { return 0; }
-  DeviceIndex deviceCount() const override { return 1; }
-  DeviceIndex getCurrentDevice() const override { return 0; }
-  DeviceIndex exchangeDevice(DeviceIndex) const override { return 0; }
-  DeviceIndex maybeExchangeDevice(DeviceIndex) const override { return 0; }
-  void setCurrentDevice(DeviceIndex) const override {}
-  int getNumGPUs() const override { return 1; }
-  void deviceSynchronize(DeviceIndex) const override {}
-};
-
-std::unique_ptr<at::CUDAHooksInterface> make_hooks(at::CUDAHooksArgs args) { return std::make_unique<Hooks>(args); }
-const Guard guard;
-
-}  // namespace
-
-// A wheel with CUDA registers hooks of its own while it is imported: these have priority.
-extern "C" void simulate_hooks(bool cudnn) {
-  has_cudnn = cudnn;
-  at::CUDAHooksRegistry()->Register("CUDAHooks", make_hooks, c10::REGISTRY_PREFERRED);
-}
-
-extern "C" void simulate_guard() {
-  c10::impl::device_guard_impl_registry[static_cast<size_t>(DeviceType::CUDA)].store(&guard);
-}
-"""
+SOURCE = Path(__file__).with_suffix(".cpp")
 
 COMPILER = "g++"
 
@@ -127,15 +51,14 @@ def load(folder: Path, *, cudnn: bool) -> ctypes.CDLL:
     if compiler is None:
         raise NoShim(f"{COMPILER} is not installed, which builds the C++ side of a simulated GPU")
     version = (root / "version.py").read_text()
-    digest = hashlib.sha256(f"{SOURCE}\0{CUDNN}\0{version}\0{root}\0{compiler}".encode()).hexdigest()[:24]
+    digest = hashlib.sha256(f"{SOURCE.read_text()}\0{CUDNN}\0{version}\0{root}\0{compiler}".encode()).hexdigest()[:24]
     library = folder / f"simulated-{digest}.so"
     if not library.is_file():
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            source, built = Path(scratch, "shim.cpp"), Path(scratch, "shim.so")
-            source.write_text(SOURCE)
+            built = Path(scratch, "shim.so")
             options = f"-std=c++20 -O0 -fPIC -shared -DCUDNN={CUDNN}".split()
-            command = [compiler, *options, f"-I{root / 'include'}", str(source), "-o", str(built)]
+            command = [compiler, *options, f"-I{root / 'include'}", str(SOURCE), "-o", str(built)]
             try:
                 done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False)
             except (OSError, subprocess.TimeoutExpired) as error:
