@@ -107,14 +107,6 @@ COMMANDS: Mapping[str, Command] = {
         ),
         "report",
     ),
-    "diff": Command(
-        "cli.commands:DiffOptions",
-        "compare two recorded runs",
-        "Compare two recorded runs, case by case: what broke, was fixed, is new or gone, is no longer executed, or fails in "
-        "another way. Exit 0: compared; 1: a change of --fail-on was found; 2: a run cannot be read; 4: no case has a result in both runs.",
-        (("diff 20260301T120000Z-1a2b3c latest --fail-on broken,gone", "what changed between two runs"),),
-        "diff",
-    ),
 }
 """The commands of the core."""
 

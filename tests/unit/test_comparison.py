@@ -8,9 +8,8 @@ import pytest
 from runner.model.matching.patterns import stable_lines
 from runner.model.outcomes import Outcome
 from runner.model.results import CaseResult
-from runner.record.comparison import CaseChange, Change, Comparison
 from runner.record.journal import NamedRun
-from runner.run.compared_runs import change_of, compare
+from runner.tools.author.compared_runs import CaseChange, Change, Comparison, change_of, compare
 from tests.recorded import recorded, run_of
 
 P, F, X, U, N = Outcome.PASS, Outcome.FAIL, Outcome.XFAIL, Outcome.UNAVAILABLE, Outcome.NOT_RUN

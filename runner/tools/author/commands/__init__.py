@@ -68,4 +68,11 @@ COMMANDS: Mapping[str, Command] = {
         "failed and not where it passed.",
         (("waive latest --issue 123 --reason 'a known defect'", "waivers for the failures of a run"),),
     ),
+    "diff": Command(
+        "tools.author.commands.diff:DiffOptions",
+        "compare two recorded runs",
+        "Compare two recorded runs, case by case: what broke, was fixed, is new or gone, is no longer executed, or fails in "
+        "another way. Exit 0: compared; 1: a change of --fail-on was found; 2: a run cannot be read; 4: no case has a result in both runs.",
+        (("diff 20260301T120000Z-1a2b3c latest --fail-on broken,gone", "what changed between two runs"),),
+    ),
 }

@@ -1,19 +1,26 @@
-"""A comparison of two runs for people and programs: as text, as JSON (``schemas/diff.schema.json``), and as one HTML page.
+"""``diff``: what changed between two recorded runs, as text, as JSON (``schemas/diff.schema.json``), and as one HTML page.
 
 The page is one file, without a script and without a request to any host. Everything is escaped by default.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
+from runner.machine import output
+from runner.model.diagnostics import UsageError, shown_path, unknown
 from runner.model.escaping import one_line, plain
-from runner.model.outcomes import Outcome
+from runner.model.options import argument, flag, report_file, report_files, several
+from runner.model.outcomes import ExitCode, Outcome
 from runner.model.results import CaseResult
-from runner.record.comparison import SPEC_CHANGED, CaseChange, Change, Comparison
 from runner.record.journal import NamedRun
+from runner.record.run_folder import require_free_reports
+from runner.report import replace
 from runner.report.page import rendered
 from runner.report.support_table import Cell, entry_of, measured_cells
 from runner.report.terminal import shown_id
+from runner.tools.author.compared_runs import FAIL_ON, SPEC_CHANGED, CaseChange, Change, Comparison, compare, read_placed
 
 FORMAT = 2
 """The number of the form of the JSON."""
@@ -169,3 +176,47 @@ def page_of(comparison: Comparison) -> str:
         "cells": [(now or then, then, now) for then, now in changed_cells(comparison)],
     }
     return rendered("comparison.html.j2", words)
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffOptions:
+    """The options of ``diff``."""
+
+    before: str = argument("RUN", "the first run: its folder, its id, latest, or a journal (a .jsonl file) alone")
+    after: str = argument("RUN", "the second run")
+    fail_on: tuple[str, ...] = several(
+        "WORDS",
+        "exit 1 if a case has one of these words, with commas between them: broken, new-failure, gone, no-longer-executed, waived, "
+        "changed, still-failing, fixed, new, now-executed, spec-changed",
+    )
+    code: bool = flag("print what differs in the generated code and the graphs of changed cases")
+    html: Path | None = report_file("also write one HTML page, with what differs in generated code and graphs")
+    json: bool = flag("print one object")
+
+
+def main(options: DiffOptions) -> ExitCode:
+    """Compare two recorded runs; exit 1 for a change of ``--fail-on``, 4 where nothing could be compared."""
+    require_free_reports(report_files(options))
+    fail_on = [word.strip() for words in options.fail_on for word in words.split(",")]
+    for word in fail_on:
+        if word not in FAIL_ON:
+            message, hint = unknown("change", word, FAIL_ON)
+            raise UsageError(f"--fail-on: {message} ({hint})")
+    comparison = compare(read_placed(options.before), read_placed(options.after))
+    reached = comparison.reached(fail_on)
+    code = ExitCode.FAILED if reached else ExitCode.OK if comparison.both else ExitCode.NOTHING
+    if options.html is not None:
+        replace(options.html, page_of(comparison).encode("utf-8"))
+        output.note(f"page: {shown_path(options.html)}")
+    if options.json:
+        output.document(document_of(comparison, fail_on=fail_on, exit_code=int(code)))
+    else:
+        output.lines(lines_of(comparison, with_code=options.code))
+    for word, count in reached.items():
+        output.note(f"--fail-on {word}: {count}")
+    if code is ExitCode.NOTHING:
+        output.note("nothing was compared: no case has a result in both runs")
+    return code
