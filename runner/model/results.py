@@ -364,13 +364,11 @@ class Policy:
         ]
         failed, reason, end = sum(result.outcome.is_failure for result in results), _cut(shown.reason), ""
         if waiver is not None and outcome is Outcome.XPASS:
-            place = f"the flaky waiver at {waiver.position} ({waiver.issue})"
-            reason = f"passed in each of {len(results)} attempts: remove {place}, or narrow the glob"
+            begin = f"passed in each of {len(results)} attempts: "
+            reason = f"remove the flaky waiver at {waiver.position} ({waiver.issue}), or narrow the glob"
             shown = replace(shown, position=waiver.position, level="", failure_type="xpass")
-            begin = ""
         elif waiver is not None and outcome in WAIVABLE:
-            place = f"write the waiver at {waiver.position} without 'flaky'"
-            begin = f"failed in each of {len(results)} attempts, which is no flake ({place}): "
+            begin = f"failed in each of {len(results)} attempts, no flake (write the waiver at {waiver.position} without 'flaky'): "
             reason = _cut(shown.failed[0].message.split("\n")[0])
         elif waiver is not None and outcome is Outcome.XFAIL:
             begin = f"failed {outcomes.count(Outcome.XFAIL)} of {len(results)} attempts: "
@@ -399,9 +397,8 @@ def outcome_of(outcomes: Sequence[Outcome], repeat: int, shown: CaseResult) -> O
     """Return the outcome of all attempts together, whose result has the verdicts and waivers of ``shown``."""
     failure = next((outcome for outcome in outcomes if outcome.is_failure), None)
     if any(waiver.flaky and waiver.effect is not WaiverEffect.EXPIRED for waiver in shown.waivers):
-        is_mixed = len(set(outcomes)) > 1
-        judged = fold(shown.verdicts, shown.target)[0]
-        return failure or (Outcome.XFAIL if is_mixed else waived(judged, shown.waivers, outcomes))
+        of_all = waived(fold(shown.verdicts, shown.target)[0], shown.waivers, outcomes)
+        return failure or (Outcome.XFAIL if len(set(outcomes)) > 1 else of_all)
     is_flaky = len(set(outcomes)) > 1 and (repeat > 1 or outcomes[-1] in _PASSED)
     return Outcome.FLAKY if is_flaky else failure or outcomes[0]
 

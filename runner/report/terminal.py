@@ -170,9 +170,8 @@ def report_of(
             evidence = f"  (compiled, not executed: {shown})" if shown else ""
             lines.append(f"{counts[outcome]:7}  {painted(outcome, color=color)}{evidence}")
     lines += filter(None, [flaky_words(results)])
-    for warning in footer.warnings if footer else ():
-        count = f"{len(warning.cases)} red case{' uses' if len(warning.cases) == 1 else 's use'} this tool"
-        lines.append(f"doctor: {one_line(warning.text, 4 * MESSAGE_LIMIT)} ({count})")
+    for known in footer.warnings if footer else ():
+        lines.append(f"doctor: {one_line(known.text, 4 * MESSAGE_LIMIT)} (red cases that use this tool: {len(known.cases)})")
     if left_out := sum(result.benches_left_out for result in results):
         cases = sum(result.benches_left_out > 0 for result in results)
         steps = f"{left_out} bench step{'' if left_out == 1 else 's'} of {cases} case{'' if cases == 1 else 's'}"

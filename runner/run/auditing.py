@@ -83,16 +83,6 @@ def recorded_cases(name: str, options: AuditOptions) -> Ran:
     return Ran(folder=folder, suite=suite, known=known, results=pairs)
 
 
-def executed_cases(options: AuditOptions, folder: Path) -> Ran:
-    """Run the selected cases in a folder of their own."""
-    suite = load([Path(target) for target in options.targets], options.backends)
-    cases = requested(
-        _selected(suite, options), suite.cases, paths=list(map(Path, options.targets)), globs=options.select, tags=options.tag
-    )
-    results, known = _run(cases, suite, options, folder)
-    return Ran(folder=folder, suite=suite, known=known, results=tuple(results))
-
-
 def _run(cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Path) -> tuple[list[tuple[Case, CaseResult]], Surroundings]:
     """Run the cases that can run here, without bench steps: no expectation judges times."""
     cases = [without_benches(case) for case in cases]
@@ -279,7 +269,14 @@ def main(options: AuditOptions) -> ExitCode:
                 raise UsageError(f"{error}; name a run, or spec files and folders, which are run first") from error
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(contextlib.closing(scratch.make())).path if options.run or not is_run else Path()
-        ran = recorded_cases(name, options) if is_run else executed_cases(options, folder / "cases")
+        if is_run:
+            ran = recorded_cases(name, options)
+        else:
+            paths = [Path(target) for target in options.targets]
+            suite = load(paths, options.backends)
+            cases = requested(_selected(suite, options), suite.cases, paths=paths, globs=options.select, tags=options.tag)
+            results, known = _run(cases, suite, options, folder / "cases")
+            ran = Ran(folder=folder / "cases", suite=suite, known=known, results=tuple(results))
         tried = [trials for case, result in ran.results if (trials := _tried(ran, case, result)) is not None]
         report = Audit.of(tried, controls_of(ran, options, folder / "controls") if options.run else ())
     if options.json:

@@ -253,11 +253,8 @@ class Controller:
 
     def _machine_warnings(self, results: Sequence[CaseResult], code: ExitCode) -> Iterator[MachineWarning]:
         """Yield what ``doctor`` says of the tools of cases that crashed, and of required cases that failed their profile."""
-        red = {
-            result.case_id
-            for result in results
-            if result.outcome.is_failure and any(part.outcome is Outcome.CRASH for part in (result, *result.attempts))
-        }
+        failed = (result for result in results if result.outcome.is_failure and not self._header.lets_pass(result))
+        red = {result.case_id for result in failed if any(part.outcome is Outcome.CRASH for part in (result, *result.attempts))}
         if code is ExitCode.FAILED and self._header.profile:
             red.update(self._header.statement(results).failed)
         tools = {case.id: tools_of(case, self._results[case.id]) for case in self._prepared.selected if case.id in red}

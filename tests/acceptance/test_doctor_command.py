@@ -232,7 +232,7 @@ def test_a_case_that_crashes_cites_what_doctor_says_of_its_compiler(wrapper: Pat
     says = "cxx: each library that it builds has its own copy of the C++ runtime; torch has another copy"
     warnings = {name: [text.startswith(says) for text in result.warnings] for name, result in ran.results.items()}
     assert warnings == {"a-sum[backend=cpu]": [True], "a-sum[backend=eager]": []}
-    ends = [line.endswith("(1 red case uses this tool)") for line in ran.stdout.splitlines() if line.startswith(f"doctor: {says}")]
+    ends = [line.endswith("(red cases that use this tool: 1)") for line in ran.stdout.splitlines() if line.startswith(f"doctor: {says}")]
     assert ends == [False, True]
     assert calls.count("-x c++ - -shared") == 2  # the check builds two libraries, once in a run
     again = specs / "again.xml"

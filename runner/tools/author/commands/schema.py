@@ -45,6 +45,8 @@ def schema(tables: Mapping[str, Names] | None = None, files: Sequence[Path] = ()
     modes = sorted({name for table in tables.values() for kind, _, name in table.entries if kind == MODE})
     backend = {"$ref": "#/$defs/backend"}
     options = {section: _closed(f"The options of torch/{CONFIG_FILES[section]}.", _by_minor(tables, section)) for section in CONFIG_FILES}
+    plain = sorted(name for name, capability in CAPABILITIES.items() if not capability.takes)
+    taking = {name: {"description": f"{c.summary}: for example {c.takes}"} for name, c in sorted(CAPABILITIES.items()) if c.takes}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "names",
@@ -57,7 +59,12 @@ def schema(tables: Mapping[str, Names] | None = None, files: Sequence[Path] = ()
             "metric": _closed("A metric of inductor.", _by_minor(tables, METRIC)),
             "backend": _backend(backends, is_closed=is_closed),
             "backends": {"description": "A backend, or several.", "if": {"type": "array"}, "then": {"items": backend}, "else": backend},
-            "capability": _capability(),
+            "capability": {
+                "description": "A capability by name, or with its argument.",
+                "if": {"type": "object"},
+                "then": {"properties": taking, "additionalProperties": False},
+                "else": {"anyOf": [{"enum": plain}, _TEMPLATE]},
+            },
             "mode": {"description": "A mode of torch.compile.", "anyOf": [{"enum": [*modes, None]}, _TEMPLATE]},
             "dynamo_backend": {
                 "description": "A backend of dynamo. Libraries may register others.",
@@ -114,17 +121,6 @@ def _backend(backends: Iterable[str], *, is_closed: bool) -> dict[str, Any]:
         return {"description": "A backend.", "anyOf": [{"enum": known}, _TEMPLATE]}
     vendor = {"pattern": "^[a-z][a-z0-9_-]*$"}
     return {"description": "A shipped backend, or one of a vendor's own file.", "anyOf": [{"enum": known}, vendor]}
-
-
-def _capability() -> dict[str, Any]:
-    plain = sorted(name for name, capability in CAPABILITIES.items() if not capability.takes)
-    taking = {name: {"description": f"{c.summary}: for example {c.takes}"} for name, c in sorted(CAPABILITIES.items()) if c.takes}
-    return {
-        "description": "A capability by name, or with its argument.",
-        "if": {"type": "object"},
-        "then": {"properties": taking, "additionalProperties": False},
-        "else": {"anyOf": [{"enum": plain}, _TEMPLATE]},
-    }
 
 
 # -- the names of the installed torch ---------------------------------------------------------------------------------
