@@ -83,11 +83,6 @@ class KnownSecrets:
                     self._values[form] = None
         self._pattern = None
 
-    def forget(self) -> None:
-        """Forget everything: for tests."""
-        self._values.clear()
-        self._pattern = None
-
     def masked(self, text: str) -> str:
         """Return a text without these values."""
         if not self._values:

@@ -9,6 +9,7 @@ import pytest
 from runner.machine.redaction import (
     KNOWN,
     RECORDED_VARIABLES,
+    KnownSecrets,
     environment_variables,
     is_secret_name,
     redacted,
@@ -24,9 +25,9 @@ from runner.model.results import AppliedWaiver, Attempt, CaseResult, WaiverEffec
 
 @pytest.fixture(autouse=True)
 def _knows_nothing() -> Iterator[None]:
-    KNOWN.forget()
+    vars(KNOWN).update(vars(KnownSecrets()))
     yield
-    KNOWN.forget()
+    vars(KNOWN).update(vars(KnownSecrets()))
 
 
 def test_only_names_of_the_committed_list_are_recorded() -> None:
