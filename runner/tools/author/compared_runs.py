@@ -8,9 +8,9 @@
 | excused         | fixed        | same, changed| broken                   | no-longer-executed | gone   |
 | fails           | fixed        | waived       | still-failing, changed   | no-longer-executed | gone   |
 
-A case passes with PASS, XPASS or OFFLINE_PASS, and is excused with XFAIL. UNAVAILABLE and NOT_RUN are not executed, so a failure that
-became unavailable is not fixed. OFFLINE_PASS is weaker than a pass: after an executed case it is no-longer-executed, before a pass
-now-executed.
+A case passes with PASS, XPASS or OFFLINE_PASS, and is excused with XFAIL or a flaky waiver. UNAVAILABLE and NOT_RUN are not executed, so
+a failure that became unavailable is not fixed. OFFLINE_PASS is weaker than a pass: after an executed case it is no-longer-executed, before
+a pass now-executed.
 """
 
 import difflib
@@ -227,7 +227,8 @@ def change_of(before: CaseResult | None, after: CaseResult | None) -> Change:
 
 
 def _state(result: CaseResult | None) -> _State:
-    return _State.ABSENT if result is None else _STATES.get(result.outcome, _State.FAILS)
+    outcome = None if result is None else result.outcome if result.flaky_waiver is None else Outcome.XFAIL
+    return _State.ABSENT if outcome is None else _STATES.get(outcome, _State.FAILS)
 
 
 def signature(result: CaseResult) -> tuple[object, ...]:
