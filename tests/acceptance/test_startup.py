@@ -113,6 +113,7 @@ NONE = "no case is selected: none of the 2 cases that were read matches {} ('lis
         ("list good --backend cuda", 4, "", SPECS + NONE.format("--backend cuda")),
         ("list good --backend cdua", 2, "", SPECS + "torch-conformance: unknown backend 'cdua' (did you mean 'cuda'?)\n"),
         ("list good --shard 3/2", 2, "", SPECS + "torch-conformance: '3/2' is no shard: write I/N with I from 1 to N, for example 2/4\n"),
+        ("list good --durations x", 2, "", SPECS + "torch-conformance: --durations is for shards: add --shard I/N, or leave it out\n"),
         ("list bad", 2, "", "bad/product.yaml:8:1: unknown key 'conifg' (did you mean 'config'?)\n1 problem; nothing was run\n"),
         ("list empty", 2, "", "torch-conformance: no spec below empty: specs are files that end in .yaml\n"),
         ("explain nothing good", 2, "", f"torch-conformance: no case matches 'nothing': {LIKE}\n"),

@@ -193,6 +193,7 @@ def test_shards_of_failed_cases_are_the_whole_selection(executor: FakeExecutor) 
     [
         ("--last-failed", "no run 'latest'"),
         ("--failed-in nowhere", "no run 'nowhere'"),
+        ("--shard 1/2 --durations specs/one.yaml", "--durations specs/one.yaml: it has no seconds of cases"),
         ("--last-failed --failed-in old", "--last-failed with --failed-in old"),
         ("--last-failed --resume old", "--last-failed with --resume"),
         ("--failed-in broken", "broken/run.jsonl:1: "),
@@ -227,6 +228,9 @@ def test_a_shard_is_resumed_by_the_durations_of_then(executor: FakeExecutor, cap
     assert (ran(Path("new")), lines(Path("new"))[0]["options"]["durations"]) == ({"one", "three"}, "then")
     main(["run", "specs", "--shard", "2/2"])
     assert ran() == {"three"}
+    capsys.readouterr()
+    assert main(["list", "specs", "--shard", "2/2"]) == ExitCode.OK
+    assert capsys.readouterr().out.startswith("three[backend=cpu]  unavailable"), "a case on request, or another one, is listed"
     assert main(command) == ExitCode.USAGE
     assert "the latest run is shard 2/2" in capsys.readouterr().err
     for table, code in (("", ExitCode.FAILED), ("9.5 three[backend=cpu]\n", ExitCode.USAGE)):

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -60,9 +60,7 @@ def header(*results: CaseResult, **changes: Any) -> RunHeader:
     return run_of(*results, selected_whole=len(results), selection=selection, options=options, **changes).header
 
 
-def written(
-    path: Path, *results: CaseResult, attempts: tuple[CaseResult, ...] = (), top: RunHeader | None = None, footer: Any = ...
-) -> Path:
+def written(path: Path, *results: CaseResult, attempts: Sequence[CaseResult] = (), top: RunHeader | None = None, footer: Any = ...) -> Path:
     """Write a journal: with its own header and footer, unless others are given, or None for no footer."""
     footer = footer_of(results) if footer is ... else footer
     return write_journal(path, top or header(*results), results, attempts=attempts, footer=footer)
