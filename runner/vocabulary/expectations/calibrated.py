@@ -795,12 +795,9 @@ def compare(actual: Any, scale: Scale, *, equal_nan: bool = True, histogram: boo
         "nudge": float(scale.nudge[place]),
     }
     facts.update(whole_error=scale.whole_error, whole_ulp=scale.whole_ulp, most=scale.most)
-    facts.update(bias=_bias_facts(answer, tuple(actual.shape), scale))
-    facts.update(max_error=float(errors.max()), max_ulp=float(ulps.max()))
-    facts.update(
-        quantiles=quantiles_in(ulps, quantiles_of(numel, has_fine_runs=scale.has_fine_runs)), eager_quantiles=scale.eager_quantiles
-    )
-    facts.update(nudge_quantiles=scale.nudge_quantiles)
+    facts.update(bias=_bias_facts(answer, tuple(actual.shape), scale), max_error=float(errors.max()), max_ulp=float(ulps.max()))
+    quantiles = quantiles_in(ulps, quantiles_of(numel, has_fine_runs=scale.has_fine_runs))
+    facts.update(quantiles=quantiles, eager_quantiles=scale.eager_quantiles, nudge_quantiles=scale.nudge_quantiles)
     eager_errors = errors_of(eager, right)
     eager_ulps = eager_errors / scale.units
     facts.update(eager_max_error=float(eager_errors.max()), eager_max_ulp=float(eager_ulps.max()), nearest=None)

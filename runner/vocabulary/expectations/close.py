@@ -437,11 +437,8 @@ def contradiction(leaf: Mapping[str, Any]) -> str:
         return f"{where}no difference, and an answer of {leaf['size']:g} times the size of its reference"
     facts = leaf.get("calibrated", {})
     # the judge computes the bound itself; facts of an earlier rule had other bounds, and the worker rounds them otherwise
-    if (
-        facts.get("outside")
-        and facts.get("version") == calibrated.VERSION
-        and (form := calibrated.form_of(leaf["dtype"], facts)) is not None
-    ):
+    form = calibrated.form_of(leaf["dtype"], facts) if facts.get("outside") and facts.get("version") == calibrated.VERSION else None
+    if form is not None:
         error, bound = facts["worst"]["error"], calibrated.element_bound(facts, form)
         if error < bound / 1.01:
             return f"{where}{facts['outside']} elements outside, and the worst error is {error:g} with the bound {bound:g}"
@@ -578,13 +575,9 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
 def _is_suspect(answer: Any, eager: Any, reference: Any) -> bool:
     """Whether the median of an answer is so far from eager or float64 that runs with fine roundings decide on it."""
     form = calibrated.format_of(str(eager.dtype).removeprefix("torch."))
-    if (
-        form is None
-        or not form.nudges
-        or eager.numel() < calibrated.LEAST_OF_SLICE
-        or answer.shape != eager.shape
-        or answer.dtype != eager.dtype
-    ):
+    if form is None or not form.nudges or eager.numel() < calibrated.LEAST_OF_SLICE:
+        return False
+    if (answer.shape, answer.dtype) != (eager.shape, eager.dtype):
         return False
     ours, right = calibrated.wide(answer), calibrated.wide(reference).to(answer.device)
     units = calibrated.units_of(right, form)

@@ -183,10 +183,8 @@ class Resources(Conditional):
         for name in _RESOURCES:
             count = getattr(self, name)
             if count == {"max": TARGET}:
-                most = next(
-                    target.shared for target in TARGETS.values() if (target.vendor, target.arch) == (surroundings.vendor, surroundings.arch)
-                )
-                yield name, {"max": most}
+                of_here = (surroundings.vendor, surroundings.arch)
+                yield name, {"max": next(target.shared for target in TARGETS.values() if (target.vendor, target.arch) == of_here)}
             elif count is not None:
                 yield name, count
 

@@ -515,11 +515,8 @@ class Raises(Conditional):
             return [Verdict.failed(expected=expected, observed=observed, detail=facts.raised.traceback)]
         try:
             if eager and self.match is None and facts.raised.message != eager["message"]:
-                return [
-                    Verdict.failed(
-                        expected=f"{expected}: {text_of(eager['message'])}", observed=f"{type_}: {text_of(facts.raised.message)}"
-                    )
-                ]
+                ours, theirs = text_of(facts.raised.message), text_of(eager["message"])
+                return [Verdict.failed(expected=f"{expected}: {theirs}", observed=f"{type_}: {ours}")]
             if eager and self.match is not None and search(self.match, eager["message"]) is None:
                 return [Verdict.failed(expected=expected, observed=f"eager raised {type_}: {text_of(eager['message'])}")]
             if self.match is not None and search(self.match, facts.raised.message) is None:
@@ -531,11 +528,8 @@ class Raises(Conditional):
         except PatternTooSlow:
             return [Verdict.error("pattern too slow", expected=expected)]
         chain = "; caused by ".join(f"{cause.type}: {cause.message}" for cause in facts.raised.causes)
-        return [
-            Verdict.failed(
-                expected=expected, observed=f"{observed}; caused by {text_of(chain or 'nothing')}", detail=facts.raised.traceback
-            )
-        ]
+        observed += f"; caused by {text_of(chain or 'nothing')}"
+        return [Verdict.failed(expected=expected, observed=observed, detail=facts.raised.traceback)]
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """No exception, one of an unrelated type, another text if the text is expected, and likewise for the cause."""

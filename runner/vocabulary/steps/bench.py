@@ -69,11 +69,9 @@ def _subjects(session: Session, arguments: "Bench") -> list[Subject]:
 
 def _after_backward(session: Session, arguments: "Bench", called: list[Any]) -> Callable[[Any], None]:
     """Return a function that runs backward on a result, runs the optimizer if there is one, and deletes the gradients."""
-    optimizer = (
-        None
-        if arguments.optimizer is None
-        else make_optimizer(session, arguments.optimizer["call"], arguments.optimizer.get("kwargs"), parameters_of(called))
-    )
+    optimizer = None
+    if (made_of := arguments.optimizer) is not None:
+        optimizer = make_optimizer(session, made_of["call"], made_of.get("kwargs"), parameters_of(called))
     leaves = gradient_leaves(called)
 
     def after(result: Any) -> None:

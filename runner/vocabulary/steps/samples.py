@@ -404,9 +404,8 @@ class EachSample(Expectation):
             return _judge_form(entry["value"])
         if self.parts and (form := _judge_form(_with_leaves(entry["value"], lambda path: path in self.parts))).status is not Status.HELD:
             return form
-        judgements = self.check.judge(
-            replace(facts, measured=_with_leaves(entry["value"], lambda path: path not in self.parts)), surroundings
-        )
+        measured = _with_leaves(entry["value"], lambda path: path not in self.parts)
+        judgements = self.check.judge(replace(facts, measured=measured), surroundings)
         return next((judgement for judgement in judgements if judgement.status is not Status.HELD), judgements[0])
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
@@ -416,9 +415,8 @@ class EachSample(Expectation):
         index = next((number for number in compared if _has_elements(entries[number]["value"])), next(iter(compared), None))
         if index is None or self.rule == FORM:
             return
-        for mutant in self.check.mutants(
-            replace(facts, measured=_with_leaves(entries[index]["value"], lambda path: path not in self.parts)), surroundings
-        ):
+        measured = _with_leaves(entries[index]["value"], lambda path: path not in self.parts)
+        for mutant in self.check.mutants(replace(facts, measured=measured), surroundings):
             if mutant.facts is None:
                 yield mutant
             else:
