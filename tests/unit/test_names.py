@@ -11,9 +11,9 @@ from runner.language import torch_names
 from runner.language.torch_names import COUNTER, LIST, METRIC, OPERATOR, Names, NameTables, committed_tables, matches, scan
 from runner.machine.installed_torch import InstalledTorch, installed_torch, torch_at
 from runner.model.diagnostics import UsageError
+from tests.fakes import ROOT
 from tools.generate_names import list_text, main
 
-REPOSITORY = Path(__file__).parents[2]
 INDUCTOR, DYNAMO = "config", "dynamo_config"
 MINORS = ("2.11", "2.12", "2.13", "2.14")
 IMPORT = "from torch._dynamo.utils import counters\n"
@@ -372,7 +372,7 @@ def test_the_counters_written_plainly_are_all_listed(torch_here: InstalledTorch,
 
 
 def test_only_torch_compat_knows_versions_and_its_branches_say_how_long_they_are_needed() -> None:
-    texts = {file: file.read_text() for file in (REPOSITORY / "runner").rglob("*.py")}
+    texts = {file: file.read_text() for file in (ROOT / "runner").rglob("*.py")}
     until = {file: re.findall(r"until torch (\d+\.\d+)", text) for file, text in texts.items()}
     elsewhere = [file for file, minors in until.items() if minors and file.parent.name != "torch_compat"]
     compared = [file for file, text in texts.items() if re.search(r"__version__ *[<>]|[<>]=? *torch\.(?:__)?version|TorchVersion", text)]

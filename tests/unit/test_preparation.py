@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from runner.cli.parser import main, parse
-from runner.execute.executor_protocol import Execution, Job
+from runner.execute.executor_protocol import Job
 from runner.language.backends import load_backends
 from runner.language.load import load
 from runner.model.case import Case, CaseId
-from runner.model.case_facts import Ending
 from runner.model.diagnostics import UsageError
 from runner.model.options import RunOptions
 from runner.model.outcomes import ExitCode, Outcome
@@ -25,7 +24,7 @@ from runner.run import preparation
 from runner.run.earlier_runs import with_failed
 from runner.run.preparation import prepare, seconds_of_run
 from tests.conftest import GOOD
-from tests.fakes import FakeExecutor, case, use_executor, write_specs
+from tests.fakes import FakeExecutor, case, crashed, use_executor, write_specs
 from tests.recorded import edit, recorded, run_of, write_run
 
 ABSENT = GOOD + "requires: [{module: no_such_module_here}]\n"
@@ -33,14 +32,10 @@ SPECS = {"one": GOOD, "two": GOOD, "three": ABSENT, "later": GOOD + "on_request:
 Run = Callable[..., list[list[Job]]]
 
 
-def crash(job: Job) -> Execution:
-    return Execution(job=job, observation=None, ending=Ending(exit_code=1, phase="import"), seconds=1.0, isolation="fork")
-
-
 @pytest.fixture
 def executor(here: Path, monkeypatch: pytest.MonkeyPatch) -> FakeExecutor:
     write_specs(here, SPECS)
-    return use_executor(monkeypatch, crash)
+    return use_executor(monkeypatch, crashed)
 
 
 def options_of(*arguments: str) -> RunOptions:
