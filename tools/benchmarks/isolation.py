@@ -13,6 +13,8 @@ Absolute times say little on a shared machine.
 - *Overhead of a case*: the case's seconds in the journal of a run with ``--jobs 1`` (from before its worker is made until it is reaped),
   less what the same test takes in pytest in one process, set-up and tear-down included; the median over the cases and rounds. What each
   pays once (imports, vector ISA, precompiled headers) falls on its first case, and so not on the median.
+- *The floor*: a bare start of torch and its compiler, and the seconds that the cases compile, over the cores. *One spec* is the loop of who
+  edits a spec, beside a script that compiles the same: the second run of each in one temporary folder.
 - *The template above a bare import*: the most of its own memory (resident, and no file's), less that of a process that has imported torch.
   Resident sets stand beside it: they count the pages of libraries too, of which the machine has one copy for all processes.
 
@@ -27,8 +29,10 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import tempfile
+import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -45,6 +49,11 @@ ONE_PROCESS = "pytest, one process"
 NEW_PROCESS = "pytest, a new process a test"
 RUNNER = "runner"
 ONE_AT_A_TIME = "runner --jobs 1"
+ONE_SPEC = "runner, one spec"
+ONE_SCRIPT = "a script, one function"
+
+COMPILES = frozenset(["trace", "lower", "autotune", "codegen", "kernel build"])
+"""The phases of a case in which torch compiles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +64,8 @@ class Contestant:
     commands: Callable[[Path], Sequence[Sequence[str]]]
     missing: str = ""
     """Why it cannot take part here."""
+    warms: bool = False
+    """Whether it runs once before it is measured, in the same temporary folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +77,8 @@ class Turn:
     """Of each case; empty where the contestant does not say."""
     outside: Mapping[str, float]
     """Of each case, the seconds in no phase of the worker."""
+    compiles: float
+    """Seconds in which its cases compile, together; 0 where the contestant does not say."""
     before_first: float | None
     """Seconds until the first case began."""
 
@@ -85,10 +98,13 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bare:
-    """The sizes of a process that has imported torch and nothing else."""
+    """A process that has imported torch and nothing else."""
 
     resident: int
     own: int
+    seconds: float
+    """How long it takes to start with torch's compiler, over the cores that the contestants have."""
+    cores: int
 
 
 # -- contestants ------------------------------------------------------------------------------------------------------
@@ -131,7 +147,27 @@ def contestants(device: str) -> list[Contestant]:
         Contestant(name=NEW_PROCESS, commands=process_a_test),
         runner(RUNNER),
         runner(ONE_AT_A_TIME, "--jobs", "1"),
+        Contestant(name=ONE_SPEC, commands=functools.partial(_one_spec, device=device), warms=True),
+        Contestant(name=ONE_SCRIPT, commands=functools.partial(_one_script, device=device), warms=True),
     ]
+
+
+_ONE_SCRIPT = """\
+import torch
+def fn(x): return torch.tanh(x) * torch.sigmoid(x) + torch.relu(x) * {number}
+torch.manual_seed(0)
+x = torch.randn(32, 100).to({device!r})
+torch.testing.assert_close(torch.compile(fn)(x), fn(x))
+"""
+
+
+def _one_script(_: Path, device: str) -> Sequence[Sequence[str]]:
+    # as after an edit: no kernel of it is in torch's caches
+    return [[PYTHON, "-c", _ONE_SCRIPT.format(number=time.time_ns() % 997 + 2, device=device)]]
+
+
+def _one_spec(folder: Path, device: str) -> Sequence[Sequence[str]]:
+    return [[PYTHON, "-m", "runner", "run", str(SPECS / "activations.yaml"), "--backend", device, "--out", str(folder / "run")]]
 
 
 def _pytest_with(folder: Path, options: Sequence[str]) -> Sequence[Sequence[str]]:
@@ -149,21 +185,27 @@ def take_turn(contestant: Contestant, arguments: argparse.Namespace) -> Turn:
     """Run one contestant once, in a temporary folder that is empty."""
     with tempfile.TemporaryDirectory(prefix="isolation-") as name:
         folder = Path(name)
+        variables = environment(folder, arguments.device)
+        if contestant.warms:
+            for command in contestant.commands(folder / "first"):
+                subprocess.run(command, cwd=ROOT, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+            (folder / "begun").touch()
         cost = measure(
             contestant.commands(folder),
             cwd=ROOT,
-            environment=environment(folder, arguments.device),
+            environment=variables,
             cores=arguments.cores,
             interval=arguments.interval,
             log=folder / "log.txt",
         )
         outside: dict[str, float] = {}
+        compiles = 0.0
         seconds = _pytest_seconds(folder / "pytest.xml")
         before_first = None
         if (folder / "run").is_dir():
-            seconds, outside = _journal_seconds(folder / "run" / "run.jsonl")
+            seconds, outside, compiles = _journal_seconds(folder / "run" / "run.jsonl")
             before_first = _first_case(folder / "run") - (folder / "begun").stat().st_mtime
-        return Turn(cost=cost, seconds=seconds, outside=outside, before_first=before_first)
+        return Turn(cost=cost, seconds=seconds, outside=outside, compiles=compiles, before_first=before_first)
 
 
 def environment(folder: Path, device: str) -> dict[str, str]:
@@ -183,11 +225,12 @@ def _pytest_seconds(report: Path) -> dict[str, float]:
     return {case.get("name", "").removeprefix("test_").replace("_", "-"): float(case.get("time", "nan")) for case in found}
 
 
-def _journal_seconds(journal: Path) -> tuple[dict[str, float], dict[str, float]]:
+def _journal_seconds(journal: Path) -> tuple[dict[str, float], dict[str, float], float]:
     with journal.open(encoding="ascii") as stream:
         cases = [record for record in map(json.loads, stream) if record["kind"] == "case"]
     seconds = {case["name"]: case["seconds"] for case in cases}
-    return seconds, {case["name"]: case["seconds"] - sum(case["phases"].values()) for case in cases}
+    compiles = sum(taken for case in cases for phase, taken in case["phases"].items() if phase in COMPILES)
+    return seconds, {case["name"]: case["seconds"] - sum(case["phases"].values()) for case in cases}, compiles
 
 
 def _first_case(run: Path) -> float:
@@ -195,11 +238,16 @@ def _first_case(run: Path) -> float:
     return min(path.stat().st_mtime for path in run.glob("cases/*/std*.txt"))
 
 
-def bare_torch() -> Bare:
-    """Measure a process that has imported torch, with the threads that a template has."""
+def bare_torch(cores: frozenset[int]) -> Bare:
+    """Measure a process that has imported torch, with the threads of a template; and the start of torch's compiler, the best of three."""
     variables = {**os.environ, **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")}
     sizes = resident([PYTHON, "-c", "import sys, torch; print(flush=True); sys.stdin.read()"], environment=variables)
-    return Bare(resident=sizes[0], own=sizes[1])
+    seconds = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        subprocess.run([PYTHON, "-c", "import torch._inductor.compile_fx"], env=variables, check=True)
+        seconds.append(time.perf_counter() - begin)
+    return Bare(resident=sizes[0], own=sizes[1], seconds=min(seconds), cores=len(cores))
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------
@@ -228,6 +276,11 @@ def over_one_process(turns: Turns) -> float | None:
     return statistics.median((mine.cost.wall - other.cost.wall) / len(other.seconds) for mine, other in pairs)
 
 
+def over_floor(turns: Turns, bare: Bare) -> float | None:
+    """Return the median of the runner's wall seconds in times of its floor."""
+    return _median([turn.cost.wall / (bare.seconds + turn.compiles / bare.cores) for turn in turns.get(RUNNER, ())])
+
+
 def most(turns: Turns, size: Callable[[Cost], int]) -> float | None:
     """Return the largest size of the runner's rounds, in megabytes; None where it was not sampled."""
     sizes = [size(turn.cost) for turn in turns.get(RUNNER, ())]
@@ -244,6 +297,8 @@ CPU = frozenset({"cpu"})
 BOUNDS = (
     Bound(name="runner / pytest in one process, wall", limit=0.6, figure=lambda turns, _: ratio(RUNNER, ONE_PROCESS, turns), devices=CPU),
     Bound(name="runner / a new process a test, wall", limit=0.15, figure=lambda turns, _: ratio(RUNNER, NEW_PROCESS, turns), devices=CPU),
+    Bound(name="runner / its floor, wall", limit=1.1, figure=over_floor, devices=CPU),
+    Bound(name="one spec / a script, wall", limit=1.1, figure=lambda turns, _: ratio(ONE_SPEC, ONE_SCRIPT, turns), devices=CPU),
     Bound(name="overhead of a case, s", limit=0.15, figure=lambda turns, _: overhead(turns), devices=CPU),
     Bound(
         name="wall of a case over one process, s",
@@ -292,6 +347,9 @@ def judged(turns: Turns, bare: Bare, device: str) -> list[tuple[Bound, float | N
 
 def notes(turns: Turns, bare: Bare) -> Iterator[str]:
     """Yield what stands beside the bounds: resident sets, and the seconds in no phase of a worker."""
+    if turns.get(RUNNER):
+        compiles = statistics.median(turn.compiles for turn in turns[RUNNER])
+        yield f"the runner's floor: {bare.seconds:.1f} s for a start of torch, and {compiles:.1f} s of compiles over {bare.cores} cores"
     peak = most(turns, lambda cost: cost.template_peak)
     if peak is not None:
         yield f"resident at most: template {peak:.0f} MB, a bare import {bare.resident / MEGABYTE:.0f} MB, mapped files and all"
@@ -317,7 +375,7 @@ def main() -> int:
     if unknown := set(arguments.only) - set(names):
         raise SystemExit(f"--only {min(unknown)}: no such contestant; there are: {'; '.join(names)}")
     playing = [one for one in everyone if not one.missing and (not arguments.only or one.name in arguments.only)]
-    bare = bare_torch()
+    bare = bare_torch(arguments.cores)
     turns: dict[str, list[Turn]] = {one.name: [] for one in playing}
     for number in range(arguments.rounds):
         # another one begins each round: who runs first finds the machine colder
