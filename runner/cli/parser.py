@@ -1,7 +1,7 @@
 """The command line: the table of commands, a parser of it and of the fields of options, the run of a command, what its errors become.
 
-No other package imports argparse. ``--help`` needs no more than what is imported here: dataclasses, pathlib and typing take longer than
-argparse. The rest, and the module of a command, is imported when it is used.
+No other package imports argparse. ``--help`` imports these modules alone: dataclasses, pathlib and typing would take longer than argparse.
+The module of a command, and what it needs, is imported when the command runs.
 """
 
 from __future__ import annotations

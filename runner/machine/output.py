@@ -134,7 +134,7 @@ def _replacement(stream: TextIO | None, number: int, closed: Collection[int]) ->
         if stream is not None:
             stream.flush()
     except (AttributeError, OSError, ValueError):
-        return stream, None  # type: ignore[return-value]  # None without a descriptor: there is nowhere to write to
+        return stream, None  # type: ignore[return-value]  # sys.stdout may be None, of which typeshed says nothing
     output = _Output(descriptor, "w", closefd=False)
     output.is_closed = number in closed or stream is None
     # characters that the terminal cannot encode are escaped

@@ -206,8 +206,8 @@ def order(cases: Sequence[Case], seconds: Mapping[str, float] | None = None, see
 def _mixed(ordered: Sequence[Case], known: Mapping[str, float]) -> list[Case]:
     """Take cases from both ends of those in order of length, so that in each part of the result their mean length is about the same.
 
-    A driver makes contexts one after another, each core works on one case. With all short cases at the end, first no context would be
-    wanted, and then all cores would wait for contexts.
+    A driver makes contexts one after another, each core works on one case. With all short cases at the end, the driver would be idle
+    at first, and the cores would wait for contexts later.
     """
     mean = sum(known.get(case.id, 0.0) for case in ordered) / max(1, sum(case.id in known for case in ordered))
     waiting, mixed, seconds = deque(ordered), list[Case](), 0.0

@@ -30,20 +30,23 @@ def costs_of(attempts: Iterable[CaseResult], *, seconds: float, begun: float, co
         return {}
     begins = [datetime.fromisoformat(result.warmup_begun or result.begun).timestamp() for result in ran]
     start = max(0.0, min(begins) - begun)
-    made = sorted((begin + result.context, begin) for begin, result in zip(begins, ran, strict=True) if result.context)
+    contexts = sorted((begin + result.context, begin) for begin, result in zip(begins, ran, strict=True) if result.context)
     processors = sum(result.cpu for result in ran)
     summed: dict[str, float] = {"warm-ups": sum(result.warmup for result in ran)}
     for phase, taken in chain.from_iterable(result.phases.items() for result in ran):
         kind = _OF_PHASES.get(phase, "compiler")
         summed[kind] = summed.get(kind, 0.0) + taken
     waiting = max(0.0, sum(result.seconds + result.warmup for result in ran) - processors)
-    limits = {"cores": start + processors / cores, "contexts": start + len(made) / rate if (rate := _rate(made)) else 0.0}
+    limits = {"cores": start + processors / cores, "contexts": start + len(contexts) / rate if (rate := _highest_rate(contexts)) else 0.0}
     larger = max(limits.values())
     costs = {"start": start, **summed, "waiting": waiting, "processors": processors, **limits, "ratio": seconds / larger if larger else 0.0}
     return {name: round(cost, 2) for name, cost in costs.items() if cost}
 
 
-def _rate(made: Sequence[tuple[float, float]]) -> float:
-    """Return how many contexts were made in a second, of their ends and begins in order, where it was most; 0 for too few."""
-    groups = [made[first : first + _TOGETHER] for first in range(len(made) - _TOGETHER + 1)]
+def _highest_rate(contexts: Sequence[tuple[float, float]]) -> float:
+    """Return the contexts of a second, in the group of ``_TOGETHER`` in a row that took least; 0 for fewer contexts.
+
+    Each context has the moment when it was there and that when its worker began, in seconds; they stand in the order of the first.
+    """
+    groups = [contexts[first : first + _TOGETHER] for first in range(len(contexts) - _TOGETHER + 1)]
     return max((_TOGETHER / max(group[-1][0] - min(begin for _, begin in group), 0.1) for group in groups), default=0.0)

@@ -10,7 +10,6 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType
@@ -128,20 +127,7 @@ def top_level_functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
 ALWAYS = frozenset([*dir(builtins), "__file__", "__builtins__", "__class__", "__annotations__"])
 """Names that every module has."""
 
-_BINDS = ("STORE_NAME", "DELETE_NAME")
-_BINDS_GLOBAL = ("STORE_GLOBAL", "DELETE_GLOBAL")
-_LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
-_OF_NAMES = {dis.opmap[word]: word for word in (*_BINDS, *_BINDS_GLOBAL, *_LOADS) if word in dis.opmap}
-
-
-def _uses(code: CodeType) -> Iterator[tuple[str, str, int | None, int | None]]:
-    """Yield the instructions that speak of a name: what each does, the name, line and column. ``dis.get_instructions`` is slower."""
-    high = 0
-    for operation, low, (line, _, column, _) in zip(code.co_code[::2], code.co_code[1::2], code.co_positions(), strict=True):
-        argument = high | low
-        high = argument << 8 if operation == dis.EXTENDED_ARG else 0
-        if word := _OF_NAMES.get(operation):
-            yield word, code.co_names[argument >> 1 if word == "LOAD_GLOBAL" else argument], line, column
+_LOADS = frozenset(["LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +152,17 @@ def global_names(tree: ast.Module) -> tuple[frozenset[str], tuple[FreeName, ...]
     free: dict[tuple[int, int], FreeName] = {}  # the code of a 'finally' is compiled twice
 
     def visit(code: CodeType, around: frozenset[str], *, is_module: bool) -> None:
-        uses = list(_uses(code))
-        own = {name for word, name, _, _ in uses if word in _BINDS}
+        instructions = list(dis.get_instructions(code))
+        own = {instruction.argval for instruction in instructions if instruction.opname in ("STORE_NAME", "DELETE_NAME")}
         around = around.union(own if not is_module else (), code.co_varnames, code.co_cellvars)
-        for word, name, line, column in uses:
-            if word in _BINDS_GLOBAL:
-                bound.add(name)
-            elif word in _LOADS and not (word == "LOAD_NAME" and not is_module and name in own) and line is not None and column is not None:
-                free.setdefault((line, column), FreeName(name, line, column, around))
+        for instruction in instructions:
+            if instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+                bound.add(instruction.argval)
+            elif instruction.opname in _LOADS and not (instruction.opname == "LOAD_NAME" and not is_module and instruction.argval in own):
+                place = instruction.positions
+                if place is not None and place.lineno is not None and place.col_offset is not None:
+                    use = FreeName(instruction.argval, place.lineno, place.col_offset, around)
+                    free.setdefault((place.lineno, place.col_offset), use)
         bound.update(own if is_module else ())
         for constant in code.co_consts:
             if isinstance(constant, CodeType):

@@ -12,7 +12,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from runner.model.matching.filecheck import CheckFile, passes
+from runner.model.matching.filecheck import CheckFile, parse_tree, passes
 from runner.model.matching.time_limit import PatternTooSlow, time_limit
 
 _ALL_SEARCHES = 5.0
@@ -65,10 +65,8 @@ def _filled(frames: tuple[str, ...]) -> list[list[str]]:
 @functools.cache
 def _literal(pattern: re.Pattern[str]) -> str:
     """Return the longest text that every match contains, as the pattern shows it outside of all groups."""
-    from re import _parser  # type: ignore[attr-defined]  # private, and typeshed has no stub for it
-
     parts: list[str] = [""]
-    for kind, value in _parser.parse(pattern.pattern) if not pattern.flags & re.IGNORECASE else ():
+    for kind, value in parse_tree(pattern.pattern) if not pattern.flags & re.IGNORECASE else ():
         parts[-1:] = [parts[-1] + chr(value)] if str(kind) == "LITERAL" else [parts[-1], ""]
     return max(parts, key=len)
 

@@ -105,7 +105,7 @@ def warm(words: list[str]) -> float:
     for word in words:
         if word not in kinds:
             _import_where_safe(word.removeprefix(protocol.MODULE))
-    from runner.worker.case import run_case  # noqa: F401 - imported for its effect: 0.4 s for each worker that imports it itself
+    from runner.worker.case import run_case  # noqa: F401 - not used here: a fork has it, which would import it for 0.4 s
 
     seal.prepare()
     gc.collect()

@@ -362,12 +362,17 @@ def _with_forbidden(checks: CheckFile, directive: Directive, matcher: Matcher) -
 # -- a text for a pattern -------------------------------------------------------------------------------------------
 
 
+def parse_tree(pattern: str, flags: int = 0) -> Any:
+    """Return the parse tree of a regular expression: pairs of an operator and its argument."""
+    from re import _parser  # type: ignore[attr-defined]  # no public function returns the tree, and typeshed has no stub for this one
+
+    return _parser.parse(pattern, flags)
+
+
 def _matching_line(pattern: re.Pattern[str]) -> str | None:
     """Return a line that the pattern matches; None if the first choice at each place gives none."""
-    from re import _parser  # type: ignore[attr-defined]  # the parser of re is private, and typeshed has no stub for the module re._parser
-
     for once in (False, True):
-        line = _sample(_parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE), {}, once=once)
+        line = _sample(parse_tree(pattern.pattern, pattern.flags & ~re.UNICODE), {}, once=once)
         if "\n" not in line and pattern.search(line):
             return line
     return None
