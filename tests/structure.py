@@ -19,9 +19,9 @@ TOP = Path(__file__).resolve().parents[1]
 ROOT = TOP / "runner"
 
 BOUNDS: Mapping[str, float] = {
-    "runner/: lines of Python": 49_005,
+    "runner/: lines of Python": 49_000,
     "runner/: files": 220,
-    "the core: lines of Python": 36_795,
+    "the core: lines of Python": 36_790,
     "the core: files": 163,
     "tests/: lines of Python": 33_110,
     "tests/: modules of runner that they import": 141,
