@@ -205,9 +205,9 @@ class Case:
     exclusive: bool = False
     """Whether its spec says that nothing may run beside it."""
     on_request: bool = False
+    """Whether it runs only when its path, tag or id selects it."""
     because: str = ""
     """Why it is on request; empty where its spec does not say."""
-    """Whether it runs only when its path, tag or id selects it."""
     target: str = ""
     """The GPU that it is compiled for and not executed on (``model.targets``); empty for a case that is executed."""
     module: str = ""

@@ -7,6 +7,7 @@ Ids are folded, one line for many ids of a spec: ``a/b[backend=cpu|cuda,dtype=fl
 ``|``: characters outside ``A-Za-z0-9_.+-`` are percent-encoded there.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -25,13 +26,14 @@ _HEAD = """\
 """
 
 
-def text_of(ids: Iterable[str], cases: Iterable[Case] = ()) -> str:
+def text_of(ids: Iterable[str], cases: Sequence[Case] = ()) -> str:
     """Return the text of a ledger with these ids, and in comments why cases are on request."""
     reasons: dict[str, list[str]] = {}
+    default = {case.spec for case in cases if not case.because}
     for case in cases:
-        if case.because:
-            reasons.setdefault(one_line(case.because), []).append(case.id)
-    why = [f"# on request: {line}: {reason}" for reason, of_reason in sorted(reasons.items()) for line in fold(of_reason)]
+        named = case.id if case.spec in default and not is_of_operator(case) else case.id.partition("[")[0]
+        reasons.setdefault(one_line(case.because), []).append(named)
+    why = [f"# on request: {line}: {reason}" for reason, of_reason in sorted(reasons.items()) if reason for line in fold(of_reason)]
     return _HEAD + "\n".join(["", *fold(ids), *([""] if why else []), *why]) + "\n"
 
 
@@ -141,9 +143,7 @@ def _rows(points: Sequence[_Point]) -> list[_Point]:
     for point in points:
         if point:
             by_first.setdefault(point[0], []).append(point[1:])
-    of_key: dict[str, int] = {}
-    for key, _ in by_first:
-        of_key[key] = of_key.get(key, 0) + 1
+    of_key = Counter(key for key, _ in by_first)
     shared: dict[tuple[str, str, _Point], list[str]] = {}
     for (key, value), rests in by_first.items():
         alone = value if of_key[key] > LONGEST_LIST else ""

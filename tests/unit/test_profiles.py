@@ -47,7 +47,6 @@ inputs: [{rand: ["{{ size }}"]}]
 expect: [{counter: {inductor.fxgraph_cache_miss: 1}}]
 """
 ONE, TWO = SPEC.replace("TAG", "first"), SPEC.replace("TAG", "second")
-REQUESTED = SPEC.replace("TAG", "rare") + "on_request: true\n"
 
 WAIVERS = """\
 waivers:
@@ -76,7 +75,8 @@ IDS = [f"area/{name}[backend=cpu,size={size}]" for name in ("one", "two") for si
 @pytest.fixture(autouse=True)
 def folder(here: Path) -> Path:
     (here / "known.yaml").write_text(WAIVERS)
-    return write_specs(here, {"area/one": ONE, "area/two": TWO, "area/rare": REQUESTED})
+    some, all_of_it = "on_request: \"{{ 'one shows it' if size == 3 else '' }}\"\n", "on_request: one shows it\n"
+    return write_specs(here, {"area/one": ONE, "area/two": TWO + some, "area/rare": SPEC.replace("TAG", "rare") + all_of_it})
 
 
 def resolved(text: str, suite: Suite | None = None) -> Resolved:

@@ -204,8 +204,8 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
         what = f"{profile.name} asks who computed each operator, and the proof of '{compiler.name}' does not measure it"
         hint = "add served: all to it, or served: {allow: [aten.NAME]}"
         raise InvalidSpecs([compiler.document.problem((compiler.name, "proof"), what, hint, key=True)])
-    # a case that is on request for a reason shows what another one shows: here it is required as any other
-    usual = [case for case in suite.cases if not case.on_request or case.because]
+    default = {case.spec for case in suite.cases if not case.on_request}  # where a case of a spec runs by default, its others count too
+    cases = [replace(case, on_request=False) if case.on_request and case.spec in default else case for case in suite.cases]
     tags = frozenset(tag for case in suite.cases for tag in case.tags)
     lost = _lost(profile, suite)
     indexes: dict[tuple[str, ...], Ids] = {}
@@ -213,7 +213,7 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
     """Level and kind of each case, by its id."""
     conditions: dict[str, Mapping[str, Any]] = {}
     for entry in profile.entries:
-        own = [case for case in suite.cases if not entry.backends or case.backend in entry.backends]
+        own = [case for case in cases if not entry.backends or case.backend in entry.backends]
         of = f" of {', '.join(entry.backends)}" if entry.backends else ""
         own_ids = indexes.setdefault(entry.backends, Ids(case.id for case in own))
         matched, left_out = ({text: own_ids.matching(text) for text in globs} for globs in (entry.cases, entry.left_out))
@@ -235,8 +235,7 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
         inside, outside = ({case_id for ids in by_glob.values() for case_id in ids} for by_glob in (matched, left_out))
         kept = [case for case in own if (not entry.cases or case.id in inside) and case.id not in outside]
         kept = [case for case in kept if not entry.tags or not set(entry.tags).isdisjoint(case.tags)]
-        kept = [replace(case, on_request=False) if case.because else case for case in kept]
-        ids = [str(case.id) for case in requested(kept, usual, paths=(), globs=entry.cases, tags=entry.tags)]
+        ids = [str(case.id) for case in requested(kept, cases, paths=(), globs=entry.cases, tags=entry.tags)]
         for case_id, tags_then in lost.items():
             is_inside, is_outside = (any(glob(text).fullmatch(case_id) for text in globs) for globs in (entry.cases, entry.left_out))
             has_backend = any(re.search(rf"\[backend={re.escape(name)}[],]", case_id) for name in entry.backends)
@@ -279,9 +278,9 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
         compiler=profile.compiler,
         proof="" if compiler is None else compiler.asked,
     )
-    cases = tuple(case for case in suite.cases if case.id in named)
-    record = replace(record, digest=digest_of_requirements(record, {case.id: digest_of(case) for case in cases}))
-    return Resolved(record=record, cases=cases, waivers=replace(waivers, waivers=permitted))
+    chosen = tuple(case for case in suite.cases if case.id in named)
+    record = replace(record, digest=digest_of_requirements(record, {case.id: digest_of(case) for case in chosen}))
+    return Resolved(record=record, cases=chosen, waivers=replace(waivers, waivers=permitted))
 
 
 def digest_of_requirements(record: ProfileRecord, digests: Mapping[str, str]) -> str:
