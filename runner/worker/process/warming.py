@@ -149,7 +149,7 @@ def _pointwise(x: Any, y: Any) -> Any:
 
 
 def _matmul(x: Any, y: Any) -> Any:
-    return (x @ y).sin()
+    return x @ y
 
 
 def _calls(x: Any) -> Any:
@@ -220,8 +220,8 @@ class WarmFiles:
             folder.mkdir(exist_ok=True)
         return str(folder)
 
-    def restore(self) -> None:
-        """Copy the files of an earlier zygote into the folders of this one."""
+    def restore(self) -> bool:
+        """Copy the files of an earlier zygote into the folders of this one; return whether there are any."""
         if self._kept is not None and self._are_there:
             try:
                 os.utime(self._kept)
@@ -230,6 +230,7 @@ class WarmFiles:
                         shutil.copytree(self._kept / name, own, dirs_exist_ok=True)
             except OSError:  # removed by another run, or a full disk: torch builds what is missing
                 self._are_there = False
+        return self._are_there
 
     def keep(self) -> None:
         """Add the files of this zygote, where there are none yet, and remove those that were not used for longest."""

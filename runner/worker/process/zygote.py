@@ -40,7 +40,7 @@ _IMPORT_SECONDS = 60
 _CORES_OF_PROBES = 4
 """With fewer cores the probes of vector instructions would delay the imports beside them."""
 
-_beside: set[int] = set()
+_helpers: set[int] = set()
 """Children that work for all workers, and are no orphans of one."""
 
 
@@ -87,9 +87,11 @@ def warm(words: list[str]) -> float:
     if probes := files.probes():
         imports.share_probes(probes)
         if devices.CPU not in kinds and len(os.sched_getaffinity(0)) >= _CORES_OF_PROBES:
-            _probe_beside()
+            # the first case for a GPU with C++ code would ask otherwise, for 30 s, and others would wait for its answer
+            _helpers.add(_fork(imports.pick_vector_isa))
     if devices.CPU in kinds:
-        files.restore()
+        if not files.restore():
+            _helpers.add(_fork(_build_header))
         is_whole = False
         with contextlib.suppress(Exception):  # torch's own, without a working compiler: the cases that need one report it
             is_whole = bool(imports.pick_vector_isa())
@@ -113,31 +115,37 @@ def warm(words: list[str]) -> float:
     return time.perf_counter() - begin
 
 
-def _probe_beside() -> None:
-    """Let a child ask which vector instructions work, for the files that the workers of this zygote read.
-
-    The first case for a GPU with C++ code would ask otherwise, for 30 s, and others would wait for its answer.
-    """
+def _fork(work: Callable[[], object]) -> int:
+    """Let a child do some work and discard what it prints; return its pid. It exits with 0 where the work returned nothing true."""
     child = os.fork()
     if child == 0:
-        with contextlib.suppress(BaseException):  # without a working compiler: the cases that need one report it
+        with contextlib.suppress(BaseException):  # a vendor's module may raise anything; what fails here fails again where it is needed
             imports.be_silent()
-            imports.pick_vector_isa()
-        os._exit(0)
-    _beside.add(child)
+            os._exit(bool(work()))
+        os._exit(1)
+    return child
+
+
+def _build_header() -> None:
+    """Compile for the best vector instructions of this CPU, which are probed meanwhile, so that torch builds its precompiled header."""
+    import torch._inductor.config
+
+    from runner.worker.process import warming
+
+    torch._inductor.config.cpp.vec_isa_ok = True
+    with imports.without_devices():
+        warming.start_device(devices.CPU)
 
 
 def _import_where_safe(module: str) -> None:
     """Import the module of a compiler, where a fork of this process shows that forks are safe after that; else each worker imports it."""
-    child = os.fork()
-    if child == 0:
-        imports.be_silent()
-        signal.alarm(_IMPORT_SECONDS)  # ends this process
-        with contextlib.suppress(BaseException):  # a vendor's module may raise anything: the workers report it
-            importlib.import_module(module)
-            os._exit(bool(danger()))
-        os._exit(1)
-    if os.waitpid(child, 0)[1] == 0:
+
+    def imported() -> str:
+        signal.alarm(_IMPORT_SECONDS)  # ends the child
+        importlib.import_module(module)
+        return danger()
+
+    if os.waitpid(_fork(imported), 0)[1] == 0:
         importlib.import_module(module)
 
 
@@ -238,7 +246,7 @@ class Zygote:
             with contextlib.suppress(OSError):
                 os.killpg(ended.si_pid, signal.SIGKILL)
             pid, status, usage = os.wait4(ended.si_pid, 0)
-            _beside.discard(pid)
+            _helpers.discard(pid)
             if pid in self._workers:
                 report = {"ended": self._workers.pop(pid), "status": status, "cpu": usage.ru_utime + usage.ru_stime}
                 self._ended.append((report, time.monotonic() + _ORPHANS_SECONDS))
@@ -258,7 +266,7 @@ class Zygote:
             children = set(_children())
             self._held &= children
             # a running worker is the subreaper of its own orphans, so these belong to workers that have ended
-            strangers = children - self._workers.keys() - self._held - _beside
+            strangers = children - self._workers.keys() - self._held - _helpers
             left = kill(strangers)
             if left or not strangers:
                 return left
