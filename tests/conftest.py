@@ -77,10 +77,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 LONGEST_FIRST = (
-    "suite planted_faults run broken_runs hostile_workers false_passes services flaky_runs faults merged_runs hangs tampering wheel "
-    "working_folder waived_runs warming bench worker_session measures junit bad_input startup names"
+    "suite corpus profiles archive_tampering planted_faults other_compilers run broken_runs hostile_workers false_passes services "
+    "flaky_runs faults merged_runs hangs tampering wheel working_folder waived_runs warming bench worker_session measures junit"
 ).split()
-"""The files of tests that take long, without ``test_`` and ``.py``: where several workers share the tests, these are begun first."""
+"""The files of tests that take long, without ``test_`` and ``.py``: where several workers share the tests, these are begun first.
+
+The second and third do not compile: the runs after them find what the first run built.
+"""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -116,10 +119,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_kept_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep what runs keep away from the user's own folder."""
+def own_kept_folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Keep what runs keep away from the user's own folder, in one folder of all workers: a run builds less where another one has."""
+    base = tmp_path_factory.getbasetemp()
+    kept = (base.parent if hasattr(request.config, "workerinput") else base) / "kept"
+    kept.mkdir(mode=0o700, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TORCH_CONFORMANCE_CACHE", str(tmp_path_factory.mktemp("kept")))
+        patch.setenv("TORCH_CONFORMANCE_CACHE", str(kept))
         yield
 
 

@@ -1,5 +1,6 @@
 """The coverage ledger: no case vanishes unnoticed. Nothing here imports torch."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,11 @@ def test_the_shipped_ledger_has_every_case(tmp_path: Path, capsys: pytest.Captur
     said = capsys.readouterr()
     assert ": 0 gone, 0 outside the paths" in said.out
     assert "not in the ledger yet" not in said.err, "run: torch-conformance list --update specs/ledger.txt"
-    assert not {case.spec for case in shipped_suite().cases if case.on_request and not case.because}, "on_request says why"
+    cases = shipped_suite().cases
+    assert not {case.spec for case in cases if case.on_request and not case.because}, "on_request says why"
+    usual = {case.name for case in cases if not case.on_request and case.device == "cpu"}
+    on_cpu = {word for case in cases if case.device == "cpu" for word in re.split("[ ;,]", case.because.partition("on GPUs")[0])}
+    assert not {case.name for case in cases} & on_cpu - usual, "a spec that a reason names runs by default"
     copy.write_bytes(shipped.read_bytes())
     assert main(["list", str(ROOT / "specs"), "--update", str(copy)]) == ExitCode.OK
     assert copy.read_bytes() == shipped.read_bytes(), "the ledger is sorted and folded as 'list --update' writes it"

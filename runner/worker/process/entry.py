@@ -134,20 +134,19 @@ def _see(gpus: list[int]) -> None:
 
 
 def _warm(kinds: list[str]) -> dict[str, object]:
-    """Do the one-time work of a first compile; return what the reply has of it: torch's exception, and the seconds until a context."""
+    """Make a context on each kind of device; return what the reply has of it: torch's exception, and the seconds that it took."""
     import torch
 
-    from runner.worker.process import warming
-
-    begin = time.monotonic()
-    with contextlib.suppress(Exception):  # raised again below
+    begin, problem = time.monotonic(), ""
+    try:
         for kind in kinds:
             torch.empty(1, device=kind)
+    except Exception as error:  # of a driver
+        problem = f"{type(error).__name__}: {error}"[:1000]
     context = time.monotonic() - begin
     # after a fork, the first use of torch's thread pool replaces it; concurrent first uses by autograd's threads would abort
     imports.set_threads(int(os.environ.get(protocol.THREADS, "1")))
-    problems = [warming.start_device(kind) for kind in kinds]
-    return {"problem": next(filter(None, problems), "")[:1000], "context": context}
+    return {"problem": problem, "context": context}
 
 
 def work(plan_file: str, descriptor: int, word: str) -> None:

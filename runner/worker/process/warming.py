@@ -1,7 +1,7 @@
-"""Warm-up: does the work of the first compile of a process before a case runs, in the zygote or in an idle worker.
+"""Warm-up: a zygote does the work of the first compile of a process before a case runs.
 
-The compiled code is discarded. Imports, registrations and compiler probes remain, which torch does once per process. A worker's first
-compile then takes as long as its second. ``WarmFiles`` keeps what the compiler built for later zygotes of this machine.
+The compiled code is discarded. Imports, registrations and compiler probes remain, which torch does once per process: the first compile of a
+worker on the CPU takes as long as its second. ``WarmFiles`` keeps what the compiler built for later zygotes of this machine.
 """
 
 import ast
@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from runner.worker.torch_compat import torch_state
+from runner.worker.torch_compat import imports, torch_state
 
 _CACHE_TYPE = type(functools.cache(lambda: None))
 _frozen: list[Any] = []
@@ -111,14 +111,14 @@ def compile_something(device: str, *, with_gradients: bool) -> str:
     return "".join(problems)
 
 
-def start_device(device: str) -> str:
-    """Compile and run one small kernel on a device; return the text of torch's exception, empty when none was raised.
+def build_header() -> None:
+    """Let torch build its precompiled header for the best vector instructions of this CPU: another process probes whether they work.
 
-    For a worker, whose zygote has traced functions. It has one case in most runs, so it does no work that the case would not do.
+    The state of the compiler stays as it is then: this process should end.
     """
-    with tempfile.TemporaryDirectory() as folder, _discarded(folder) as problems:
-        torch.compile(_own(_smallest))(torch.rand(8, device=device))
-    return "".join(problems)
+    torch._inductor.config.cpp.vec_isa_ok = True
+    with imports.without_devices(), tempfile.TemporaryDirectory() as folder, torch_state.cache_folder(folder):
+        torch.compile(_smallest)(torch.rand(8))
 
 
 def trace_something() -> None:

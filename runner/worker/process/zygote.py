@@ -91,7 +91,7 @@ def warm(words: list[str]) -> float:
             _helpers.add(_fork(imports.pick_vector_isa))
     if devices.CPU in kinds:
         if not files.restore():
-            _helpers.add(_fork(_build_header))
+            _helpers.add(_fork(warming.build_header))
         is_whole = False
         with contextlib.suppress(Exception):  # torch's own, without a working compiler: the cases that need one report it
             is_whole = bool(imports.pick_vector_isa())
@@ -124,17 +124,6 @@ def _fork(work: Callable[[], object]) -> int:
             os._exit(bool(work()))
         os._exit(1)
     return child
-
-
-def _build_header() -> None:
-    """Compile for the best vector instructions of this CPU, which are probed meanwhile, so that torch builds its precompiled header."""
-    import torch._inductor.config
-
-    from runner.worker.process import warming
-
-    torch._inductor.config.cpp.vec_isa_ok = True
-    with imports.without_devices():
-        warming.start_device(devices.CPU)
 
 
 def _import_where_safe(module: str) -> None:
