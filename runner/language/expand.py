@@ -47,7 +47,7 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
     Parts that are equal at every point, or at every point of a backend, are made once, and shared by the cases.
     """
     document = anatomy.document
-    parsed = {path: templates.parse(text) for path, text in templates.occurrences(anatomy.data)}
+    parsed = {path: templates.parse(text) for path, text in templates.occurrences(document)}
     templated = frozenset(path[0] for path in parsed)
     has_templated_steps = not templated.isdisjoint(("steps", "expect", TRITON))
     judges_templates = any(path[0] in ("steps", "expect", TRITON) and template.is_single for path, template in parsed.items())
@@ -80,10 +80,10 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
             if key not in merged or section in templated:
                 section_options, conflicts = merge(filled, backend, around, section)
                 merged[key] = section_options, {name: option.value for name, option in section_options.items()}, conflicts
-            if backend.compiler == INDUCTOR or backend.name in anatomy.data["backends"]:
-                problems.extend(merged[key][2])
-            else:  # a joined spec that has a compiler of its own
+            if merged[key][2] and backend.compiler != INDUCTOR and backend.name not in anatomy.data["backends"]:  # a joined spec
                 clashes += [f"{section} of {problem.position} is its own" for problem in merged[key][2]]
+            else:
+                problems.extend(merged[key][2])
         options: Mapping[str, Mapping[str, Option]] = {section: merged[section, backend.name, target][0] for section in SECTIONS}
         if templated.isdisjoint(SECTIONS):
             options = shared.setdefault((backend.name, target), options)
@@ -91,7 +91,7 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
         if steps is None or has_templated_steps:
             steps = tuple(_step(step, filled, expected) for step in filled.steps)
         if judged is None or judges_templates:
-            judged = list(judged_names(with_data(anatomy, data)))
+            judged = list(judged_names(with_data(anatomy, data) if judges_templates else anatomy))
         used = [*((section, name) for section in CONFIG_FILES for name in options[section]), *((kind, name) for kind, name, _ in judged)]
         absent = [names.absent_argument(name) for name in options["compile"] if name in NEWER]
         if "requires" in templated:
@@ -152,8 +152,9 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
         from runner.language.operators import with_operators
 
         cases = with_operators(anatomy, cases, known, names)
-    others = {name: backend for name, backend in backends.by_name.items() if backend.compiler != INDUCTOR or backend.claims != Claims()}
-    if not any(case.backend in others for case in cases):
+    of_cases = {case.backend: backends.by_name[case.backend] for case in cases}
+    others = {name: backend for name, backend in of_cases.items() if backend.compiler != INDUCTOR or backend.claims != Claims()}
+    if not others:
         return cases
     from runner.language.compilers import settled
 
@@ -163,13 +164,13 @@ def expand(anatomy: Anatomy, backends: Backends, names: NameTables, known: Surro
 
 def _filled(anatomy: Anatomy, parsed: Mapping[DataPath, templates.Template], point: matrix.Point) -> Anatomy:
     """Return a spec with its templates evaluated at a point; those over facts are not evaluated yet (``templates.Deferred``)."""
-    data: Any = anatomy.data
-    names = point.names
+    if not parsed:
+        return anatomy
+    data, names = anatomy.data, point.names
     for path, template in parsed.items():
         value = templates.Deferred(template, names) if template.is_deferred else template.evaluate(names)
         data = templates.replaced(data, path, value)
-    document = replace(anatomy.document, data=data)
-    return replace(anatomy, document=document) if parsed else anatomy
+    return replace(anatomy, document=replace(anatomy.document, data=data))
 
 
 def _step(step: RawStep, filled: Anatomy, expected: dict[str, Expected]) -> Step:

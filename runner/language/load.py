@@ -139,7 +139,7 @@ def inspect_specs(
     cases: list[Case] = []
     for anatomy in anatomies:
         own = list(anatomy.problems)
-        unsettled = [name for name in named_backends(anatomy.data) if name not in backends.by_name]
+        unsettled = [name for name in named_backends(anatomy.document) if name not in backends.by_name]
         # a problem of a file of backends leaves open what a name means
         if not any(not backends.is_whole or name in backends.names for name in unsettled):
             clashes = list(clashing_keys(anatomy))

@@ -1,10 +1,12 @@
 """Templates: what an expression gives, what is refused, and that nothing is evaluated twice."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runner.language.read import templates
+from runner.language.read.document import Document
 from runner.language.read.templates import MAX_EXPRESSION, MAX_RESULT, TemplateError, parse
 
 NAMES: dict[str, Any] = {
@@ -136,8 +138,7 @@ def test_facts_are_deferred_and_evaluated_when_they_are_there() -> None:
 
 
 def test_text_that_a_fact_gives_is_not_parsed_again() -> None:
-    deferred = templates.filled("{{ facts.dir }}", {})
-    assert templates.resolve_facts(deferred, {"dir": "{{ facts.dir }}"}) == "{{ facts.dir }}"
+    assert templates.resolve_facts(templates.filled("{{ facts.dir }}", {}), {"dir": "{{ facts.dir }}"}) == "{{ facts.dir }}"
 
 
 def test_code_and_patterns_hold_no_templates() -> None:
@@ -159,7 +160,7 @@ def test_code_and_patterns_hold_no_templates() -> None:
         ],
         "steps": [{"call": {"match": braces}, "expect": [{"filecheck": braces}]}, {"api": {"kwargs": {"filecheck": braces}}}],
     }
-    assert {place for place, _ in templates.occurrences(spec)} == {
+    assert {place for place, _ in templates.occurrences(Document(path=Path(), file="", data=spec, marks={}, key_marks={}))} == {
         ("summary",),
         ("requires", 0, "module"),
         ("functions", "two", "module"),

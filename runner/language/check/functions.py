@@ -173,11 +173,11 @@ def path_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
             yield document.diagnostic(path, problem)
 
 
-def prelude_names(anatomy: Anatomy) -> set[str]:
+@functools.lru_cache(maxsize=4)
+def prelude_names(anatomy: Anatomy) -> frozenset[str]:
     """Return the names that the preludes define; ``*`` stands for those of a prelude that does not parse."""
     unread = len(anatomy.prelude_trees) < len({block.file for block in anatomy.preludes})
-    names = python_source.GIVEN.union(*map(python_source.top_level_names, anatomy.prelude_trees.values()))
-    return {*names, *("*" if unread else "")}
+    return python_source.GIVEN.union(*map(python_source.top_level_names, anatomy.prelude_trees.values()), "*" if unread else "")
 
 
 def required_packages(anatomy: Anatomy) -> set[str]:
@@ -197,11 +197,10 @@ def python_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     as_references = {*anatomy.data.get("let", {}), *(step.parsed.bound for step in anatomy.steps)}
     for document, path, block, tree in anatomy.python:
         problems: list[tuple[int, int, Diagnostic]] = []
-        bound, uses = python_source.global_names(tree)
-        own = known | bound | python_source.guarded_names(tree)
-        for use in () if is_open or python_source.binds_dynamically(tree) or "*" in own else uses:
-            name = use.name
-            if name in own or name in ALWAYS:
+        own = {*known, *python_source.top_level_names(tree), *python_source.guarded_names(tree)}
+        is_shown = not (is_open or "*" in own or python_source.binds_dynamically(tree))
+        for use in python_source.unknown_names(tree, ALWAYS.union(own)) if is_shown else ():
+            if (name := use.name) in own:
                 continue
             own.add(name)  # reported once
             code, near = "undefined-name", ""
@@ -224,9 +223,7 @@ def python_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
 
 def keys_read(anatomy: Anatomy) -> set[str] | None:
     """Return the keys of ``params`` that the Python of a spec uses; None if it may use all of them."""
-    if len(anatomy.prelude_trees) < len({block.file for block in anatomy.preludes}):
-        return None
-    if any(function.block is not None and function.tree is None for function in (*anatomy.functions.values(), *anatomy.scripts.values())):
+    if anatomy.problems:
         return None
     words = {word for *_, tree in anatomy.python for *_, word in python_source.uses_of_params(tree)}
     return None if "" in words else words

@@ -1,5 +1,6 @@
 """Checks of a spec. Every problem has a position, and no problem stops the other checks."""
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ from runner.language.torch_names import CONFIG_FILES, NameTables
 from runner.machine.capabilities import CAPABILITIES
 from runner.model.case import Case
 from runner.model.conditions import BadRange, VersionRange, as_list, is_template
+from runner.model.devices import kind_of
 from runner.model.diagnostics import Diagnostic, one_of, unknown_word
 from runner.model.optional import hooks
 from runner.model.targets import EXAMPLE, OFFLINE_BACKENDS
@@ -177,8 +179,9 @@ def all_condition_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Dia
         return
     chosen = backends.of(anatomy.data["backends"], anatomy.tags)
     known = _known_words(backends)
-    possible = {"backend": {name for backend in chosen for name in backend.names}, "device": {_kind(backend.device) for backend in chosen}}
-    for path, when in _find_conditions(anatomy.data, ()):
+    devices = {kind_of(backend.device) for backend in chosen}
+    possible = {"backend": {name for backend in chosen for name in backend.names}, "device": devices}
+    for path, when in _find_conditions(anatomy.document):
         for word, names in possible.items():
             accepted = as_list(when.get(word, []))
             if accepted and all(name in known[word] and name not in names for name in accepted):
@@ -186,17 +189,17 @@ def all_condition_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Dia
                 yield anatomy.document.diagnostic((*path, word), code, accepted=one_of(accepted), names=one_of(names))
 
 
-def named_backends(data: Mapping[str, Any]) -> Iterator[str]:
+def named_backends(document: Document) -> Iterator[str]:
     """Yield the backends that a spec names: its own, and those of conditions and exclusions."""
-    yield from data["backends"]
-    for below in (*(when for _, when in _find_conditions(data, ())), *data.get("exclude", [])):
+    yield from document.data["backends"]
+    for below in (*(when for _, when in _find_conditions(document)), *document.data.get("exclude", [])):
         yield from map(str, as_list(below.get("backend", [])))
 
 
 def condition_problems(document: Document, path: DataPath, backends: Backends) -> Iterator[Diagnostic]:
     """Yield the problems of conditions below ``path``: invalid ranges and unknown names."""
     known = _known_words(backends)
-    for place, when in _find_conditions(document.value(path), path):
+    for place, when in _find_conditions(document, path):
         for word in ("torch", "python"):
             if word in when:
                 try:
@@ -213,18 +216,16 @@ def condition_problems(document: Document, path: DataPath, backends: Backends) -
 VENDORS = ("amd", "intel", "nvidia")
 
 
+@functools.lru_cache(maxsize=1)
 def _known_words(backends: Backends) -> Mapping[str, set[str]]:
     """Return the names that a condition may have, by its word."""
-    devices = {_kind(backend.device) for backend in backends.by_name.values()}
+    devices = {kind_of(backend.device) for backend in backends.by_name.values()}
     return {"backend": set(backends.names), "device": devices, "vendor": set(VENDORS)}
 
 
-def _kind(device: str) -> str:
-    return device.split(":")[0]
-
-
-def _find_conditions(value: object, path: DataPath) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:
-    return ((place, item) for place, item in walk(value, path) if place[-1:] == ("when",) and isinstance(item, dict))
+@functools.lru_cache(maxsize=16)
+def _find_conditions(document: Document, path: DataPath = ()) -> Sequence[tuple[DataPath, Mapping[str, Any]]]:
+    return [(place, item) for place, item in walk(document.value(path), path) if place[-1:] == ("when",) and isinstance(item, dict)]
 
 
 # -- source -----------------------------------------------------------------------------------------------------------
@@ -291,7 +292,7 @@ def unused_key_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         return
     in_texts: set[str] = set()
     try:
-        for path, text in templates.occurrences(anatomy.data):
+        for path, text in templates.occurrences(anatomy.document):
             (in_texts if path[0] in _ONLY_TEXT else used).update(templates.parse(text).names)
     except templates.TemplateError:
         return  # an invalid template may use every key
@@ -343,9 +344,8 @@ def check_templates(anatomy: Anatomy, backends: Backends, names: NameTables, kno
     document = anatomy.document
     problems = [problem for layer in anatomy.defaults for problem in layer_problems(layer, ())]
     parsed: dict[DataPath, templates.Template] = {}
-    axes, _ = matrix.axes(document)
-    own_names = {*_OF_A_BACKEND, *(axis.key for axis in axes)}
-    for path, template in _parsed_templates(document, templates.occurrences(document.data), problems):
+    own_names = {*_OF_A_BACKEND, *(axis.key for axis in matrix.axes(document)[0])}
+    for path, template in _parsed_templates(document, problems, ()):
         unknown_names = sorted(template.names - own_names - {templates.DEFERRED_NAME})
         for name in unknown_names:
             problems.append(document.diagnostic(path, unknown_word("name", name, own_names, place="a template")))
@@ -369,10 +369,8 @@ def check_templates(anatomy: Anatomy, backends: Backends, names: NameTables, kno
 _LONGEST = 200
 
 
-def _parsed_templates(
-    document: Document, occurrences: Iterator[tuple[DataPath, str]], problems: list[Diagnostic]
-) -> Iterator[tuple[DataPath, templates.Template]]:
-    for path, text in occurrences:
+def _parsed_templates(document: Document, problems: list[Diagnostic], above: DataPath) -> Iterator[tuple[DataPath, templates.Template]]:
+    for path, text in templates.occurrences(document, above):
         try:
             yield path, templates.parse(text)
         except templates.TemplateError as error:
@@ -391,8 +389,7 @@ def _deferred_problems(document: Document, path: DataPath) -> Iterator[Diagnosti
 def layer_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
     """Return the problems of the templates in defaults, or in the backend at ``path``."""
     problems: list[Diagnostic] = []
-    occurrences = ((((*path, *place), text)) for place, text in templates.occurrences(document.value(path)))
-    for place, template in _parsed_templates(document, occurrences, problems):
+    for place, template in _parsed_templates(document, problems, path):
         if template.is_deferred:
             problems.extend(_deferred_problems(document, place))
         for name in sorted(template.names - _OF_A_BACKEND - {templates.DEFERRED_NAME}):
@@ -478,13 +475,13 @@ def as_first_case(anatomy: Anatomy, backends: Backends) -> Anatomy | None:
 
     The check of all cases finds out why.
     """
-    places = [(path, text) for path, text in templates.occurrences(anatomy.data) if spec_schema.containers_at(anatomy.data, "spec", path)]
+    document = anatomy.document
+    places = [(path, text) for path, text in templates.occurrences(document) if spec_schema.containers_at(document.data, "spec", path)]
     if not places:
         return anatomy
     names: dict[str, object] = {}
     if not any(matrix_problems(anatomy, backends)):
-        axes, _ = matrix.axes(anatomy.document)
-        points = matrix.points(anatomy.document, axes, backends.of(anatomy.data["backends"], anatomy.tags))
+        points = matrix.points(document, matrix.axes(document)[0], backends.of(anatomy.data["backends"], anatomy.tags))
         names = dict(next(points).names)
     data = anatomy.data
     for path, text in places:

@@ -29,9 +29,9 @@ class Mark(NamedTuple):
     style: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Document:
-    """A YAML file as data. ``marks`` and ``key_marks`` are keyed by the path of keys and indices to a value."""
+    """A YAML file as data, compared by identity. ``marks`` and ``key_marks`` are keyed by the path of keys and indices to a value."""
 
     path: Path
     file: str

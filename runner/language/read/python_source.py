@@ -6,14 +6,17 @@ import dis
 import functools
 import glob
 import importlib.util
+import inspect
 import os
 import re
 import sys
 import warnings
+from collections import defaultdict
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType
-from typing import Literal
+from typing import Any, Literal
 
 from runner.language.read.document import DataPath, Document
 from runner.language.read.yaml_source import read_bytes
@@ -69,7 +72,7 @@ def _tree(text: str) -> ast.Module:
         return tree
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=1024)
 def _compiled(tree: ast.Module) -> CodeType:
     return compile(tree, "<spec>", "exec", dont_inherit=True)
 
@@ -127,8 +130,6 @@ def top_level_functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
 ALWAYS = frozenset([*dir(builtins), "__file__", "__builtins__", "__class__", "__annotations__"])
 """Names that every module has."""
 
-_LOADS = frozenset(["LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"])
-
 
 @dataclass(frozen=True, slots=True)
 class FreeName:
@@ -142,33 +143,43 @@ class FreeName:
     """The names of the functions and classes around it."""
 
 
-@functools.lru_cache(maxsize=64)
-def global_names(tree: ast.Module) -> tuple[frozenset[str], tuple[FreeName, ...]]:
-    """Return the names that a module binds at its top, in any way and in any order, and the uses of global names, in the order of the text.
+def _uses(tree: ast.Module, wanted: Callable[[str], bool]) -> list[FreeName]:
+    """Return the uses of the global names that are wanted, in the order of the text.
 
-    The compiler has decided which scope each name belongs to. ``*`` is bound by a star import.
+    The compiler has decided which scope each name belongs to. Code without a name that is wanted is left out: ``dis`` is slow.
     """
-    bound: set[str] = set()
+    module = _compiled(tree)
+    waiting: list[tuple[CodeType, frozenset[str]]] = [(module, frozenset())]
     free: dict[tuple[int, int], FreeName] = {}  # the code of a 'finally' is compiled twice
-
-    def visit(code: CodeType, around: frozenset[str], *, is_module: bool) -> None:
-        instructions = list(dis.get_instructions(code))
-        own = {instruction.argval for instruction in instructions if instruction.opname in ("STORE_NAME", "DELETE_NAME")}
-        around = around.union(own if not is_module else (), code.co_varnames, code.co_cellvars)
-        for instruction in instructions:
-            if instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
-                bound.add(instruction.argval)
-            elif instruction.opname in _LOADS and not (instruction.opname == "LOAD_NAME" and not is_module and instruction.argval in own):
-                place = instruction.positions
+    for code, around in waiting:
+        is_class = code is not module and not code.co_flags & inspect.CO_OPTIMIZED
+        instructions = list(dis.get_instructions(code)) if is_class or any(map(wanted, code.co_names)) else []
+        own = {item.argval for item in instructions if is_class and item.opname in ("STORE_NAME", "DELETE_NAME")}
+        around = around.union(own, code.co_varnames, code.co_cellvars)
+        for item in (item for item in instructions if item.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")):
+            if wanted(item.argval) and not (item.opname == "LOAD_NAME" and item.argval in own):
+                place = item.positions
                 if place is not None and place.lineno is not None and place.col_offset is not None:
-                    use = FreeName(instruction.argval, place.lineno, place.col_offset, around)
-                    free.setdefault((place.lineno, place.col_offset), use)
-        bound.update(own if is_module else ())
-        for constant in code.co_consts:
-            if isinstance(constant, CodeType):
-                visit(constant, around, is_module=False)
+                    free.setdefault((place.lineno, place.col_offset), FreeName(item.argval, place.lineno, place.col_offset, around))
+        waiting.extend((constant, around) for constant in code.co_consts if isinstance(constant, CodeType))
+    return [free[place] for place in sorted(free)]
 
-    visit(_compiled(tree), frozenset(), is_module=True)
+
+@functools.lru_cache(maxsize=64)
+def unknown_names(tree: ast.Module, known: frozenset[str]) -> list[FreeName]:
+    """Return the uses of global names that are not known, in the order of the text."""
+    attributes = {node.attr for node in nodes(tree)[ast.Attribute]} - {node.id for node in nodes(tree)[ast.Name]}
+    return _uses(tree, lambda name: name not in known and name not in attributes)
+
+
+@functools.lru_cache(maxsize=64)
+def top_level_names(tree: ast.Module) -> frozenset[str]:
+    """Return the names that a module binds at its top, in any way and in any order; ``*`` for a star import."""
+    codes = [_compiled(tree)]
+    bound = {item.argval for item in dis.get_instructions(codes[0]) if item.opname in ("STORE_NAME", "DELETE_NAME")}
+    for code in codes if nodes(tree)[ast.Global] else ():
+        bound.update(item.argval for item in dis.get_instructions(code) if item.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"))
+        codes.extend(constant for constant in code.co_consts if isinstance(constant, CodeType))
     # the compiler drops what stands behind a raise: what it binds is bound for a reader all the same
     for statement in tree.body:
         match statement:
@@ -178,26 +189,23 @@ def global_names(tree: ast.Module) -> tuple[frozenset[str], tuple[FreeName, ...]
                 bound.update(alias.asname or alias.name.partition(".")[0] for alias in aliases)
             case ast.Assign(targets=targets):
                 bound.update(node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
-    if any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in nodes(tree)):
-        bound.add("*")
-    return frozenset(bound), tuple(free[place] for place in sorted(free))
-
-
-def top_level_names(tree: ast.Module) -> frozenset[str]:
-    """Return all names that a module binds at the top, ``*`` for a star import."""
-    return global_names(tree)[0]
+    bound.update("*" for node in nodes(tree)[ast.ImportFrom] if node.names[0].name == "*")
+    return frozenset(bound)
 
 
 @functools.lru_cache(maxsize=16)
-def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
-    """Return the nodes of a tree, as ``ast.walk`` yields them. The checks of a spec share the answer."""
-    return tuple(ast.walk(tree))
+def nodes(tree: ast.Module) -> defaultdict[type, list[Any]]:
+    """Return the nodes of a tree by their kind, those of a kind as ``ast.walk`` yields them. The checks of a spec share the answer."""
+    by_kind = defaultdict[type, list[Any]](list)
+    for node in ast.walk(tree):
+        by_kind[type(node)].append(node)
+    return by_kind
 
 
 @functools.lru_cache(maxsize=16)
 def binds_dynamically(tree: ast.Module) -> bool:
     """Whether the code may bind names in ways that the source does not show: exec, globals(), a star import, an assignment to a module."""
-    for node in nodes(tree):
+    for node in (node for kind in (ast.Call, ast.Attribute, ast.Name, ast.ImportFrom) for node in nodes(tree)[kind]):
         match node:
             case ast.Call(func=ast.Name(id="exec" | "globals" | "locals")) | ast.Call(func=ast.Name(id="vars"), args=[]):
                 return True
@@ -214,8 +222,8 @@ def guarded_names(tree: ast.Module) -> set[str]:
     """Return the names in ``try`` blocks that catch NameError: the code tests whether they exist."""
     caught = ("NameError", "Exception", "BaseException")
     guarded: set[str] = set()
-    for node in nodes(tree):
-        if isinstance(node, ast.Try) and any(
+    for node in nodes(tree)[ast.Try]:
+        if any(
             handler.type is None or any(isinstance(leaf, ast.Name) and leaf.id in caught for leaf in ast.walk(handler.type))
             for handler in node.handlers
         ):
@@ -229,9 +237,9 @@ PARAMS = "params"
 @functools.lru_cache(maxsize=16)
 def uses_of_params(tree: ast.Module) -> tuple[tuple[int, int, Literal["attribute", "default", "whole"], str], ...]:
     """Return line, column, form and key of each use of ``params``: ``getattr(params, "a", None)`` has a default, the whole has no key."""
-    unread = {(use.line, use.column): use for use in global_names(tree)[1] if use.name == PARAMS}
+    unread = {(use.line, use.column): use for use in _uses(tree, PARAMS.__eq__)}
     uses: list[tuple[int, int, Literal["attribute", "default", "whole"], str]] = []
-    for node in nodes(tree):  # a call comes before the attribute that it calls
+    for node in (*nodes(tree)[ast.Call], *nodes(tree)[ast.Attribute]) if unread else ():
         form: Literal["attribute", "default"] = "attribute"
         match node:
             case ast.Attribute(value=ast.Name() as name, attr=word) if not word.startswith("__"):
@@ -261,7 +269,7 @@ def module_arity(tree: ast.Module, name: str) -> Arity | None:
     return None
 
 
-def find_name(path: str, prelude: set[str]) -> Diagnostic | None:
+def find_name(path: str, prelude: Set[str]) -> Diagnostic | None:
     """Return the problem if the source shows that a dotted path does not exist; None if it exists or only a worker can decide.
 
     Nothing is imported. The first part is looked up among the prelude's names and the installed top-level packages, the rest in the
@@ -338,7 +346,7 @@ def _find_in_module(file: Path, module: str, rest: tuple[str, ...]) -> Diagnosti
     try:
         text = read_bytes(file, limit=MAX_MODULE)
         # a search of the text finds nearly all existing names, a hundred times as fast as parsing
-        if re.search(rb"^(?:def|class) %s\b|^%s\b[^\n]*=" % ((re.escape(rest[0].encode()),) * 2), text, re.MULTILINE):
+        if re.search(rb"\n(?:(?:def|class) %s\b|%s\b[^\n]*=)" % ((re.escape(rest[0].encode()),) * 2), text):
             return None
         names = top_level_names(ast.parse(text))
     except (SyntaxError, ValueError, InvalidSpecs):

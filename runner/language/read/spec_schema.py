@@ -181,17 +181,15 @@ def _accepts(value: Any, node: Any) -> bool:
 
 def _check(value: Any, node: Any, path: DataPath) -> list[Problem]:
     """Return the problems of a value against a part of a schema."""
+    if isinstance(node, bool):
+        return [] if node else [Problem("not-allowed", path, {})]
     problems: list[Problem] = []
 
     def add(code: str, *key: str | int, **arguments: str | int) -> None:
-        problems.append(Problem(code, (*path, *key), arguments, at_key=bool(key) and key[0] == arguments.get("word")))
+        at_key = bool(key) and key[0] == arguments.get("word")
+        problems.append(Problem(code, (*path, *key), {"title": _title(node, path), **arguments}, at_key=at_key))
 
-    if isinstance(node, bool):
-        if not node:
-            add("not-allowed")
-        return problems
     kinds = _KINDS.get(type(value), frozenset())
-    title, description = _title(node, path), node.get("description", "")
     for keyword, argument in node.items():
         if (kind := _APPLIES_TO[keyword]) not in kinds and kind != "anything":
             continue
@@ -215,7 +213,7 @@ def _check(value: Any, node: Any, path: DataPath) -> list[Problem]:
             case "required":
                 for key in argument:
                     if key not in value:
-                        add("missing-key", title=title, word=key, use=node.get("properties", {}).get(key, {}).get("description", ""))
+                        add("missing-key", word=key, use=node.get("properties", {}).get(key, {}).get("description", ""))
             case "items":
                 for index, item in enumerate(value):
                     problems += _check(item, argument, (*path, index))
@@ -228,11 +226,11 @@ def _check(value: Any, node: Any, path: DataPath) -> list[Problem]:
                     problems.append(_wrong_type(value, node, path))
                 else:
                     examples = [example for example in node.get("examples", []) if isinstance(example, str)]
-                    add("wrong-text", title=title, value=shown(value), examples=" or ".join(examples[:2]), pattern=argument)
+                    add("wrong-text", value=shown(value), examples=" or ".join(examples[:2]), pattern=argument)
             case "enum":
                 # equality as in JSON: true is not 1
                 if not any(value == word and isinstance(value, bool) == isinstance(word, bool) for word in argument):
-                    problems.append(_unknown_word(value, argument, "word", title, path))
+                    problems.append(_unknown_word(value, argument, "word", _title(node, path), path))
             case "const":
                 if value != argument or isinstance(value, bool) != isinstance(argument, bool):
                     add("wrong-value", expected=json.dumps(argument), value=shown(value))
@@ -240,9 +238,9 @@ def _check(value: Any, node: Any, path: DataPath) -> list[Problem]:
                 problems += _none_of_several(value, argument, node, path)
             case "anyOf" if not any(_accepts(value, branch) for branch in argument):
                 if allowed := [word for branch in argument for word in branch.get("enum", [])]:
-                    problems.append(_unknown_word(value, allowed, title, "", path))
+                    problems.append(_unknown_word(value, allowed, _title(node, path), "", path))
                 else:
-                    add("none-of", title=title, keys=one_of(key for branch in argument for key in branch.get("required", [])))
+                    add("none-of", keys=one_of(key for branch in argument for key in branch.get("required", [])))
             case "dependentRequired":
                 for key, needed in argument.items():
                     for other in needed:
@@ -260,11 +258,11 @@ def _check(value: Any, node: Any, path: DataPath) -> list[Problem]:
                         add("repeated-entry", index, value=shown(item))
                     seen.add(written)
             case "minLength" | "minItems" | "minProperties" if len(value) < argument:
-                add("empty" if argument == 1 else "too-few", title=title, least=argument, unit=UNITS[kind], use=description)
+                add("empty" if argument == 1 else "too-few", least=argument, unit=UNITS[kind], use=node.get("description", ""))
             case "maxProperties" if len(value) > argument:
-                add("too-many-keys", title=title, keys=" and ".join(map(str, value)))
+                add("too-many-keys", keys=" and ".join(map(str, value)))
             case "maxItems" if len(value) > argument:
-                add("too-many-entries", title=title, most=argument, use=description)
+                add("too-many-entries", most=argument, use=node.get("description", ""))
             case "minimum" | "maximum" | "exclusiveMinimum" if not _BOUNDS[keyword](value, argument):  # NaN is in no range
                 add("out-of-range", value=f"{value!s:.40}", **{keyword: str(argument)})
     return problems

@@ -11,11 +11,11 @@ import math
 import operator
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runner.language.read.document import DataPath, mapped, walk
+from runner.language.read.document import DataPath, Document, mapped, walk
 from runner.model import conditions
 from runner.model.diagnostics import Diagnostic, unknown_word
 from runner.model.problem_texts import TEMPLATE_PARTS
@@ -271,11 +271,11 @@ class Deferred:
         return self.template.text
 
 
-def occurrences(data: Any) -> Iterator[tuple[DataPath, str]]:
-    """Yield the path and text of every template of a spec."""
-    for section, value in data.items():
-        if section in SECTIONS:
-            yield from templates_below(value, (section,))
+@functools.lru_cache(maxsize=16)
+def occurrences(document: Document, path: DataPath = ()) -> Sequence[tuple[DataPath, str]]:
+    """Return the path and text of every template of a spec, of defaults, or of the backend at ``path``."""
+    sections = ((key, value) for key, value in document.value(path).items() if key in SECTIONS)
+    return [((*path, *place), text) for key, value in sections for place, text in templates_below(value, (key,))]
 
 
 def patterns(data: Any) -> Iterator[str]:

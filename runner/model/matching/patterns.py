@@ -96,8 +96,7 @@ def search(pattern: str, text: str, *, seconds: float = 5.0) -> re.Match[str] | 
 
 def glob(pattern: str) -> re.Pattern[str]:
     """Return the regular expression of a glob over ids. Only ``*`` and ``?`` are special, so that an id matches itself."""
-    pieces = [{"*": ".*", "?": "."}.get(character) or re.escape(character) for character in pattern]
-    return re.compile("".join(pieces), re.DOTALL)
+    return re.compile(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
 
 
 _WORD = re.compile(r"\w+")

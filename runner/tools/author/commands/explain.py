@@ -391,7 +391,7 @@ class Origins:
         self._defaults = list(takewhile(lambda document: PurePath(document.file).name == DEFAULTS, reversed(documents[:at])))
         self._labels = dict(pair.partition("=")[::2] for pair in case.id.rpartition("[")[2].rstrip("]").split(","))
         self._names: dict[Position, set[str]] = {}
-        for path, text in templates.occurrences(self._spec.data):
+        for path, text in templates.occurrences(self._spec):
             names = templates.parse(text).names
             for end in range(1, len(path) + 1):
                 for key in (True, False):
