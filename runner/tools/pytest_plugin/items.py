@@ -23,13 +23,13 @@ from runner.model.options import RunOptions
 from runner.model.outcomes import JUnitTag, Outcome
 from runner.model.results import CaseResult
 from runner.plan.selection import requested, select, without_benches
-from runner.report import verdict_text, weak_lines
+from runner.report import note_lines, verdict_text
 from runner.tools.pytest_plugin.session_run import SessionRun, name_in_file
 
 if TYPE_CHECKING:
     from _pytest._code.code import TracebackStyle
 
-_WEAK = "Weak expectation of the case"
+_NOTE = "Note of the case"
 
 _UNFIT = ("paths", "resume", "shard", "profile", "repeat")
 """Options of ``run`` that select or compare whole runs: pytest selects, and reports each case once."""
@@ -211,13 +211,13 @@ class Session:
             for name in ("stdout", "stderr"):
                 if text := plain(getattr(item.result, name)).strip("\n"):
                     report.sections.append((f"Captured {name} of the case", text))
-            report.sections += [(_WEAK, line) for line in weak_lines(item.result)]
+            report.sections += [(_NOTE, line) for line in note_lines(item.result)]
         return report
 
     def pytest_terminal_summary(self, terminalreporter: "pytest.TerminalReporter") -> None:
-        """Name the folder of the run, and the expectations that could not have failed: pytest shows no section of a passed case."""
-        weak = (text for report in terminalreporter.getreports("passed") for title, text in report.sections if title == _WEAK)
-        for line in dict.fromkeys(weak):
+        """Name the folder of the run, and the notes of cases that passed, such as a flaky waiver: pytest shows no section of them."""
+        notes = (text for report in terminalreporter.getreports("passed") for title, text in report.sections if title == _NOTE)
+        for line in dict.fromkeys(notes):
             terminalreporter.write_line(line)
         if self.folder is not None:
             terminalreporter.write_line(f"torch-conformance: the run is in {self.folder}")
