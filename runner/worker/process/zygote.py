@@ -90,13 +90,14 @@ def warm(words: list[str]) -> float:
             # the first case for a GPU with C++ code would ask otherwise, for 30 s, and others would wait for its answer
             _helpers.add(_fork(imports.pick_vector_isa))
     if devices.CPU in kinds:
-        if not files.restore():
-            _helpers.add(_fork(warming.build_header))
+        builder = None if files.restore() else _fork(warming.build_header)
         is_whole = False
         with contextlib.suppress(Exception):  # torch's own, without a working compiler: the cases that need one report it
             is_whole = bool(imports.pick_vector_isa())
         with imports.without_devices():
             is_whole &= not warming.compile_something(devices.CPU, with_gradients=not imports.is_built_for_gpus())
+        if builder is not None:
+            os.waitpid(builder, 0)  # what it built is whole, or will never be
         if is_whole:
             files.keep()
     if any(map(devices.is_accelerator, kinds)):
