@@ -101,11 +101,19 @@ def inspect_specs(
     texts: Mapping[Path, bytes] | None = None,
     torch: InstalledTorch | None = None,
 ) -> Inspection:
-    """Read all files, then check the meaning of those whose form is right, and of which every file that they use has the right form.
+    """Read each file, then check its meaning if its form is right, and that of every file that it uses.
 
     ``problems`` are those of finding the files. ``texts`` are read in the place of the specs at these paths: changes that are not written.
     """
     problems = [*problems]
+    backends = read_backends(backend_files, problems)
+    installed = torch or installed_torch()
+    if (names := NameTables(installed)).untested:
+        _note_once(names.untested)
+    of_options = list(check_backends(backends, names))
+    problems.extend(of_options)
+    surroundings = known or surroundings_of(installed.version if installed else None, None)
+    cases: list[Case] = []
     defaults = DefaultsReader()
     anatomies: list[Anatomy] = []
     for spec in specs:
@@ -126,18 +134,9 @@ def inspect_specs(
             document = replace(document, data=data, marks={**document.marks, **place}, key_marks={**document.key_marks, **place})
         of_form = form_problems(document, SPEC)
         problems.extend(of_form)
-        if not of_form and inherited is not None:
-            anatomies.append(take_apart(document, spec.area, inherited))
-    problems.extend(defaults.problems)
-    backends = read_backends(backend_files, problems)
-    installed = torch or installed_torch()
-    if (names := NameTables(installed)).untested:
-        _note_once(names.untested)
-    of_options = list(check_backends(backends, names))
-    problems.extend(of_options)
-    surroundings = known or surroundings_of(installed.version if installed else None, None)
-    cases: list[Case] = []
-    for anatomy in anatomies:
+        if of_form or inherited is None:
+            continue
+        anatomies.append(anatomy := take_apart(document, spec.area, inherited))
         own = list(anatomy.problems)
         unsettled = [name for name in named_backends(anatomy.document) if name not in backends.by_name]
         # a problem of a file of backends leaves open what a name means
@@ -160,6 +159,7 @@ def inspect_specs(
                     if not of_options:  # the diagnostic of an invalid option of a backend is there already
                         raise
         problems.extend(own)
+    problems.extend(defaults.problems)
     first: dict[str, Case] = {}
     pairs: set[tuple[str, str]] = set()
     for case in cases:

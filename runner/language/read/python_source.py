@@ -72,7 +72,7 @@ def _tree(text: str) -> ast.Module:
         return tree
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=64)
 def _compiled(tree: ast.Module) -> CodeType:
     return compile(tree, "<spec>", "exec", dont_inherit=True)
 
