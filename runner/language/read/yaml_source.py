@@ -184,7 +184,7 @@ class _Reader:
         data: Any = {} if type(event) is yaml.MappingStartEvent else []
         if not path:
             self.root = data
-        while not isinstance(inner := self._loader.get_event(), yaml.MappingEndEvent | yaml.SequenceEndEvent):
+        while not isinstance(inner := self._loader.get_event(), yaml.CollectionEndEvent):
             if isinstance(data, list):
                 data.append(self._value(inner, (*path, len(data)), depth + 1, in_flow=bool(event.flow_style)))
             else:
