@@ -201,7 +201,7 @@ def _costs(footer: RunFooter) -> Iterator[str]:
     limits = ", ".join(f"{costs[name]:.0f} s by its {name}" for name in ("cores", "contexts") if name in costs)
     times = f"took {footer.seconds:.0f} s, {costs.get('ratio', 0):.2f} of the limit of this machine"
     yield f"{times}: {limits}, the start of {costs.get('start', 0):.0f} s included"
-    kinds = "warm-ups, compiler, kernel builds, eager and float64, waiting".split(", ")
+    kinds = "warm-ups, compiler, kernel builds, eager and float64, inputs and steps, waiting".split(", ")
     shown = ", ".join(f"{kind} {costs[kind]:.0f}" for kind in kinds if kind in costs)
     yield f"seconds of workers: {shown}; {costs.get('processors', 0):.0f} of processors"
 

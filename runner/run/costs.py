@@ -13,18 +13,18 @@ _LEAST = 20
 _SECONDS = 10.0
 """The rate of contexts is that of so many seconds, those in which most were made (of all, in less): a driver makes some at once."""
 
-_OF_PHASES = {"kernel build": "kernel builds", "eager": "eager and float64", "compare": "eager and float64"}
-"""Phases of cases whose costs have a name of their own; the others are ``compiler``."""
+_OF_PHASES = dict.fromkeys(("trace", "lower", "autotune", "codegen"), "compiler") | dict.fromkeys(("eager", "compare"), "eager and float64")
+"""The names of the costs of phases; ``kernel build`` is ``kernel builds``, the others ``inputs and steps``: a spec's own code."""
 
 
 def costs_of(attempts: Iterable[CaseResult], *, seconds: float, begun: float, cores: float) -> dict[str, float]:
     """Return the costs of a run in seconds, by name; none for a run of few cases.
 
     ``seconds`` is how long it took, ``begun`` when it began, in seconds since the epoch. Summed over all workers are the phases of cases
-    (``kernel builds``, ``eager and float64``, ``compiler``), ``warm-ups``, the time of ``processors`` of all of it, and ``waiting``: the
-    time in which workers had work and used no processor. ``start`` is the time until the first worker began. The limits are ``cores``,
-    after the start the time of processors on all cores, and ``contexts``, after the start the contexts on GPUs at the highest rate of ten
-    seconds. ``ratio`` is the time of the run in that of the larger limit.
+    (``kernel builds``, ``eager and float64``, ``compiler``, ``inputs and steps``), ``warm-ups``, the time of ``processors`` of all of it,
+    and ``waiting``: the time in which workers had work and used no processor. ``start`` is the time until the first worker began. The
+    limits are ``cores``, after the start the time of processors on all cores, and ``contexts``, after the start the contexts on GPUs at
+    the highest rate of ten seconds. ``ratio`` is the time of the run in that of the larger limit.
     """
     ran = [result for result in attempts if result.begun]
     if len(ran) < _LEAST:
@@ -35,7 +35,7 @@ def costs_of(attempts: Iterable[CaseResult], *, seconds: float, begun: float, co
     processors = sum(result.cpu for result in ran)
     summed: dict[str, float] = {"warm-ups": sum(result.warmup for result in ran)}
     for phase, taken in chain.from_iterable(result.phases.items() for result in ran):
-        kind = _OF_PHASES.get(phase, "compiler")
+        kind = "kernel builds" if phase == "kernel build" else _OF_PHASES.get(phase, "inputs and steps")
         summed[kind] = summed.get(kind, 0.0) + taken
     waiting = max(0.0, sum(result.seconds + result.warmup for result in ran) - processors)
     window = min(_SECONDS, contexts[-1] - contexts[0]) if contexts else 0.0
