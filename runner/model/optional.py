@@ -26,7 +26,7 @@ def hooks(tool: str) -> Any:
     return importlib.import_module(f"runner.tools.{tool}.hooks")
 
 
-class OnDemand(UserDict):  # type: ignore[type-arg]  # [str, Any] is evaluated here, and --help must not import typing
+class OnDemand(UserDict):  # type: ignore[type-arg]  # UserDict[str, Any] would be evaluated, and --help imports no typing
     """A table of ``module:name``; looking a key up imports the module."""
 
     def __getitem__(self, key: str) -> Any:

@@ -13,8 +13,9 @@ _LEAST = 20
 _SECONDS = 10.0
 """The rate of contexts is that of so many seconds, those in which most were made (of all, in less): a driver makes some at once."""
 
-_OF_PHASES = dict.fromkeys(("trace", "lower", "autotune", "codegen"), "compiler") | dict.fromkeys(("eager", "compare"), "eager and float64")
-"""The names of the costs of phases; ``kernel build`` is ``kernel builds``, the others ``inputs and steps``: a spec's own code."""
+_PHASES = {"compiler": "trace lower autotune codegen".split(), "kernel builds": ["kernel build"], "eager and float64": ["eager", "compare"]}
+_OF_PHASES = {phase: name for name, phases in _PHASES.items() for phase in phases}
+"""The names of the costs of phases; the others are ``inputs and steps``: a spec's own code."""
 
 
 def costs_of(attempts: Iterable[CaseResult], *, seconds: float, begun: float, cores: float) -> dict[str, float]:
@@ -35,7 +36,7 @@ def costs_of(attempts: Iterable[CaseResult], *, seconds: float, begun: float, co
     processors = sum(result.cpu for result in ran)
     summed: dict[str, float] = {"warm-ups": sum(result.warmup for result in ran)}
     for phase, taken in chain.from_iterable(result.phases.items() for result in ran):
-        kind = "kernel builds" if phase == "kernel build" else _OF_PHASES.get(phase, "inputs and steps")
+        kind = _OF_PHASES.get(phase, "inputs and steps")
         summed[kind] = summed.get(kind, 0.0) + taken
     waiting = max(0.0, sum(result.seconds + result.warmup for result in ran) - processors)
     window = min(_SECONDS, contexts[-1] - contexts[0]) if contexts else 0.0

@@ -143,21 +143,21 @@ class FreeName:
     """The names of the functions and classes around it."""
 
 
-def _uses(tree: ast.Module, wanted: Callable[[str], bool]) -> list[FreeName]:
-    """Return the uses of the global names that are wanted, in the order of the text.
+def _uses_of_globals(tree: ast.Module, matches: Callable[[str], bool]) -> list[FreeName]:
+    """Return the uses of the global names that match, in the order of the text.
 
-    The compiler has decided which scope each name belongs to. Code without a name that is wanted is left out: ``dis`` is slow.
+    The compiler has decided which scope each name belongs to. Code without such a name is left out: ``dis`` is slow.
     """
     module = _compiled(tree)
     waiting: list[tuple[CodeType, frozenset[str]]] = [(module, frozenset())]
     free: dict[tuple[int, int], FreeName] = {}  # the code of a 'finally' is compiled twice
     for code, around in waiting:
         is_class = code is not module and not code.co_flags & inspect.CO_OPTIMIZED
-        instructions = list(dis.get_instructions(code)) if is_class or any(map(wanted, code.co_names)) else []
+        instructions = list(dis.get_instructions(code)) if is_class or any(map(matches, code.co_names)) else []
         own = {item.argval for item in instructions if is_class and item.opname in ("STORE_NAME", "DELETE_NAME")}
         around = around.union(own, code.co_varnames, code.co_cellvars)
         for item in (item for item in instructions if item.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")):
-            if wanted(item.argval) and not (item.opname == "LOAD_NAME" and item.argval in own):
+            if matches(item.argval) and not (item.opname == "LOAD_NAME" and item.argval in own):
                 place = item.positions
                 if place is not None and place.lineno is not None and place.col_offset is not None:
                     free.setdefault((place.lineno, place.col_offset), FreeName(item.argval, place.lineno, place.col_offset, around))
@@ -168,8 +168,10 @@ def _uses(tree: ast.Module, wanted: Callable[[str], bool]) -> list[FreeName]:
 @functools.lru_cache(maxsize=64)
 def unknown_names(tree: ast.Module, known: frozenset[str]) -> list[FreeName]:
     """Return the uses of global names that are not known, in the order of the text."""
-    attributes = {node.attr for node in nodes(tree)[ast.Attribute]} - {node.id for node in nodes(tree)[ast.Name]}
-    return _uses(tree, lambda name: name not in known and name not in attributes)
+    # a name with an underscore may be that of a private global in a class, which the compiler writes with the name of the class
+    attributes = {node.attr for node in nodes(tree)[ast.Attribute] if not node.attr.startswith("_")}
+    attributes -= {node.id for node in nodes(tree)[ast.Name]}
+    return _uses_of_globals(tree, lambda name: name not in known and name not in attributes)
 
 
 @functools.lru_cache(maxsize=64)
@@ -237,7 +239,7 @@ PARAMS = "params"
 @functools.lru_cache(maxsize=16)
 def uses_of_params(tree: ast.Module) -> tuple[tuple[int, int, Literal["attribute", "default", "whole"], str], ...]:
     """Return line, column, form and key of each use of ``params``: ``getattr(params, "a", None)`` has a default, the whole has no key."""
-    unread = {(use.line, use.column): use for use in _uses(tree, PARAMS.__eq__)}
+    unread = {(use.line, use.column): use for use in _uses_of_globals(tree, PARAMS.__eq__)}
     uses: list[tuple[int, int, Literal["attribute", "default", "whole"], str]] = []
     for node in (*nodes(tree)[ast.Call], *nodes(tree)[ast.Attribute]) if unread else ():
         form: Literal["attribute", "default"] = "attribute"

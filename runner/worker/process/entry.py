@@ -141,7 +141,7 @@ def _warm(kinds: list[str]) -> dict[str, object]:
     try:
         for kind in kinds:
             torch.empty(1, device=kind)
-    except Exception as error:  # of a driver
+    except Exception as error:  # a driver's, of any class: the runner reports it, and the case meets it again
         problem = f"{type(error).__name__}: {error}"[:1000]
     context = time.monotonic() - begin
     # after a fork, the first use of torch's thread pool replaces it; concurrent first uses by autograd's threads would abort

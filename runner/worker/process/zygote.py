@@ -90,7 +90,8 @@ def warm(words: list[str]) -> float:
             # the first case for a GPU with C++ code would ask otherwise, for 30 s, and others would wait for its answer
             _helpers.add(_fork(imports.pick_vector_isa))
     if devices.CPU in kinds:
-        builder = None if files.restore() else _fork(warming.build_header)
+        has_idle_core = len(os.sched_getaffinity(0)) > 1
+        builder = _fork(warming.build_header) if not files.restore() and has_idle_core else None
         is_whole = False
         with contextlib.suppress(Exception):  # torch's own, without a working compiler: the cases that need one report it
             is_whole = bool(imports.pick_vector_isa())
@@ -108,7 +109,7 @@ def warm(words: list[str]) -> float:
     for word in words:
         if word not in kinds:
             _import_where_safe(word.removeprefix(protocol.MODULE))
-    from runner.worker.case import run_case  # noqa: F401 - not used here: a fork has it, which would import it for 0.4 s
+    from runner.worker.case import run_case  # noqa: F401 - for the forks: each would take 0.4 s to import it
 
     seal.prepare()
     gc.collect()
