@@ -1,4 +1,7 @@
-"""Sessions for contributors: ``nox -s tests lint types docs build``. ``faults`` and ``mutants`` change torch and take long."""
+"""Sessions for contributors: ``nox -s tests lint types docs build``.
+
+``faults`` and ``mutants`` change torch and take long.
+"""
 
 import functools
 import pathlib
@@ -15,13 +18,20 @@ PINNED = ("-c", "constraints.txt")
 """The tested torch, in every session that imports it."""
 
 PROJECT = nox.project.load_toml("pyproject.toml")["project"]
-RUNTIME = [requirement for requirement in PROJECT["dependencies"] if not requirement.startswith("torch")]
+RUNTIME = [
+    requirement for requirement in PROJECT["dependencies"] if not requirement.startswith("torch")
+]
 """What the runner's own process needs."""
 
 
 def named(*names: str) -> list[str]:
-    """Return the requirements of the extra ``test`` with these names, so that each version stands in pyproject.toml alone."""
-    found = {re.split("[<>=~]", requirement)[0]: requirement for requirement in PROJECT["optional-dependencies"]["test"]}
+    """Return the requirements of the extra ``test`` with these names, so that each version stands
+    in pyproject.toml alone.
+    """
+    found = {
+        re.split("[<>=~]", requirement)[0]: requirement
+        for requirement in PROJECT["optional-dependencies"]["test"]
+    }
     return [found[name] for name in names]
 
 
@@ -36,26 +46,56 @@ def tests(session: nox.Session) -> None:
 def full(session: nox.Session) -> None:
     """Run every test, those marked ``nightly`` and those of ``tools`` too."""
     session.install(*PINNED, "-e", ".[test,triton]")
-    session.run("python", "-m", "pytest", "-n", "auto", "-m", "", "tests", "tools/tests", *session.posargs)
+    session.run(
+        "python", "-m", "pytest", "-n", "auto", "-m", "", "tests", "tools/tests", *session.posargs
+    )
 
 
 def suite(session: nox.Session, minor: str) -> None:
-    """Run the default suite with the latest torch of a minor; arguments after -- go to run. All but 2.13 bring 5 GB of CUDA libraries."""
+    """Run the default suite with the latest torch of a minor; arguments after -- go to run.
+
+    All but 2.13 bring 5 GB of CUDA libraries.
+    """
     session.install("-e", ".[test]", f"torch=={minor}.*", "triton")
-    session.run("torch-conformance", "run", "--out", f"reports/suite-{minor}", *session.posargs, success_codes=[0, 1])
+    session.run(
+        "torch-conformance",
+        "run",
+        "--out",
+        f"reports/suite-{minor}",
+        *session.posargs,
+        success_codes=[0, 1],
+    )
 
 
 for each in ("2.11", "2.12", "2.13", "2.14"):
-    nox.session(functools.update_wrapper(functools.partial(suite, minor=each), suite), name=f"suite-{each}")
+    nox.session(
+        functools.update_wrapper(functools.partial(suite, minor=each), suite), name=f"suite-{each}"
+    )
 
 
 @nox.session(name="python", python=["3.12", "3.13"])
 def other_python(session: nox.Session) -> None:
     """Run the tests that do not run torch, and a first spec, with another Python."""
     session.install(*PINNED, "-e", ".[test,triton]")
-    session.run("python", "-m", "pytest", "-n", "auto", "-m", "not torch and not nightly", "tests/unit", *session.posargs)
     session.run(
-        "torch-conformance", "run", "specs/basics/addmm-matmul-backward.yaml", "--backend", "cpu", "--out", session.create_tmp() + "/run"
+        "python",
+        "-m",
+        "pytest",
+        "-n",
+        "auto",
+        "-m",
+        "not torch and not nightly",
+        "tests/unit",
+        *session.posargs,
+    )
+    session.run(
+        "torch-conformance",
+        "run",
+        "specs/basics/addmm-matmul-backward.yaml",
+        "--backend",
+        "cpu",
+        "--out",
+        session.create_tmp() + "/run",
     )
 
 
@@ -63,11 +103,29 @@ def other_python(session: nox.Session) -> None:
 def lowest(session: nox.Session) -> None:
     """Run the tests that do not run torch with the lowest version of each dependency."""
     extras = PROJECT["optional-dependencies"]
-    tools = named(*"pytest pytest-xdist pytest-timeout junitparser lxml jsonschema markdown-it-py numpy".split())
-    needs = [*PROJECT["dependencies"], *extras["triton"], *extras["remote"], *extras["submit"], *tools]
+    tools = named(
+        *"pytest pytest-xdist pytest-timeout junitparser lxml jsonschema markdown-it-py numpy".split()  # noqa: E501
+    )
+    needs = [
+        *PROJECT["dependencies"],
+        *extras["triton"],
+        *extras["remote"],
+        *extras["submit"],
+        *tools,
+    ]
     session.install("-e", ".", "--no-deps")
     session.install(*(need.replace(">=", "==") for need in needs))
-    session.run("python", "-m", "pytest", "-n", "auto", "-m", "not torch and not nightly", "tests/unit", *session.posargs)
+    session.run(
+        "python",
+        "-m",
+        "pytest",
+        "-n",
+        "auto",
+        "-m",
+        "not torch and not nightly",
+        "tests/unit",
+        *session.posargs,
+    )
 
 
 @nox.session
@@ -81,7 +139,9 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Check types with mypy. torch is left out: mypy does not follow its types."""
-    session.install(*RUNTIME, *named("mypy", "types-PyYAML"), *PROJECT["optional-dependencies"]["remote"])
+    session.install(
+        *RUNTIME, *named("mypy", "types-PyYAML"), *PROJECT["optional-dependencies"]["remote"]
+    )
     session.run("mypy")
 
 
@@ -91,7 +151,9 @@ def docs(session: nox.Session) -> None:
     session.install(*RUNTIME, *PROJECT["optional-dependencies"]["docs"])
     session.run("python", "-m", "tools.generate_docs")
     site = pathlib.Path(session.create_tmp()) / "site"
-    session.run("mkdocs", "build", "--strict", "--site-dir", str(site), env={"NO_MKDOCS_2_WARNING": "1"})
+    session.run(
+        "mkdocs", "build", "--strict", "--site-dir", str(site), env={"NO_MKDOCS_2_WARNING": "1"}
+    )
 
 
 @nox.session
@@ -117,4 +179,10 @@ def mutants(session: nox.Session) -> None:
     session.install(*PINNED, "-e", ".[test,triton]")
     folder = session.create_tmp()
     quick = {"QUICK_COMPILER": f"{folder}/headers"}
-    session.run("python", "-m", "tools.mutants", *(session.posargs or ("--sample", "60", "--cases", "4")), env=quick)
+    session.run(
+        "python",
+        "-m",
+        "tools.mutants",
+        *(session.posargs or ("--sample", "60", "--cases", "4")),
+        env=quick,
+    )

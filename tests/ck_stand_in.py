@@ -1,13 +1,15 @@
-"""A stand-in for the package ``ck4inductor`` of Composable Kernel, for tests: the modules and functions that torch imports, and headers.
+"""A stand-in for the package ``ck4inductor`` of Composable Kernel, for tests: the modules and
+functions that torch imports, and headers.
 
-Its shape follows the import statements of torch 2.13 (``torch/_inductor/utils.py`` and ``codegen/rocm``); the contents are made up.
+Its shape follows the import statements of torch 2.13 (``torch/_inductor/utils.py`` and
+``codegen/rocm``); the contents are made up.
 """
 
 import functools
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from runner.tools.vendor import machine_checks
+from torch_conformance.tools.attest import machine_checks
 
 PACKAGE = "ck4inductor"
 
@@ -47,11 +49,19 @@ _GUARDED = """\
 """
 
 
-def make(folder: Path, torch_root: Path, *, without: Collection[str] = (), empty: Collection[str] = (), raises: str = "") -> Path:
+def make(
+    folder: Path,
+    torch_root: Path,
+    *,
+    without: Collection[str] = (),
+    empty: Collection[str] = (),
+    raises: str = "",
+) -> Path:
     """Write the package below ``folder`` and return its folder.
 
-    ``without`` names parts (``grouped_conv_fwd``) and headers (``ck/config.h``) that are left out, ``empty`` parts whose generators give
-    nothing; ``raises`` is a statement with which the import of the package ends.
+    ``without`` names parts (``grouped_conv_fwd``) and headers (``ck/config.h``) that are left out,
+    ``empty`` parts whose generators give nothing; ``raises`` is a statement with which the import
+    of the package ends.
     """
     package = folder / PACKAGE
     package.mkdir(parents=True)
@@ -59,7 +69,9 @@ def make(folder: Path, torch_root: Path, *, without: Collection[str] = (), empty
     for part in OPERATIONS:
         if part not in without:
             _make_part(package / part, part, count=0 if part in empty else 3)
-    _make_headers(package, [name for name in (*_wanted(torch_root), "ck/config.h") if name not in without])
+    _make_headers(
+        package, [name for name in (*_wanted(torch_root), "ck/config.h") if name not in without]
+    )
     return package
 
 
@@ -71,8 +83,15 @@ def _make_part(folder: Path, part: str, *, count: int) -> None:
     name = OPERATIONS[part]
     (folder / "__init__.py").write_text("")
     (folder / "op.py").write_text(_OP.format(name=name))
-    names = ["gen_conv_ops_library"] if part == "grouped_conv_fwd" else ["gen_ops_library", "gen_ops_preselected"]
-    bodies = [_INSTANCES.format(package=PACKAGE, part=part, name=name, function=function, count=count) for function in names]
+    names = (
+        ["gen_conv_ops_library"]
+        if part == "grouped_conv_fwd"
+        else ["gen_ops_library", "gen_ops_preselected"]
+    )
+    bodies = [
+        _INSTANCES.format(package=PACKAGE, part=part, name=name, function=function, count=count)
+        for function in names
+    ]
     (folder / "gen_instances.py").write_text("\n\n".join(bodies))
 
 
@@ -81,4 +100,8 @@ def _make_headers(package: Path, names: Iterable[str]) -> None:
         path = package / ("library/include" if name.startswith("ck/library/") else "include") / name
         path.parent.mkdir(parents=True, exist_ok=True)
         includes = {"ck/ck.hpp": '#include "ck/config.h"'}.get(name, "")
-        path.write_text(_GUARDED.format(guard=name.replace("/", "_").replace(".", "_").upper(), includes=includes))
+        path.write_text(
+            _GUARDED.format(
+                guard=name.replace("/", "_").replace(".", "_").upper(), includes=includes
+            )
+        )

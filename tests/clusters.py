@@ -1,4 +1,6 @@
-"""Real Ray clusters of several nodes on this machine, and runs on them: what the tests of a fleet with Ray share."""
+"""Real Ray clusters of several nodes on this machine, and runs on them: what the tests of a fleet
+with Ray share.
+"""
 
 import contextlib
 import importlib.util
@@ -15,12 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from runner.model.results import CaseResult
-from runner.record.journal import Run, read_run
 from tests.fakes import environment
+from torch_conformance.model.results import CaseResult
+from torch_conformance.record.journal import Run, read_run
 
 LONGEST = 1500.0
-"""How many seconds a step of a test may take: these machines do other work, and a node imports torch."""
+"""How many seconds a step of a test may take: these machines do other work, and a node imports
+torch.
+"""
 
 SPEC = """\
 summary: A product is right at every point, and one false claim is refuted
@@ -34,13 +38,17 @@ inputs: [{rand: [4, "{{ size }}"]}, {rand: ["{{ size }}", 4]}]
 expect:
   - close: {to: eager}
   - counter: {stats.unique_graphs: "{{ graphs }}"}
-"""
+"""  # noqa: E501
 ON_RAY = [
     pytest.mark.timeout(2 * LONGEST),  # four runs, and a cluster that starts for each test
     pytest.mark.torch,
-    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed (the extra 'ray')"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("ray") is None, reason="Ray is not installed (the extra 'ray')"
+    ),
     pytest.mark.nightly(
-        reason="a Ray cluster takes a minute to start; tests/unit/test_fleet.py has the same faults with nodes that are fakes"
+        reason="a Ray cluster takes a minute to start; tests/unit/test_fleet.py "
+        "has the same faults "
+        "with nodes that are fakes"
     ),
 ]
 """The marks of tests with a cluster."""
@@ -49,7 +57,9 @@ _TRIES = 4
 _RAY = "from ray.scripts.scripts import main; main()"
 
 _OF_RAY = {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
-"""Without a mode, a head requires the token of a user who has one, and nothing that is given an address sends it."""
+"""Without a mode, a head requires the token of a user who has one, and nothing that is given an
+address sends it.
+"""
 
 
 class _TooSlow(Exception):
@@ -61,7 +71,9 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._short = tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True)  # the path of a socket has 107 bytes at most
+        self._short = tempfile.TemporaryDirectory(
+            prefix="ray-", ignore_cleanup_errors=True
+        )  # the path of a socket has 107 bytes at most
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -69,20 +81,34 @@ class Cluster:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def head(self) -> None:
-        words = ["--head", "--port", str(self.port), "--num-cpus", "0", "--include-dashboard", "false", "--disable-usage-stats", "--block"]
+        words = [
+            "--head",
+            "--port",
+            str(self.port),
+            "--num-cpus",
+            "0",
+            "--include-dashboard",
+            "false",
+            "--disable-usage-stats",
+            "--block",
+        ]
         words += ["--temp-dir", self._short.name]
         self._start("head", [sys.executable, "-P", "-c", _RAY, "start", *words])
 
     def join(self, name: str, *more: str, python: str = sys.executable, **variables: str) -> None:
         words = ["--address", self.address, "--as", name, "--once", *more]
-        self._start(name, [python, "-m", "runner.tools.fleet.node", *words], **variables)
+        self._start(name, [python, "-m", "torch_conformance.tools.fleet.node", *words], **variables)
 
     def group(self, name: str) -> int:
         return self._processes[name].pid
 
     def raylet(self, name: str) -> int:
         """Return the process of the node's raylet, a child of what 'ray start' is."""
-        (found,) = [pid for pid in below(self.group(name)) if Path(f"/proc/{pid}/comm").read_text("utf-8").startswith("raylet")]
+        (found,) = [
+            pid
+            for pid in below(self.group(name))
+            if Path(f"/proc/{pid}/comm").read_text("utf-8").startswith("raylet")
+        ]
         return found
 
     def kill(self, name: str) -> None:
@@ -99,7 +125,9 @@ class Cluster:
         self._short.cleanup()
 
     def _start(self, name: str, command: Sequence[str], **variables: str) -> None:
-        """Start a part of the cluster; again where Ray gave up after its 30 s, which a busy machine exceeds."""
+        """Start a part of the cluster; again where Ray gave up after its 30 s, which a busy machine
+        exceeds.
+        """
         for _ in range(_TRIES - 1):
             try:
                 return self._start_once(name, command, **variables)
@@ -111,11 +139,20 @@ class Cluster:
         log = self._folder / f"{name}-{len(list(self._folder.glob('*.log')))}.log"
         with log.open("wb") as stream:
             environ = environment(**_OF_RAY, **variables)
-            process = subprocess.Popen(command, stdout=stream, stderr=stream, env=environ, start_new_session=True, cwd=self._folder)
+            process = subprocess.Popen(
+                command,
+                stdout=stream,
+                stderr=stream,
+                env=environ,
+                start_new_session=True,
+                cwd=self._folder,
+            )
         self._processes[name] = process
         until = time.monotonic() + LONGEST
         while "Ray runtime started" not in log.read_text("utf-8", "replace"):
-            if process.poll() is not None and "timed out during startup" in log.read_text("utf-8", "replace"):
+            if process.poll() is not None and "timed out during startup" in log.read_text(
+                "utf-8", "replace"
+            ):
                 raise _TooSlow(log.read_text("utf-8", "replace"))
             assert process.poll() is None, log.read_text("utf-8", "replace")
             assert time.monotonic() < until, log.read_text("utf-8", "replace")
@@ -140,7 +177,9 @@ def below(root: int) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
-                parent = int((entry / "stat").read_text("ascii", "replace").rpartition(")")[2].split()[1])
+                parent = int(
+                    (entry / "stat").read_text("ascii", "replace").rpartition(")")[2].split()[1]
+                )
             except OSError:
                 continue
             parents.setdefault(parent, []).append(int(entry.name))
@@ -162,13 +201,22 @@ def send_signal(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-# -- runs -----------------------------------------------------------------------------------------------------------
+# -- runs ------------------------------------------------------------------------------------------
 
 
-def start_run(cluster: Cluster, folder: Path, *more: str, specs: Sequence[str] = ("spec.yaml",)) -> "subprocess.Popen[str]":
+def start_run(
+    cluster: Cluster, folder: Path, *more: str, specs: Sequence[str] = ("spec.yaml",)
+) -> "subprocess.Popen[str]":
     words = ["run", *specs, "--executor", "ray", "--address", cluster.address, *more]
-    command = [sys.executable, "-m", "runner", *words]
-    return subprocess.Popen(command, cwd=folder, env=environment(**_OF_RAY), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    command = [sys.executable, "-m", "torch_conformance", *words]
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment(**_OF_RAY),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 def printed_by(process: "subprocess.Popen[str]") -> str:
@@ -195,7 +243,10 @@ def outcomes(run: Path, count: int = 13) -> dict[str, tuple[str, str, str]]:
     """Return outcome, type of failure and digest by case; each case is in the journal once."""
     results: tuple[CaseResult, ...] = journal(run).results
     assert len({result.case_id for result in results}) == len(results) == count
-    return {result.case_id: (result.outcome.label, result.failure_type, result.digest) for result in results}
+    return {
+        result.case_id: (result.outcome.label, result.failure_type, result.digest)
+        for result in results
+    }
 
 
 def labels(run: Path) -> list[str]:

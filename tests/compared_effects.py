@@ -1,24 +1,33 @@
-"""The side effects of a change that a test makes in place of the eager call and of the compiled call."""
+"""The side effects of a change that a test makes in place of the eager call and of the compiled
+call.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
-from runner.model.case_facts import Effects as Seen
-from runner.model.case_facts import Generator, Mode
-from runner.vocabulary.expectations.side_effects import SideEffects
 from tests.fakes import import_torch
+from torch_conformance.model.case_facts import Effects as Seen
+from torch_conformance.model.case_facts import Generator, Mode
+from torch_conformance.vocabulary.expectations.side_effects import SideEffects
 
 torch: Any = import_torch()
 
 DEFAULTS = {"rtol": None, "atol": None, "equal_nan": True}
 
 
-def compared(change: Callable[..., Any], *arguments: Callable[[], Any], target: Callable[[], Any] = lambda: None, **options: Any) -> Any:
-    """Let eager (``True``) and the compiled side (``False``) change equal copies; return the judgement and the facts.
+def compared(
+    change: Callable[..., Any],
+    *arguments: Callable[[], Any],
+    target: Callable[[], Any] = lambda: None,
+    **options: Any,
+) -> Any:
+    """Let eager (``True``) and the compiled side (``False``) change equal copies; return the
+    judgement and the facts.
 
-    ``target`` and ``arguments`` make the two copies; ``options`` are ``settings``, ``tolerance``, and those of ``Effects``.
+    ``target`` and ``arguments`` make the two copies; ``options`` are ``settings``, ``tolerance``,
+    and those of ``Effects``.
     """
-    from runner.worker.case.effects import Effects, Generators, Modes
+    from torch_conformance.worker.case.effects import Effects, Generators, Modes
 
     settings, tolerance = options.pop("settings", {}), {**DEFAULTS, **options.pop("tolerance", {})}
     effects = Effects(tolerance, settings, **options)
@@ -44,5 +53,7 @@ def compared(change: Callable[..., Any], *arguments: Callable[[], Any], target: 
     generators = tuple(Generator(**one) for one in facts.pop("generators"))
     others = tuple(Mode(**one) for one in facts.pop("modes"))
     facts = {**facts, "apart": tuple(facts["apart"]), "leaves": tuple(facts["leaves"])}
-    judge = SideEffects(rtol=tolerance["rtol"], atol=tolerance["atol"], equal_nan=tolerance["equal_nan"])
+    judge = SideEffects(
+        rtol=tolerance["rtol"], atol=tolerance["atol"], equal_nan=tolerance["equal_nan"]
+    )
     return judge.judge(Seen(**facts, generators=generators, modes=others)), facts

@@ -1,12 +1,16 @@
-"""A C++ compiler for the tests that compiles nothing twice: most runs of a test session build the same header and the same kernels.
+"""A C++ compiler for the tests that compiles nothing twice: most runs of a test session build the
+same header and the same kernels.
 
-``install`` puts a folder with a ``g++`` first on PATH, for one session of pytest and all that it starts. That ``g++`` runs this file. It
-serves a command of torch that another process of the session has run already, byte for byte, and runs the real compiler for each other
-one. A command is the same when its words, the content of the files that it names and the variables of the compiler are the same; paths
-of inputs and of the output do not count. The headers are those of torch and Python, which do not change during a session: a command
-that searches other folders is run by the real compiler, and so is one of another kind. What fails is not stored.
+``install`` puts a folder with a ``g++`` first on PATH, for one session of pytest and all that it
+starts. That ``g++`` runs this file. It serves a command of torch that another process of the
+session has run already, byte for byte, and runs the real compiler for each other one. A command is
+the same when its words, the content of the files that it names and the variables of the compiler
+are the same; paths of inputs and of the output do not count. The headers are those of torch and
+Python, which do not change during a session: a command that searches other folders is run by the
+real compiler, and so is one of another kind. What fails is not stored.
 
-The folder is deleted at the end of the session. Nothing of the runner is changed: torch calls ``g++``.
+The folder is deleted at the end of the session. Nothing of the runner is changed: torch calls
+``g++``.
 """
 
 import contextlib
@@ -22,39 +26,92 @@ FOLDER = "TESTS_COMPILER_CACHE"
 """The variable with the folder of the session."""
 
 _INPUTS = (".cpp", ".h", ".hpp", ".o")
-"""How inputs end whose content, with the headers, is all that is read: an assembler file may name another file."""
+"""How inputs end whose content, with the headers, is all that is read: an assembler file may name
+another file.
+"""
 
 _ARGUMENT = frozenset(["-D", "-I", "-L", "-l", "-x"])
-_KNOWN = ("-D", "-O", "-W", "-f", "-g1", "-l", "-m", "-std=", "-pedantic", "-shared", "-c", "-E", "-P", "-x", "-o", "-include", "-I", "-L")
+_KNOWN = (
+    "-D",
+    "-O",
+    "-W",
+    "-f",
+    "-g1",
+    "-l",
+    "-m",
+    "-std=",
+    "-pedantic",
+    "-shared",
+    "-c",
+    "-E",
+    "-P",
+    "-x",
+    "-o",
+    "-include",
+    "-I",
+    "-L",
+)
 _UNKNOWN = ("-Wl,", "-Wa,", "-Wp,", "-fplugin", "-fprofile", "-fdump", "-flto", "-fstats")
 _VARIABLES = (
-    *("COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH", "GCC_EXEC_PREFIX", "LIBRARY_PATH", "LD_RUN_PATH"),
-    *("LD_LIBRARY_PATH", "LD_PRELOAD", "SOURCE_DATE_EPOCH", "DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "GCC_COMPARE_DEBUG"),
+    *(
+        "COMPILER_PATH",
+        "CPATH",
+        "CPLUS_INCLUDE_PATH",
+        "C_INCLUDE_PATH",
+        "GCC_EXEC_PREFIX",
+        "LIBRARY_PATH",
+        "LD_RUN_PATH",
+    ),
+    *(
+        "LD_LIBRARY_PATH",
+        "LD_PRELOAD",
+        "SOURCE_DATE_EPOCH",
+        "DEPENDENCIES_OUTPUT",
+        "SUNPRO_DEPENDENCIES",
+        "GCC_COMPARE_DEBUG",
+    ),
 )
 
 
 def install(folder: str, headers: Sequence[str], python: str = sys.executable) -> None:
-    """Put a ``g++`` that serves from ``folder`` first on PATH; ``headers`` are the folders whose content does not change.
+    """Put a ``g++`` that serves from ``folder`` first on PATH; ``headers`` are the folders whose
+    content does not change.
 
     Where there is no g++, or CXX names a compiler, nothing is done.
     """
     real = shutil.which("g++")
     if real is None or os.environ.get("CXX") or os.environ.get(FOLDER):
         return
-    words = [python, "-S", "-E", "-s", os.path.abspath(__file__), real, os.pathsep.join(map(os.path.realpath, headers))]
+    words = [
+        python,
+        "-S",
+        "-E",
+        "-s",
+        os.path.abspath(__file__),
+        real,
+        os.pathsep.join(map(os.path.realpath, headers)),
+    ]
     programs = os.path.join(folder, "bin")
     os.makedirs(programs)
     os.makedirs(os.path.join(folder, "outputs"))
     script = os.path.join(programs, "g++")
     with open(script, "w", encoding="utf-8") as stream:
-        stream.write("#!/bin/sh\nexec " + " ".join("'" + word.replace("'", "'\\''") + "'" for word in words) + ' "$@"\n')
+        stream.write(
+            "#!/bin/sh\nexec "
+            + " ".join("'" + word.replace("'", "'\\''") + "'" for word in words)
+            + ' "$@"\n'
+        )
     os.chmod(script, 0o755)
     os.environ[FOLDER] = folder
     os.environ["PATH"] = programs + os.pathsep + os.environ.get("PATH", os.defpath)
 
 
 def key_of(words: Sequence[str], headers: Sequence[str]) -> tuple[str, str] | None:
-    """Return the key of a command and its output; None for a command that the real compiler must run. Raise ``OSError``."""
+    """Return the key of a command and its output; None for a command that the real compiler must
+    run.
+
+    Raise ``OSError``.
+    """
     found = hashlib.sha256()
     outputs: list[str] = []
     waiting = iter(words)
@@ -90,7 +147,10 @@ def _is_below(path: str, folders: Sequence[str]) -> bool:
 
 
 def _add_file(found: "hashlib._Hash", path: str) -> None:
-    """Add the name and the content of a file. A precompiled header is named after its content, and lies beside a short one."""
+    """Add the name and the content of a file.
+
+    A precompiled header is named after its content, and lies beside a short one.
+    """
     with open(path, "rb") as stream:
         content = stream.read()
     found.update(f"{os.path.basename(path)}\0{len(content)}\0".encode() + content)
@@ -120,7 +180,11 @@ def main(real: str, headers: str, *words: str) -> int:
 
 
 def _put(source: str, target: str) -> None:
-    """Copy a file, atomically. Headers are linked, for they are large. A library is not: two links are one library to the loader."""
+    """Copy a file, atomically.
+
+    Headers are linked, for they are large. A library is not: two links are one library to the
+    loader.
+    """
     part = f"{target}.{os.getpid()}.part"
     try:
         linked = source.endswith(".gch") or target.endswith(".gch")

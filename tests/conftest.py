@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from runner.language import load as load_module
-from runner.language.load import Suite, load
-from runner.language.read.spec_files import SpecPath
-from runner.model.diagnostics import Diagnostic, InvalidSpecs
 from tests import clusters, compiler_cache, prestart
 from tests.fakes import ROOT, import_torch
 from tests.fences import write_site
 from tests.timeouts import pytest_timeout_cancel_timer, pytest_timeout_set_timer  # noqa: F401 - hooks of pytest-timeout
+from torch_conformance.language import load as load_module
+from torch_conformance.language.load import Suite, load
+from torch_conformance.language.read.spec_files import SpecPath
+from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs
 
 GOOD = """\
 summary: A product of two matrices is right
@@ -36,20 +36,28 @@ expect: [{close: {to: eager}}]
 
 
 def _ignore_here(_: int, __: FrameType | None) -> None:
-    """Do nothing. Unlike ``SIG_IGN``, a handler is not inherited by the programs that a test starts: they get the default."""
+    """Do nothing.
+
+    Unlike ``SIG_IGN``, a handler is not inherited by the programs that a test starts: they get the
+    default.
+    """
 
 
 def _usual_signals() -> None:
-    """Give the programs that tests start the usual signals: where tests run in the background of a script, SIGINT is ignored."""
+    """Give the programs that tests start the usual signals: where tests run in the background of a
+    script, SIGINT is ignored.
+    """
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:  # Python ignores these two itself
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
+        # Python ignores these two itself
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, _ignore_here)
 
 
 _usual_signals()
 
-# Programs that tests start would compile the whole project each time, and torch too where pip has not compiled it.
+# Programs that tests start would compile the whole project each time, and torch too where pip has
+# not compiled it.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -60,15 +68,23 @@ for _name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-goldens", action="store_true", help="write what the program says now into tests/specs/invalid/*.txt")
+    parser.addoption(
+        "--update-goldens",
+        action="store_true",
+        help="write what the program says now into tests/specs/invalid/*.txt",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the session, and each process that it starts, a compiler that compiles nothing twice, and one server of zygotes."""
+    """Give the session, and each process that it starts, a compiler that compiles nothing twice,
+    and one server of zygotes.
+    """
     gc.disable()  # a quarter of the time of a collection of tests: nothing of it is garbage
     if prestart.FOLDER not in os.environ:
         os.environ[prestart.FOLDER] = tempfile.mkdtemp(prefix="pre-")
-        config.add_cleanup(functools.partial(shutil.rmtree, os.environ[prestart.FOLDER], ignore_errors=True))
+        config.add_cleanup(
+            functools.partial(shutil.rmtree, os.environ[prestart.FOLDER], ignore_errors=True)
+        )
     torch = importlib.util.find_spec("torch")
     if not hasattr(config, "workerinput") and torch is not None and torch.origin is not None:
         folder = tempfile.mkdtemp(prefix="compiler-")
@@ -77,10 +93,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 LONGEST_FIRST = (
-    "suite corpus profiles archive_tampering planted_faults other_compilers run broken_runs hostile_workers false_passes services "
-    "flaky_runs faults merged_runs hangs tampering wheel working_folder waived_runs warming bench worker_session measures junit"
+    "suite corpus profiles archive_tampering planted_faults other_compilers run broken_runs "
+    "hostile_workers false_passes services "
+    "flaky_runs faults merged_runs hangs tampering wheel working_folder waived_runs warming "
+    "bench worker_session measures junit"
 ).split()
-"""The files of tests that take long, without ``test_`` and ``.py``: where several workers share the tests, these are begun first.
+"""The files of tests that take long, without ``test_`` and ``.py``: where several workers share the
+tests, these are begun first.
 
 The second and third do not compile: the runs after them find what the first run built.
 """
@@ -90,26 +109,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         for mark in item.iter_markers("nightly"):
             if not mark.kwargs.get("reason"):
-                raise pytest.UsageError(f"{item.nodeid}: give a reason: @pytest.mark.nightly(reason=...)")
+                raise pytest.UsageError(
+                    f"{item.nodeid}: give a reason: @pytest.mark.nightly(reason=...)"
+                )
     if hasattr(config, "workerinput"):
         places = {f"test_{name}": place for place, name in enumerate(LONGEST_FIRST)}
         items.sort(key=lambda item: (places.get(item.path.stem, len(places)), item.path.parts))
 
 
 def pytest_collection_finish() -> None:
-    """Switch the garbage collector on again; it need not read the tests and the imported modules each time."""
+    """Switch the garbage collector on again; it need not read the tests and the imported modules
+    each time.
+    """
     gc.freeze()
     gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return one worker more than there are cores: some tests wait for processes, sockets and time limits."""
+    """Return one worker more than there are cores: some tests wait for processes, sockets and time
+    limits.
+    """
     return len(os.sched_getaffinity(0)) + 1
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each worker whole files, in the order of the items, so that the runs that the tests of a file look at are made once."""
+    """Give each worker whole files, in the order of the items, so that the runs that the tests of a
+    file look at are made once.
+    """
     from xdist.scheduler import LoadFileScheduling
 
     if config.getoption("dist") != "load":  # another one was asked for
@@ -119,8 +146,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_kept_folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[None]:
-    """Keep what runs keep away from the user's own folder, in one folder of all workers: a run builds less where another one has."""
+def own_kept_folder(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[None]:
+    """Keep what runs keep away from the user's own folder, in one folder of all workers: a run
+    builds less where another one has.
+    """
     base = tmp_path_factory.getbasetemp()
     kept = (base.parent if hasattr(request.config, "workerinput") else base) / "kept"
     kept.mkdir(mode=0o700, exist_ok=True)
@@ -160,7 +191,9 @@ def torch() -> Any:
 
 @pytest.fixture(scope="module")
 def one_thread(torch: Any) -> Iterator[None]:
-    """Let torch use one thread, as a worker does: several threads of small tensors wait for each other."""
+    """Let torch use one thread, as a worker does: several threads of small tensors wait for each
+    other.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -175,7 +208,9 @@ def good() -> str:
 
 @pytest.fixture
 def shipped_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this process load the shipped specs once, whoever asks and in whichever folder; files in messages are named as at first."""
+    """Let this process load the shipped specs once, whoever asks and in whichever folder; files in
+    messages are named as at first.
+    """
     real = load_module.inspect_specs
 
     def inspect_specs(
@@ -203,7 +238,9 @@ LoadSuite = Callable[..., Suite]
 
 @pytest.fixture
 def load_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LoadSuite:
-    """Return a function that writes files below a folder of its own and loads them: ``load_suite({"a/b.yaml": text}, backends=text)``."""
+    """Return a function that writes files below a folder of its own and loads them:
+    ``load_suite({"a/b.yaml": text}, backends=text)``.
+    """
     monkeypatch.chdir(tmp_path)
 
     def load_files(files: Mapping[str, str] | str, *, backends: str = "") -> Suite:
@@ -224,7 +261,9 @@ Lines = Callable[..., list[str]]
 
 
 def _problems(load_suite: LoadSuite, line: Callable[[Diagnostic], str]) -> Lines:
-    """Return a function that loads files and returns a line for each of their problems, without the folder."""
+    """Return a function that loads files and returns a line for each of their problems, without the
+    folder.
+    """
 
     def lines(files: Mapping[str, str] | str, *, backends: str = "") -> list[str]:
         try:
@@ -238,11 +277,18 @@ def _problems(load_suite: LoadSuite, line: Callable[[Diagnostic], str]) -> Lines
 
 @pytest.fixture
 def codes_of(load_suite: LoadSuite) -> Lines:
-    """Return a function that loads files and returns place and code of each problem; the place in ``spec.yaml`` without the file."""
-    return _problems(load_suite, lambda problem: f"{problem.position} {problem.code}".removeprefix("suite/spec.yaml:"))
+    """Return a function that loads files and returns place and code of each problem; the place in
+    ``spec.yaml`` without the file.
+    """
+    return _problems(
+        load_suite,
+        lambda problem: f"{problem.position} {problem.code}".removeprefix("suite/spec.yaml:"),
+    )
 
 
 @pytest.fixture
 def problems_of(load_suite: LoadSuite) -> Lines:
-    """Return a function that loads files and returns what is wrong with them, one line each, as ``validate`` prints it."""
+    """Return a function that loads files and returns what is wrong with them, one line each, as
+    ``validate`` prints it.
+    """
     return _problems(load_suite, str)

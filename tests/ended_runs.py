@@ -4,14 +4,18 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from runner.model.header import ProfileLevel, ProfileRecord
-from runner.model.outcomes import ExitCode, Outcome
-from runner.model.results import CaseResult
-from runner.report.github import RunReport
 from tests.results import footer_of
 from tests.unit.test_junit import HEADER, result
+from torch_conformance.model.header import ProfileLevel, ProfileRecord
+from torch_conformance.model.outcomes import ExitCode, Outcome
+from torch_conformance.model.results import CaseResult
+from torch_conformance.report.github import RunReport
 
-TEXTS = [field.name for field in fields(CaseResult) if field.type is str and field.name not in ("target", "level")]
+TEXTS = [
+    field.name
+    for field in fields(CaseResult)
+    if field.type is str and field.name not in ("target", "level")
+]
 """The fields of a case that hold any text."""
 
 
@@ -27,11 +31,24 @@ PASSES = result(0, Outcome.PASS)
 
 def profile_of(report: RunReport, *lost: str) -> RunReport:
     """Return the run of a profile that requires its results, and cases that it has no result of."""
-    level = ProfileLevel(name="P0", required=(*(result.case_id for result in report.results), *lost))
-    record = ProfileRecord(name="inductor-cpu", version="1.1", file="p.yaml", digest="d" * 64, torch=">=2.11", levels=(level,))
+    level = ProfileLevel(
+        name="P0", required=(*(result.case_id for result in report.results), *lost)
+    )
+    record = ProfileRecord(
+        name="inductor-cpu",
+        version="1.1",
+        file="p.yaml",
+        digest="d" * 64,
+        torch=">=2.11",
+        levels=(level,),
+    )
     header = replace(report.header, profile=(record,))
     assert report.footer is not None
-    return replace(report, header=header, footer=replace(report.footer, exit_code=int(header.conclusion(report.results)[0])))
+    return replace(
+        report,
+        header=header,
+        footer=replace(report.footer, exit_code=int(header.conclusion(report.results)[0])),
+    )
 
 
 NOT_GREEN = {
@@ -39,13 +56,20 @@ NOT_GREEN = {
     "truncated at its begin": replace(run(), footer=None),
     "interrupted": run(PASSES, interrupted=True),
     "nothing selected": run(),
-    "nothing executed": run(result(0, Outcome.UNAVAILABLE), result(1, Outcome.OFFLINE_PASS, target="hip:gfx942", level="O3")),
-    "fewer than --min-executed": run(PASSES, header=replace(HEADER, options={"min-executed": "7"}), least=7),
+    "nothing executed": run(
+        result(0, Outcome.UNAVAILABLE),
+        result(1, Outcome.OFFLINE_PASS, target="hip:gfx942", level="O3"),
+    ),
+    "fewer than --min-executed": run(
+        PASSES, header=replace(HEADER, options={"min-executed": "7"}), least=7
+    ),
     "a name of --require": replace(
         run(PASSES, header=replace(HEADER, options={"require": "cuda"})),
         footer=replace(footer_of([PASSES]), exit_code=int(ExitCode.NOTHING)),
     ),
-    "an exit code without a reason": replace(run(PASSES), footer=replace(footer_of([PASSES]), exit_code=int(ExitCode.FAILED))),
+    "an exit code without a reason": replace(
+        run(PASSES), footer=replace(footer_of([PASSES]), exit_code=int(ExitCode.FAILED))
+    ),
     "INCOMPLETE": profile_of(run(PASSES), "lost"),
     "NOT CONFORMANT": profile_of(run(PASSES, result(1, Outcome.FAIL))),
     **{outcome.label: run(PASSES, result(1, outcome)) for outcome in Outcome if outcome.is_failure},

@@ -1,15 +1,25 @@
-"""``python -m tests.fake_session_run DESCRIPTOR``: the run of a session of pytest; in its fake executor, a spec ends as its name says."""
+"""``python -m tests.fake_session_run DESCRIPTOR``: the run of a session of pytest; in its fake
+executor, a spec ends as its name says.
+"""
 
 import sys
 import time
 
 import pytest
 
-from runner.cli.parser import answered
-from runner.execute.executor_protocol import Execution, Job
-from runner.model.case_facts import Ending
-from runner.tools.pytest_plugin import session_run
-from tests.fakes import ENDED, FakeExecutor, close_facts, close_leaf, observation, seen, use_executor
+from tests.fakes import (
+    ENDED,
+    FakeExecutor,
+    close_facts,
+    close_leaf,
+    observation,
+    seen,
+    use_executor,
+)
+from torch_conformance.cli.parser import answered
+from torch_conformance.execute.executor_protocol import Execution, Job
+from torch_conformance.model.case_facts import Ending
+from torch_conformance.tools.pytest_plugin import session_run
 
 EXECUTOR: list[FakeExecutor] = []
 
@@ -26,11 +36,29 @@ def answer(job: Job) -> Execution:
         sys.exit(9)
     ending, step = ENDED, seen(measured={"0": close_facts(close_leaf())})
     if "crash" in case_id:
-        return Execution(job=job, observation=None, ending=Ending(signal=11, phase="run"), seconds=0.5, isolation="fork")
+        return Execution(
+            job=job,
+            observation=None,
+            ending=Ending(signal=11, phase="run"),
+            seconds=0.5,
+            isolation="fork",
+        )
     if "timeout" in case_id:
-        return Execution(job=job, observation=None, ending=Ending(signal=9, phase="run", timed_out=True), seconds=0.5, isolation="fork")
+        return Execution(
+            job=job,
+            observation=None,
+            ending=Ending(signal=9, phase="run", timed_out=True),
+            seconds=0.5,
+            isolation="fork",
+        )
     if "fell" in case_id:
-        step = seen(measured={"0": close_facts(close_leaf())}, graphs=[], executed={}, entered=0, counters={})
+        step = seen(
+            measured={"0": close_facts(close_leaf())},
+            graphs=[],
+            executed={},
+            entered=0,
+            counters={},
+        )
     if "fail" in case_id or "waived" in case_id:
         step = seen(measured={"0": close_facts(close_leaf(mismatches=1, excess=1.0, max_abs=1.0))})
     sent = observation(step, id=case_id) if "error" not in case_id else {"format": 2}

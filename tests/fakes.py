@@ -1,4 +1,8 @@
-"""Cases, backends, observations and an executor made by hand: what tests without workers are made of. Nothing here imports torch."""
+"""Cases, backends, observations and an executor made by hand: what tests without workers are made
+of.
+
+Nothing here imports torch.
+"""
 
 import os
 import signal
@@ -15,25 +19,34 @@ from typing import Any, Self
 
 import pytest
 
-from runner.execute.executor_protocol import Execution, ExecutorSettings, Job
-from runner.judge.evidence import read_facts
-from runner.judge.judge import judge
-from runner.language.backends import Backend, Proof, load_backends
-from runner.language.load import Suite, load
-from runner.machine.capabilities import ANSWERS
-from runner.model.case import Case, CaseBody, CaseId, Expected, Requirement, Settings, Step
-from runner.model.case_facts import Ending, Facts, ServiceReport, StepFacts
-from runner.model.conditions import Surroundings
-from runner.model.devices import HOLDS
-from runner.model.diagnostics import Position
-from runner.model.events import Activity
-from runner.model.expectation import Verdict
-from runner.model.results import CaseResult
-from runner.plan.schedule import Capacity
-from runner.vocabulary.expectations import EXPECTATIONS
 from tests import prestart
+from torch_conformance.execute.executor_protocol import Execution, ExecutorSettings, Job
+from torch_conformance.judge.evidence import read_facts
+from torch_conformance.judge.judge import judge
+from torch_conformance.language.backends import Backend, Proof, load_backends
+from torch_conformance.language.load import Suite, load
+from torch_conformance.machine.capabilities import ANSWERS
+from torch_conformance.model.case import (
+    Case,
+    CaseBody,
+    CaseId,
+    Expected,
+    Requirement,
+    Settings,
+    Step,
+)
+from torch_conformance.model.case_facts import Ending, Facts, ServiceReport, StepFacts
+from torch_conformance.model.conditions import Surroundings
+from torch_conformance.model.devices import HOLDS
+from torch_conformance.model.diagnostics import Position
+from torch_conformance.model.events import Activity
+from torch_conformance.model.expectation import Verdict
+from torch_conformance.model.results import CaseResult
+from torch_conformance.plan.schedule import Capacity
+from torch_conformance.vocabulary.expectations import EXPECTATIONS
 
 ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "runner" / "torch_conformance"
 
 AT = Position(file="specs/area/fake.yaml", line=7, column=5)
 HERE = Surroundings(backends=frozenset({"cpu"}), device="cpu", torch=(2, 13, 0), python=(3, 11, 7))
@@ -48,8 +61,18 @@ def place(line: int, column: int = 1) -> Position:
 
 
 def expected(kind: str, body: Any, line: int = 10) -> Expected:
-    leaves = {name: place(line, 9 + index) for index, name in enumerate(body)} if isinstance(body, dict) else {}
-    return Expected(kind=kind, check=EXPECTATIONS[kind].parse(body), position=place(line), leaves=leaves, body=body)
+    leaves = (
+        {name: place(line, 9 + index) for index, name in enumerate(body)}
+        if isinstance(body, dict)
+        else {}
+    )
+    return Expected(
+        kind=kind,
+        check=EXPECTATIONS[kind].parse(body),
+        position=place(line),
+        leaves=leaves,
+        body=body,
+    )
 
 
 def judged(kind: str, body: Any, here: Surroundings = HERE, **facts: Any) -> list[Verdict]:
@@ -58,13 +81,28 @@ def judged(kind: str, body: Any, here: Surroundings = HERE, **facts: Any) -> lis
 
 
 def step(*expectations: Expected, kind: str = "call", line: int = 9, **arguments: Any) -> Step:
-    needed: dict[str, Any] = {"api": {"call": "operator.add"}, "spawn": {"call": "print"}, "reset": {"items": ["dynamo"]}}.get(kind, {})
-    return Step(kind=kind, arguments={**needed, **arguments}, expectations=expectations, position=place(line))
+    needed: dict[str, Any] = {
+        "api": {"call": "operator.add"},
+        "spawn": {"call": "print"},
+        "reset": {"items": ["dynamo"]},
+    }.get(kind, {})
+    return Step(
+        kind=kind,
+        arguments={**needed, **arguments},
+        expectations=expectations,
+        position=place(line),
+    )
 
 
 def case_body(**changes: Any) -> CaseBody:
-    """Return the body of a case that compiles and has nothing but what is given; sections of options stand beside the rest."""
-    settings = {section.name: changes.pop(section.name) for section in fields(Settings) if section.name in changes}
+    """Return the body of a case that compiles and has nothing but what is given; sections of
+    options stand beside the rest.
+    """
+    settings = {
+        section.name: changes.pop(section.name)
+        for section in fields(Settings)
+        if section.name in changes
+    }
     return CaseBody(settings=Settings(**settings), **{"compiles": True, **changes})
 
 
@@ -106,7 +144,9 @@ def shipped() -> Mapping[str, Backend]:
 
 @cache
 def shipped_suite() -> Suite:
-    """Return the shipped specs as they are loaded without a path: three seconds of a core, once in a process."""
+    """Return the shipped specs as they are loaded without a path: three seconds of a core, once in
+    a process.
+    """
     return load([])
 
 
@@ -116,10 +156,21 @@ def backend(name: str = "cpu", **proof: Any) -> Backend:
     return replace(found, proof=Proof(**proof)) if proof else found
 
 
-def exception(type_: str = "builtins.RuntimeError", message: str = "broken", phase: str = "trace", *ancestors: str) -> dict[str, Any]:
+def exception(
+    type_: str = "builtins.RuntimeError",
+    message: str = "broken",
+    phase: str = "trace",
+    *ancestors: str,
+) -> dict[str, Any]:
     return {
         "type": type_,
-        "ancestors": [type_, *ancestors, "builtins.Exception", "builtins.BaseException", "builtins.object"],
+        "ancestors": [
+            type_,
+            *ancestors,
+            "builtins.Exception",
+            "builtins.BaseException",
+            "builtins.object",
+        ],
         "message": message,
         "traceback": f"Traceback (most recent call last):\n  ...\n{type_}: {message}\n",
         "phase": phase,
@@ -147,7 +198,15 @@ def seen(**changes: Any) -> dict[str, Any]:
 
 
 def observation(*steps: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
-    return {"format": 2, "id": ID, "steps": list(steps), "error": None, "phases": {"trace": 0.5}, "peak_bytes": 1, **changes}
+    return {
+        "format": 2,
+        "id": ID,
+        "steps": list(steps),
+        "error": None,
+        "phases": {"trace": 0.5},
+        "peak_bytes": 1,
+        **changes,
+    }
 
 
 def observed(sent: Any) -> Facts:
@@ -186,7 +245,13 @@ def verdict_of(
         except KeyError:
             raise FileNotFoundError(2, "No such file", f"code-{index}-{piece}.txt") from None
 
-    known = {"ending": ending, "note": note, "problem": problem, "services": tuple(services), "stderr": stderr}
+    known = {
+        "ending": ending,
+        "note": note,
+        "problem": problem,
+        "services": tuple(services),
+        "stderr": stderr,
+    }
     return judge(judged_case, by or backend(), here, read_facts(facts, read, **known))
 
 
@@ -194,16 +259,41 @@ COUNTED = expected("counter", {"inductor.fxgraph_cache_miss": 1})
 
 
 def close_leaf(**changes: Any) -> dict[str, Any]:
-    """Return what a worker measures of one tensor of three float32 numbers that are equal to their counterparts."""
+    """Return what a worker measures of one tensor of three float32 numbers that are equal to their
+    counterparts.
+    """
     described = {"type": "tensor", "shape": [3], "dtype": "float32", "device": "cpu"}
-    numbers = {"numel": 3, "nan_mismatches": 0, "inf_mismatches": 0, "mismatches": 0, "excess": 0.0, "max_abs": 0.0}
-    worst = {"worst_index": [1], "worst_value": 1.0, "worst_reference": 1.0, "rtol": 1.3e-6, "atol": 1e-5}
+    numbers = {
+        "numel": 3,
+        "nan_mismatches": 0,
+        "inf_mismatches": 0,
+        "mismatches": 0,
+        "excess": 0.0,
+        "max_abs": 0.0,
+    }
+    worst = {
+        "worst_index": [1],
+        "worst_value": 1.0,
+        "worst_reference": 1.0,
+        "rtol": 1.3e-6,
+        "atol": 1e-5,
+    }
     reference = {f"reference_{name}": value for name, value in described.items()}
-    return {"path": "", **described, **reference, **numbers, **worst, "calibrated": {"why_not": "none here"}, **changes}
+    return {
+        "path": "",
+        **described,
+        **reference,
+        **numbers,
+        **worst,
+        "calibrated": {"why_not": "none here"},
+        **changes,
+    }
 
 
 def effects(*leaves: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
-    """Return what a worker measures of the side effects of a call: nothing differs but these values."""
+    """Return what a worker measures of the side effects of a call: nothing differs but these
+    values.
+    """
     return {"compared": 2, "apart": [], "leaves": list(leaves), **changes}
 
 
@@ -214,25 +304,41 @@ def close_facts(*leaves: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
 def environment(**changes: str) -> dict[str, str]:
     """Return variables for a run of the program: a compiler that is quick to warm, no colours."""
     quick = {"TORCHINDUCTOR_VEC_ISA_OK": "0", "NO_COLOR": "1"}
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(
+        filter(None, [str(PACKAGE.parent), str(ROOT), os.environ.get("PYTHONPATH")])
+    )
     return {**os.environ, **quick, "PYTHONPATH": path, **changes}
 
 
 def prestarted(**changes: str) -> dict[str, str]:
-    """Return the same variables for a run whose zygote does not import torch itself: see ``tests/prestart``."""
+    """Return the same variables for a run whose zygote does not import torch itself: see
+    ``tests/prestart``.
+    """
     return prestart.variables(environment(**changes), environment())
 
 
 def prestarted_program(*arguments: object, **options: Any) -> "subprocess.CompletedProcess[str]":
-    """Run the program with a prestarted zygote: for tests of what the runner does with cases, whose torch is not what is tested."""
+    """Run the program with a prestarted zygote: for tests of what the runner does with cases, whose
+    torch is not what is tested.
+    """
     return program(*arguments, **{"env": prestarted(), **options})
 
 
-def program(*arguments: object, timeout: float = 240, **options: Any) -> "subprocess.CompletedProcess[str]":
+def program(
+    *arguments: object, timeout: float = 240, **options: Any
+) -> "subprocess.CompletedProcess[str]":
     """Run the program as a person does and return what it said."""
-    command = [sys.executable, "-m", "runner", *map(str, arguments)]
+    command = [sys.executable, "-m", "torch_conformance", *map(str, arguments)]
     options = {"cwd": ROOT, "env": environment(), **options}
-    return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, check=False, **options)
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=timeout,
+        check=False,
+        **options,
+    )
 
 
 def write_specs(folder: Path, texts: Mapping[str, str]) -> Path:
@@ -245,7 +351,9 @@ def write_specs(folder: Path, texts: Mapping[str, str]) -> Path:
 
 
 def line_with(process: "subprocess.Popen[str]", words: str, seconds: float = 120) -> str:
-    """Read standard error of a process up to a line with these words; one that does not write it in time is killed, and the test fails."""
+    """Read standard error of a process up to a line with these words; one that does not write it in
+    time is killed, and the test fails.
+    """
     assert process.stderr is not None
     bound = threading.Timer(seconds, process.kill)
     bound.start()
@@ -268,7 +376,7 @@ def import_torch() -> Any:
         import torch._functorch.config
         import torch._inductor.config
 
-        import runner.worker.case.case_session  # noqa: F401 - it imports more of torch, which may warn too
+        import torch_conformance.worker.case.case_session  # noqa: F401 - it imports more of torch, which may warn too
     return torch
 
 
@@ -277,7 +385,10 @@ FACTS: dict[str, Any] = {"torch": "2.13.0", "gpus": 0}
 
 
 class FakeExecutor:
-    """An executor without processes: ``answer`` makes the execution of each job. It records the calls that a run makes."""
+    """An executor without processes: ``answer`` makes the execution of each job.
+
+    It records the calls that a run makes.
+    """
 
     def __init__(self, answer: Callable[[Job], Execution]) -> None:
         self.answer = answer
@@ -309,8 +420,14 @@ class FakeExecutor:
                 return
             job = self._waiting.popleft()
             if job.plan is None:
-                facts = {**self.facts, ANSWERS: dict.fromkeys(job.questions, HOLDS)} if self.predicates_hold else dict(self.facts)
-                yield Execution(job=job, observation=facts, ending=ENDED, seconds=1.0, isolation="fork")
+                facts = (
+                    {**self.facts, ANSWERS: dict.fromkeys(job.questions, HOLDS)}
+                    if self.predicates_hold
+                    else dict(self.facts)
+                )
+                yield Execution(
+                    job=job, observation=facts, ending=ENDED, seconds=1.0, isolation="fork"
+                )
             else:
                 self.jobs.append(job)
                 yield self.answer(job)
@@ -330,18 +447,26 @@ class FakeExecutor:
         self.is_closed = True
 
     def started(self, settings: ExecutorSettings) -> Self:
-        """Take the settings of a run, as the factory of an executor does, and forget the run before."""
+        """Take the settings of a run, as the factory of an executor does, and forget the run
+        before.
+        """
         self.settings, self.is_closed = settings, False
         self.jobs, self.rounds = [], []
         return self
 
 
 def passes(job: Job) -> Execution:
-    """Return what a healthy worker sends of a case of two expectations: of a canary what it must be, of any other case a PASS."""
+    """Return what a healthy worker sends of a case of two expectations: of a canary what it must
+    be, of any other case a PASS.
+    """
     assert job.plan is not None
     counters = {"inductor": {"fxgraph_cache_miss": 1}, "stats": {"unique_graphs": 1}}
-    sent = observation(seen(measured={"0": close_facts(close_leaf())}, counters=counters), id=job.plan["id"])
-    return Execution(job=job, observation=sent, ending=ENDED, seconds=0.01, isolation="fork", worker=1)
+    sent = observation(
+        seen(measured={"0": close_facts(close_leaf())}, counters=counters), id=job.plan["id"]
+    )
+    return Execution(
+        job=job, observation=sent, ending=ENDED, seconds=0.01, isolation="fork", worker=1
+    )
 
 
 def interrupted(job: Job) -> Execution:
@@ -352,11 +477,19 @@ def interrupted(job: Job) -> Execution:
 
 def crashed(job: Job, seconds: float = 1.0) -> Execution:
     """Return the execution of a worker that ended without an answer."""
-    return Execution(job=job, observation=None, ending=Ending(exit_code=1, phase="import"), seconds=seconds, isolation="fork")
+    return Execution(
+        job=job,
+        observation=None,
+        ending=Ending(exit_code=1, phase="import"),
+        seconds=seconds,
+        isolation="fork",
+    )
 
 
-def use_executor(monkeypatch: pytest.MonkeyPatch, answer: Callable[[Job], Execution]) -> FakeExecutor:
+def use_executor(
+    monkeypatch: pytest.MonkeyPatch, answer: Callable[[Job], Execution]
+) -> FakeExecutor:
     """Let runs of this process use a fake executor."""
     fake = FakeExecutor(answer)
-    monkeypatch.setattr("runner.run.pipeline.LocalExecutor", fake.started)
+    monkeypatch.setattr("torch_conformance.run.pipeline.LocalExecutor", fake.started)
     return fake

@@ -1,21 +1,19 @@
-"""The code fences of README.md and docs/: each has a mark, an HTML comment on the line above it, that says what it is.
+"""The code fences of README.md and docs/: each has a mark, an HTML comment on the line above it,
+that says what it is.
 
-``<!-- spec: NAME.yaml -->``       a whole spec, a file of its page
-``<!-- red-spec: NAME.yaml -->``   the same, whose case fails: the tutorial shows the failure
-``<!-- defaults: NAME.yaml -->``   a ``_defaults.yaml``, a file of its page
-``<!-- backends: NAME.yaml -->``   a file for ``--backends``
-``<!-- waivers: NAME.yaml -->``    a file for ``--waivers``
-``<!-- profile: NAME.yaml -->``    a file for ``--profile``
-``<!-- lab: NAME.yaml -->``        a file for ``--lab``
-``<!-- module: PACKAGE/NAME -->``   a file of a vendor's package, whose device ``tests/vendor_device.py`` builds
-``<!-- examples: FILE/NAME -->``   entries of a definition in ``schemas/FILE.schema.json``
-``<!-- workflow: NAME.yml -->``    a GitHub workflow, whose ``run:`` lines are commands
-``<!-- gitlab: NAME.yml -->``       a pipeline of GitLab, whose ``script`` lines are commands
-``<!-- jenkins: NAME -->``          a pipeline of Jenkins, whose ``sh`` steps are commands
-``<!-- commands -->``              lines of a shell, which find the files of their page
-``<!-- program: NAME.py -->``      Python that fails as long as torch has the defect of that name
-``<!-- journal -->``               lines of ``run.jsonl``
-``<!-- lint -->``                  what a rule of ``lint`` finds, and what it does not
+``<!-- spec: NAME.yaml -->``       a whole spec, a file of its page ``<!-- red-spec: NAME.yaml -->``
+the same, whose case fails: the tutorial shows the failure ``<!-- defaults: NAME.yaml -->``   a
+``_defaults.yaml``, a file of its page ``<!-- backends: NAME.yaml -->``   a file for ``--backends``
+``<!-- waivers: NAME.yaml -->``    a file for ``--waivers`` ``<!-- profile: NAME.yaml -->``    a
+file for ``--profile`` ``<!-- lab: NAME.yaml -->``        a file for ``--lab`` ``<!-- module:
+PACKAGE/NAME -->``   a file of a vendor's package, whose device ``tests/vendor_device.py`` builds
+``<!-- examples: FILE/NAME -->``   entries of a definition in ``schemas/FILE.schema.json`` ``<!--
+workflow: NAME.yml -->``    a GitHub workflow, whose ``run:`` lines are commands ``<!-- gitlab:
+NAME.yml -->``       a pipeline of GitLab, whose ``script`` lines are commands ``<!-- jenkins: NAME
+-->``          a pipeline of Jenkins, whose ``sh`` steps are commands ``<!-- commands -->``
+lines of a shell, which find the files of their page ``<!-- program: NAME.py -->``      Python that
+fails as long as torch has the defect of that name ``<!-- journal -->``               lines of
+``run.jsonl`` ``<!-- lint -->``                  what a rule of ``lint`` finds, and what it does not
 ``<!-- editor -->``                settings of an editor, which start the YAML language server
 
 The files of one page are written to one folder, in which its commands run. The pages of the
@@ -34,7 +32,17 @@ from tests.fakes import ROOT
 CI = ("workflow", "gitlab", "jenkins")
 """Marks of fences that are files of a CI system."""
 
-FILES = ("spec", "red-spec", "defaults", "backends", "claims", "waivers", "profile", "lab", "module")
+FILES = (
+    "spec",
+    "red-spec",
+    "defaults",
+    "backends",
+    "claims",
+    "waivers",
+    "profile",
+    "lab",
+    "module",
+)
 """Marks of fences that are files of their page."""
 
 TUTORIAL = "docs/tutorial/"
@@ -60,16 +68,31 @@ class Fence:
 
 
 def pages() -> list[Path]:
-    """Return README.md and the pages of the site that git has: of a generated page the source, where git has not the page."""
+    """Return README.md and the pages of the site that git has: of a generated page the source,
+    where git has not the page.
+    """
     docs = sorted((ROOT / "docs").rglob("*.md"))
-    sources = {path.with_name(path.name.replace(".in.md", ".md")): path for path in docs if path.name.endswith(".in.md")}
+    sources = {
+        path.with_name(path.name.replace(".in.md", ".md")): path
+        for path in docs
+        if path.name.endswith(".in.md")
+    }
     whole = {path for path in docs if path not in sources.values() and not is_generated(path)}
-    return [ROOT / "README.md", *sorted(whole | {source for page, source in sources.items() if page not in whole})]
+    return [
+        ROOT / "README.md",
+        *sorted(whole | {source for page, source in sources.items() if page not in whole}),
+    ]
 
 
 def is_generated(path: Path) -> bool:
-    """Return whether ``tools.generate_docs`` makes a page when the site is built: .gitignore lists these pages and folders."""
-    ignored = [line for line in (ROOT / ".gitignore").read_text("utf-8").splitlines() if line.startswith("/docs/")]
+    """Return whether ``tools.generate_docs`` makes a page when the site is built: .gitignore lists
+    these pages and folders.
+    """
+    ignored = [
+        line
+        for line in (ROOT / ".gitignore").read_text("utf-8").splitlines()
+        if line.startswith("/docs/")
+    ]
     return f"/{_name(path)}".startswith(tuple(ignored))
 
 
@@ -79,9 +102,17 @@ def fences(page: Path) -> list[Fence]:
     found = []
     for match in _FENCE.finditer(text):
         before = text[: match.start()].rstrip("\n").rpartition("\n")[2].strip()
-        mark = _MARK.fullmatch(before) if text[: match.start()].endswith("\n") and not text[: match.start()].endswith("\n\n") else None
+        mark = (
+            _MARK.fullmatch(before)
+            if text[: match.start()].endswith("\n") and not text[: match.start()].endswith("\n\n")
+            else None
+        )
         kind, name = (mark[1], mark[2] or "") if mark else ("", "")
-        found.append(Fence(_name(page), text.count("\n", 0, match.start()) + 1, match[1], kind, name, match[2]))
+        found.append(
+            Fence(
+                _name(page), text.count("\n", 0, match.start()) + 1, match[1], kind, name, match[2]
+            )
+        )
     return found
 
 
@@ -118,9 +149,9 @@ def write(fence: Fence, folder: Path) -> None:
 def run_in(place: Path, *arguments: str, timeout: int = 240) -> subprocess.CompletedProcess[str]:
     """Run the program in a folder."""
     return subprocess.run(
-        [sys.executable, "-m", "runner", *arguments],
+        [sys.executable, "-m", "torch_conformance", *arguments],
         cwd=place,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "runner")},
         capture_output=True,
         text=True,
         check=False,

@@ -1,4 +1,6 @@
-"""A fleet without Ray and without processes: nodes that answer as agents do, and that fail in the ways that a test names."""
+"""A fleet without Ray and without processes: nodes that answer as agents do, and that fail in the
+ways that a test names.
+"""
 
 import dataclasses
 import time
@@ -8,19 +10,21 @@ from typing import Any
 
 import pytest
 
-from runner.execute.executor_protocol import Execution, Job
-from runner.machine import capabilities
-from runner.machine.installed_torch import installed_torch, release
-from runner.tools.fleet import hooks, lab, messages
-from runner.tools.fleet.link import Event, Node
-from runner.tools.fleet.messages import FrameReader, Message, pack
 from tests.fakes import ENDED, FACTS, passes
+from torch_conformance.execute.executor_protocol import Execution, Job
+from torch_conformance.machine import capabilities
+from torch_conformance.machine.installed_torch import installed_torch, release
+from torch_conformance.tools.fleet import hooks, lab, messages
+from torch_conformance.tools.fleet.link import Event, Node
+from torch_conformance.tools.fleet.messages import FrameReader, Message, pack
 
 Answer = Callable[[Job], Execution | None]
 
 
 def all_graphs(count: int) -> Answer:
-    """Return answers of a worker whose compiler captures so many graphs: with one, the canaries have their known verdicts."""
+    """Return answers of a worker whose compiler captures so many graphs: with one, the canaries
+    have their known verdicts.
+    """
 
     def answer(job: Job) -> Execution | None:
         found = passes(job)
@@ -49,7 +53,9 @@ class FakeNode:
     torch: str = ""
     """The version of its torch, where that is not the one of this machine."""
     adds: Mapping[str, str] = field(default_factory=dict)
-    """What it sends besides, unasked: the kind of a further answer, by the kind of what it was sent."""
+    """What it sends besides, unasked: the kind of a further answer, by the kind of what it was
+    sent.
+    """
 
     def take(self, message: Message) -> list[bytes]:
         answers = self._answers(message)
@@ -96,8 +102,16 @@ class FakeNode:
             installed = installed_torch()
             assert installed is not None
             version = self.torch or installed.version
-            facts = {**FACTS, "torch": version, "torch_git": installed.git, "torch_root": str(installed.root), **self.facts}
-            done: Execution | None = Execution(job=job, observation=facts, ending=ENDED, seconds=0.1, isolation="fork")
+            facts = {
+                **FACTS,
+                "torch": version,
+                "torch_git": installed.git,
+                "torch_root": str(installed.root),
+                **self.facts,
+            }
+            done: Execution | None = Execution(
+                job=job, observation=facts, ending=ENDED, seconds=0.1, isolation="fork"
+            )
         else:
             done = self.answer(job)
         if done is None:
@@ -106,7 +120,16 @@ class FakeNode:
             self.ran.append(str(job.plan["id"]))
         sent = dataclasses.asdict(done)
         del sent["job"]
-        return [pack({"kind": "ended", "token": message["token"], "execution": {**sent, "files": []}, "files": {}})]
+        return [
+            pack(
+                {
+                    "kind": "ended",
+                    "token": message["token"],
+                    "execution": {**sent, "files": []},
+                    "files": {},
+                }
+            )
+        ]
 
 
 class FakeLink:
@@ -120,7 +143,10 @@ class FakeLink:
         self.is_closed = False
 
     def nodes(self) -> Sequence[Node]:
-        return [Node(key=f"key-{name}", name=name, labels=fake.labels) for name, fake in self.fakes.items()]
+        return [
+            Node(key=f"key-{name}", name=name, labels=fake.labels)
+            for name, fake in self.fakes.items()
+        ]
 
     def open(self, key: str) -> None:
         self._readers[key] = FrameReader()
@@ -133,14 +159,28 @@ class FakeLink:
         for message in self._readers[key].feed(data):
             if key in self._dead and not fake.speaks_after_death:
                 return
-            events: list[Event] = [Event(key, answered) for answer in fake.take(message) for answered in FrameReader().feed(answer)]
-            if key not in self._dead and fake.dies_after >= 0 and len(fake.ran) >= fake.dies_after and message["kind"] == "job":
+            events: list[Event] = [
+                Event(key, answered)
+                for answer in fake.take(message)
+                for answered in FrameReader().feed(answer)
+            ]
+            if (
+                key not in self._dead
+                and fake.dies_after >= 0
+                and len(fake.ran) >= fake.dies_after
+                and message["kind"] == "job"
+            ):
                 self._dead.add(key)
-                events = [Event(key, lost="its plug was pulled"), *(events if fake.speaks_after_death else [])]
+                events = [
+                    Event(key, lost="its plug was pulled"),
+                    *(events if fake.speaks_after_death else []),
+                ]
             self._events += events
 
     def wait(self, seconds: float, wake: int | None) -> Sequence[Event]:
-        assert self._events or not seconds, "nothing comes any more: a real run would wait for a time limit"
+        assert self._events or not seconds, (
+            "nothing comes any more: a real run would wait for a time limit"
+        )
         events, self._events = self._events, []
         return events
 
@@ -161,7 +201,9 @@ def use_fleet(monkeypatch: pytest.MonkeyPatch, *nodes: FakeNode) -> FakeLink:
     link = FakeLink(nodes)
     installed = installed_torch()
     assert installed is not None
-    monkeypatch.setitem(FACTS, "torch", installed.version)  # what a fake executor of this machine reports
+    monkeypatch.setitem(
+        FACTS, "torch", installed.version
+    )  # what a fake executor of this machine reports
     monkeypatch.setattr(lab, "require_ray", lambda: None)
     monkeypatch.setattr(lab, "require_head", lambda address: None)
     monkeypatch.setattr(hooks, "GatewayLink", lambda address: link)

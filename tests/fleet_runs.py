@@ -1,11 +1,13 @@
-"""Runs on a fleet whose nodes are fakes (``tests/fleet.py``): their specs, their settings and what they recorded."""
+"""Runs on a fleet whose nodes are fakes (``tests/fleet.py``): their specs, their settings and what
+they recorded.
+"""
 
 from pathlib import Path
 
-from runner.cli.parser import main
-from runner.model.results import CaseResult
-from runner.record.journal import read_run
 from tests.fleet import RAY
+from torch_conformance.cli.parser import main
+from torch_conformance.model.results import CaseResult
+from torch_conformance.record.journal import read_run
 
 
 def spec_of(cases: int) -> str:

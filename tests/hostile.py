@@ -9,7 +9,8 @@ HOSTILE = (
     "<script>alert(1)</script>",
     '</pre></details><img src=x onerror="alert(1)">',
     "</code>| a | b |\n|---|---|\n| c | d |",
-    "`code` **bold** [link](javascript:alert(1)) ![img](https://example.org/x.png) https://example.org @someone #1",
+    "`code` **bold** [link](javascript:alert(1)) ![img](https://example.org/x.png) "
+    "https://example.org @someone #1",
     "\n\n# a heading\n\n- a list\n\n    a block\n\n```\nfence\n",
     "&lt;b&gt; &#60;b&#62; &amp;",
     "\x1b[31mred\x1b[0m \x1b]8;;https://example.org\x07link\x1b]8;;\x07",

@@ -1,9 +1,11 @@
-"""``python -m tests.plain_zygote SOCKET PARENT``: a zygote without torch, whose workers answer at once."""
+"""``python -m tests.plain_zygote SOCKET PARENT``: a zygote without torch, whose workers answer at
+once.
+"""
 
 import os
 
-from runner.model import protocol
-from runner.worker.process import zygote
+from torch_conformance.model import protocol
+from torch_conformance.worker.process import zygote
 
 
 def answer(plan: str, descriptor: int, word: str) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.model.outcomes import Outcome
-from runner.model.results import CaseResult
-from runner.record.journal import Run, read_run
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.model.results import CaseResult
+from torch_conformance.record.journal import Run, read_run
 
 
 @dataclass(frozen=True)
@@ -41,20 +41,28 @@ class Ran:
 
 
 def processes_below(folder: Path) -> list[str]:
-    """Return the command lines of the processes that stand in a folder, or were given a file in it."""
+    """Return the command lines of the processes that stand in a folder, or were given a file in
+    it.
+    """
     found = []
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdecimal() and int(entry.name) != os.getpid():
                 words = (entry / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
-                found += [words] if str(folder) in words or os.readlink(entry / "cwd").startswith(str(folder)) else []
+                found += (
+                    [words]
+                    if str(folder) in words or os.readlink(entry / "cwd").startswith(str(folder))
+                    else []
+                )
         except OSError:
             continue
     return found
 
 
 def normalised(out: Path) -> str:
-    """Return the JUnit report of a run without what differs between any two runs: times, addresses, folders, what names the run."""
+    """Return the JUnit report of a run without what differs between any two runs: times, addresses,
+    folders, what names the run.
+    """
     tree = ET.parse(out / "junit.xml")
     for parent in list(tree.iter()):
         for name in ("time", "timestamp"):
@@ -62,5 +70,7 @@ def normalised(out: Path) -> str:
         for child in list(parent):
             if child.tag == "property" and child.get("name") in ("run", "command", "merged"):
                 parent.remove(child)
-    text = re.sub(r"folder: \S*/cases/[0-9]+", "folder: -", ET.tostring(tree.getroot(), encoding="unicode"))
+    text = re.sub(
+        r"folder: \S*/cases/[0-9]+", "folder: -", ET.tostring(tree.getroot(), encoding="unicode")
+    )
     return re.sub(r"0x[0-9a-f]+", "0x-", re.sub(r"page: \S*/index", "page: index", text))

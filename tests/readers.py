@@ -1,8 +1,10 @@
-"""What CI systems make of a JUnit report and of a log: small readers, written from what the real ones read and ignore.
+"""What CI systems make of a JUnit report and of a log: small readers, written from what the real
+ones read and ignore.
 
-A reader of JUnit takes the bytes of a file and returns what a person would see of each case. Jenkins' junit and xunit plugins, GitLab,
-mikepenz/action-junit-report, dorny/test-reporter, Azure's PublishTestResults and Buildkite's Test Engine read different attributes, and
-each ignores some that others need.
+A reader of JUnit takes the bytes of a file and returns what a person would see of each case.
+Jenkins' junit and xunit plugins, GitLab, mikepenz/action-junit-report, dorny/test-reporter, Azure's
+PublishTestResults and Buildkite's Test Engine read different attributes, and each ignores some that
+others need.
 """
 
 import functools
@@ -56,7 +58,9 @@ class Reader:
 
 _READERS: Mapping[str, Reader] = {
     "jenkins-junit": Reader(needs=("name",), attempts=True, attachments=(PASSED, FAILED, SKIPPED)),
-    "jenkins-xunit": Reader(needs=("name",), attempts=True, attachments=(PASSED, FAILED, SKIPPED), is_strict=True),
+    "jenkins-xunit": Reader(
+        needs=("name",), attempts=True, attachments=(PASSED, FAILED, SKIPPED), is_strict=True
+    ),
     "gitlab": Reader(message=False, attachments=(FAILED,)),
     "mikepenz": Reader(),
     "dorny": Reader(needs=("time",), is_flat=True),
@@ -78,26 +82,51 @@ def read(reader: Reader, data: bytes) -> list[Seen]:
         if reader.is_flat and suite.get("name") is None:
             raise RefusedError("a suite without a name")
         for case in suite.findall("testcase"):
-            if not all(map(case.get, reader.needs)) or ("time" in reader.needs and math.isnan(float(case.get("time", "nan")))):
+            if not all(map(case.get, reader.needs)) or (
+                "time" in reader.needs and math.isnan(float(case.get("time", "nan")))
+            ):
                 raise RefusedError(f"a case without {' or '.join(reader.needs)}")
-            element = next((child for tag in _STATUSES if (child := case.find(tag)) is not None), None)
+            element = next(
+                (child for tag in _STATUSES if (child := case.find(tag)) is not None), None
+            )
             status = PASSED if element is None else _STATUSES[element.tag]
-            text = "" if element is None else f"{element.get('message', '') if reader.message else ''}\n{element.text or ''}"
-            for attempt in case.findall("flakyFailure") + case.findall("rerunFailure") if reader.attempts else ():
+            text = (
+                ""
+                if element is None
+                else f"{element.get('message', '') if reader.message else ''}\n{element.text or ''}"
+            )
+            for attempt in (
+                case.findall("flakyFailure") + case.findall("rerunFailure")
+                if reader.attempts
+                else ()
+            ):
                 text += f"\n{attempt.get('message', '')}\n{attempt.findtext('stackTrace', '')}"
-            attached = re.findall(r"^\[\[ATTACHMENT\|(.+?)\]\]$", case.findtext("system-out", ""), re.MULTILINE)
+            attached = re.findall(
+                r"^\[\[ATTACHMENT\|(.+?)\]\]$", case.findtext("system-out", ""), re.MULTILINE
+            )
             name, group = case.get("name", ""), case.get("classname") or suite.get("name", "")
-            seen.setdefault((group, name), Seen(name, group, status, text, tuple(attached) if status in reader.attachments else ()))
+            seen.setdefault(
+                (group, name),
+                Seen(
+                    name,
+                    group,
+                    status,
+                    text,
+                    tuple(attached) if status in reader.attachments else (),
+                ),
+            )
     if not seen:
         raise RefusedError("no results: the job fails")
     return list(seen.values())
 
 
-READERS: Mapping[str, Callable[[bytes], list[Seen]]] = {name: functools.partial(read, reader) for name, reader in _READERS.items()}
+READERS: Mapping[str, Callable[[bytes], list[Seen]]] = {
+    name: functools.partial(read, reader) for name, reader in _READERS.items()
+}
 jenkins_junit, jenkins_xunit = READERS["jenkins-junit"], READERS["jenkins-xunit"]
 
 
-# -- logs of GitHub Actions ---------------------------------------------------------------------------------------------
+# -- logs of GitHub Actions ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -110,7 +139,9 @@ class Command:
 
 
 def github_commands(log: str) -> Iterator[Command]:
-    """Yield the commands of a log: lines that begin with ``::``, and the first form, ``##[name]``, anywhere in a line."""
+    """Yield the commands of a log: lines that begin with ``::``, and the first form, ``##[name]``,
+    anywhere in a line.
+    """
     for line in re.split(r"\r\n|\r|\n", log):
         text = line.strip()
         if text.startswith("::") and (end := text.find("::", 2)) > 0:
@@ -123,13 +154,18 @@ def github_commands(log: str) -> Iterator[Command]:
 
 
 def _unescaped(text: str, *, property_: bool) -> str:
-    table = {"%0D": "\r", "%0A": "\n", **({"%3A": ":", "%2C": ","} if property_ else {}), "%25": "%"}
+    table = {
+        "%0D": "\r",
+        "%0A": "\n",
+        **({"%3A": ":", "%2C": ","} if property_ else {}),
+        "%25": "%",
+    }
     for code, char in table.items():
         text = text.replace(code, char)
     return text
 
 
-# -- pages --------------------------------------------------------------------------------------------------------------
+# -- pages -----------------------------------------------------------------------------------------
 
 
 class Elements(HTMLParser):

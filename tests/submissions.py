@@ -1,4 +1,6 @@
-"""A small run of a made-up profile without torch, its submission, and archives that were changed by somebody."""
+"""A small run of a made-up profile without torch, its submission, and archives that were changed by
+somebody.
+"""
 
 import contextlib
 import json
@@ -10,18 +12,23 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 
-from runner.cli.parser import main
-from runner.execute.executor_protocol import Execution, Job
-from runner.model.codec import encode
-from runner.record.case_files import digest
-from runner.record.journal import JournalError, Run, read_run, totals
-from runner.report.junit import document_of
-from runner.tools.vendor import archive
-from runner.tools.vendor.archive import ATTESTATION, ENVELOPE, JOURNAL, JUNIT
-from runner.worker.process.channel import keep_code
 from tests.fakes import ENDED, observation, seen, use_executor, write_specs
+from torch_conformance.cli.parser import main
+from torch_conformance.execute.executor_protocol import Execution, Job
+from torch_conformance.model.codec import encode
+from torch_conformance.record.case_files import digest
+from torch_conformance.record.journal import JournalError, Run, read_run, totals
+from torch_conformance.report.junit import document_of
+from torch_conformance.tools.attest import archive
+from torch_conformance.tools.attest.archive import ATTESTATION, ENVELOPE, JOURNAL, JUNIT
+from torch_conformance.worker.process.channel import keep_code
 
 SPEC = """\
 summary: The counters of a compile are those of one graph
@@ -82,7 +89,9 @@ WAIVED = "area/two[backend=cpu,size=3]"
 
 
 def _answer(folder: Path, code: str, measured: Mapping[str, Any]) -> Callable[[Job], Execution]:
-    """Return what a worker answers: one graph with one kernel, and what it measured; the waived case misses the cache twice."""
+    """Return what a worker answers: one graph with one kernel, and what it measured; the waived
+    case misses the cache twice.
+    """
 
     def answer(job: Job) -> Execution:
         assert job.plan is not None
@@ -91,24 +100,48 @@ def _answer(folder: Path, code: str, measured: Mapping[str, Any]) -> Callable[[J
         pieces = dict(keep_code(str(place), 0, [code]))
         misses = 2 if job.plan["id"] == WAIVED else 1
         pieces["code_graphs"] = [GRAPH]
-        facts = seen(**pieces, counters={"inductor": {"fxgraph_cache_miss": misses}}, graphs=[["cpu"]] * misses, measured=measured)
+        facts = seen(
+            **pieces,
+            counters={"inductor": {"fxgraph_cache_miss": misses}},
+            graphs=[["cpu"]] * misses,
+            measured=measured,
+        )
         sent = observation(facts, id=job.plan["id"], digest=job.plan["digest"])
-        return Execution(job=job, observation=sent, ending=ENDED, seconds=1.0, isolation="fork", files=("code-0-0.txt",))
+        return Execution(
+            job=job,
+            observation=sent,
+            ending=ENDED,
+            seconds=1.0,
+            isolation="fork",
+            files=("code-0-0.txt",),
+        )
 
     return answer
 
 
 @contextmanager
 def a_run(
-    place: Path, profile: str = PROFILE, code: str = CODE, more: str = "", measured: Mapping[str, Any] | None = None, options: str = ""
+    place: Path,
+    profile: str = PROFILE,
+    code: str = CODE,
+    more: str = "",
+    measured: Mapping[str, Any] | None = None,
+    options: str = "",
 ) -> Iterator[Path]:
-    """Make a run of the profile in the folder ``place``, which is the working folder meanwhile; yield the folder of the run.
+    """Make a run of the profile in the folder ``place``, which is the working folder meanwhile;
+    yield the folder of the run.
 
     ``more`` is added to the first spec, and ``measured`` is what its workers measured for it.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        write_specs(place, {"area/one": SPEC.replace("TAG", "first") + more, "area/two": SPEC.replace("TAG", "second")})
+        write_specs(
+            place,
+            {
+                "area/one": SPEC.replace("TAG", "first") + more,
+                "area/two": SPEC.replace("TAG", "second"),
+            },
+        )
         (place / "known.yaml").write_text(WAIVERS)
         (place / "ours.yaml").write_text(profile)
         use_executor(patch, _answer(place / "out", code, measured or {}))
@@ -119,8 +152,12 @@ def a_run(
 def write_keys(place: Path) -> None:
     """Write a pair of keys into a folder."""
     key = Ed25519PrivateKey.from_private_bytes(bytes(32))
-    (place / "private.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    (place / "public.pem").write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    (place / "private.pem").write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
+    (place / "public.pem").write_bytes(
+        key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    )
 
 
 class Archive:
@@ -150,9 +187,15 @@ class Archive:
 
     # -- the evidence
 
-    def observation(self, case_id: str, change: Callable[[dict[str, Any]], None], *, sealed: bool = True) -> None:
-        """Change what the worker of a case sent; with ``sealed`` the journal gets the new digest."""
-        self._evidence(case_id, "observation.json", lambda data: _changed(data, change), sealed=sealed)
+    def observation(
+        self, case_id: str, change: Callable[[dict[str, Any]], None], *, sealed: bool = True
+    ) -> None:
+        """Change what the worker of a case sent; with ``sealed`` the journal gets the new
+        digest.
+        """
+        self._evidence(
+            case_id, "observation.json", lambda data: _changed(data, change), sealed=sealed
+        )
 
     def code(self, case_id: str, change: Callable[[bytes], bytes], *, sealed: bool = True) -> None:
         """Change the generated code of a case."""
@@ -162,21 +205,30 @@ class Archive:
         """Put other data in the place of a file of a case, with its digest."""
         self._evidence(case_id, name, lambda _: data, sealed=True)
 
-    def _evidence(self, case_id: str, name: str, change: Callable[[bytes], bytes], *, sealed: bool) -> None:
+    def _evidence(
+        self, case_id: str, name: str, change: Callable[[bytes], bytes], *, sealed: bool
+    ) -> None:
         folder = next(line["folder"] for line in self.lines if line.get("case_id") == case_id)
         member = f"{folder}/{name}"
         self.members[member] = change(self.members[member])
         if sealed:
-            self.edit(lambda line: line["evidence"].update({name: digest(self.members[member])}), case_id)
+            self.edit(
+                lambda line: line["evidence"].update({name: digest(self.members[member])}), case_id
+            )
 
     # -- the digests
 
     def repaired(self, signer: str | None = None) -> "Archive":
-        """Write the attestation again, as one who knows the program does: their digests are right."""
+        """Write the attestation again, as one who knows the program does: their digests are
+        right.
+        """
         statement = json.loads(self.members[ATTESTATION])
         names = sorted(self.members.keys() - {ATTESTATION, ENVELOPE})
-        statement["subject"] = [{"name": name, "digest": {"sha256": digest(self.members[name])}} for name in names]
-        with contextlib.suppress(ValueError, KeyError, JournalError):  # a journal without a header or a footer cannot be attested
+        statement["subject"] = [
+            {"name": name, "digest": {"sha256": digest(self.members[name])}} for name in names
+        ]
+        with contextlib.suppress(ValueError, KeyError, JournalError):
+            # a journal without a header or a footer cannot be attested
             self._attest(statement["predicate"])
         if signer is not None:
             statement["predicate"]["signer"] = signer
@@ -187,19 +239,33 @@ class Archive:
     def _attest(self, predicate: dict[str, Any]) -> None:
         header, footer, run = self.lines[0], self.lines[-1], self._run()
         predicate["files"], predicate["environment"] = header["specs"], header["environment"]
-        predicate["selection"] = {"sha256": header["selection"], "cases": sum(line["kind"] == "case" for line in self.lines)}
+        predicate["selection"] = {
+            "sha256": header["selection"],
+            "cases": sum(line["kind"] == "case" for line in self.lines),
+        }
         predicate["totals"], predicate["exit_code"] = totals(run.results), footer["exit_code"]
-        predicate["statement"] = [encode(statement)] if (statement := run.header.statement(run.results)) else []
-        predicate["run"].update({"id": header["run_id"], "started": header["started"], "ended": footer["ended"]})
-        predicate["profile"] = [{"name": one["name"], "version": one["version"], "sha256": one["digest"]} for one in header["profile"]]
+        predicate["statement"] = (
+            [encode(statement)] if (statement := run.header.statement(run.results)) else []
+        )
+        predicate["run"].update(
+            {"id": header["run_id"], "started": header["started"], "ended": footer["ended"]}
+        )
+        predicate["profile"] = [
+            {"name": one["name"], "version": one["version"], "sha256": one["digest"]}
+            for one in header["profile"]
+        ]
 
     def restated(self) -> None:
-        """Count and state anew what the lines of the journal give, in its footer and in the report."""
+        """Count and state anew what the lines of the journal give, in its footer and in the
+        report.
+        """
         run = self._run()
         statement = run.header.statement(run.results)
 
         def change(line: dict[str, Any]) -> None:
-            line["exit_code"] = int(statement.conformance.exit_code) if statement else line["exit_code"]
+            line["exit_code"] = (
+                int(statement.conformance.exit_code) if statement else line["exit_code"]
+            )
 
         self.edit(change, "footer")
         run = self._run()

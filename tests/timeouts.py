@@ -1,7 +1,8 @@
 """One thread that holds the time limit of every test of a process.
 
-pytest-timeout starts and ends a thread for each test, which takes a millisecond of a core, and there are 13,000 tests. These hooks of it
-replace the timer alone: what happens when the time is up, and the limit of each test, remain its own.
+pytest-timeout starts and ends a thread for each test, which takes a millisecond of a core, and
+there are 13,000 tests. These hooks of it replace the timer alone: what happens when the time is up,
+and the limit of each test, remain its own.
 """
 
 import threading
@@ -21,10 +22,14 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     def watch(self, seconds: float, end: Callable[[], None]) -> None:
-        """Call ``end`` after so many seconds, and at most one interval later, unless ``release`` is called before."""
+        """Call ``end`` after so many seconds, and at most one interval later, unless ``release`` is
+        called before.
+        """
         self._limit = time.monotonic() + seconds, end
         if self._thread is None or not self._thread.is_alive():  # not alive in a fork
-            self._thread = threading.Thread(target=self._look, name="time limit of tests", daemon=True)
+            self._thread = threading.Thread(
+                target=self._look, name="time limit of tests", daemon=True
+            )
             self._thread.start()
 
     def release(self) -> None:
@@ -44,7 +49,9 @@ WATCHDOG = Watchdog()
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_timeout_set_timer(item: Any, settings: Any) -> bool | None:
-    """Watch a test whose limit a thread holds; None where a signal was asked for, for which pytest-timeout has its own way."""
+    """Watch a test whose limit a thread holds; None where a signal was asked for, for which
+    pytest-timeout has its own way.
+    """
     import pytest_timeout
 
     if settings.method != "thread":

@@ -1,4 +1,6 @@
-"""The device of ``docs/guides/example-device.md``: a PrivateUse1 device in C++, with Inductor's C++ for the CPU."""
+"""The device of ``docs/guides/example-device.md``: a PrivateUse1 device in C++, with Inductor's C++
+for the CPU.
+"""
 
 import subprocess
 import sys
@@ -11,7 +13,9 @@ PACKAGE = "our_npu"
 _FENCES = fences(ROOT / "docs" / "guides" / "example-device.md")
 
 (BACKENDS,) = (fence.text for fence in _FENCES if fence.name == "broken.yaml")
-"""The device, one that is wrong, and one whose compiler gives up: they differ in variables that the module reads."""
+"""The device, one that is wrong, and one whose compiler gives up: they differ in variables that the
+module reads.
+"""
 
 
 def install(folder: Path) -> None:
@@ -24,5 +28,11 @@ def install(folder: Path) -> None:
 def build(folder: Path) -> None:
     """Write the package to a folder, and compile its library as the page says."""
     install(folder)
-    done = subprocess.run([sys.executable, folder / PACKAGE / "build.py"], capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        [sys.executable, folder / PACKAGE / "build.py"],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr

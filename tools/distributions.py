@@ -1,4 +1,7 @@
-"""Check what is in an sdist and a wheel: ``python tools/distributions.py FOLDER``. Needs the standard library alone."""
+"""Check what is in an sdist and a wheel: ``python tools/distributions.py FOLDER``.
+
+Needs the standard library alone.
+"""
 
 import sys
 import tarfile
@@ -7,10 +10,10 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 IN_WHEEL = (
-    "runner/py.typed",
-    "runner/_data/specs/backends.yaml",
-    "runner/_data/schemas/spec.schema.json",
-    "runner/machine/data/variables.txt",
+    "torch_conformance/py.typed",
+    "torch_conformance/_data/specs/backends.yaml",
+    "torch_conformance/_data/schemas/spec.schema.json",
+    "torch_conformance/machine/data/variables.txt",
 )
 IN_SDIST = (
     "pyproject.toml",
@@ -20,7 +23,7 @@ IN_SDIST = (
     "noxfile.py",
     "docs/index.md",
     "tools/distributions.py",
-    "runner/py.typed",
+    "runner/torch_conformance/py.typed",
 )
 REFUSED = (".whl", ".pyc", ".so", ".zip", ".tar.gz")
 """Suffixes of files that are built, and belong into no distribution."""
@@ -34,7 +37,10 @@ def main(folder: Path) -> int:
     with tarfile.open(sdist) as archive:
         sources = [name.partition("/")[2] for name in archive.getnames()]
     found = [*problems(wheel.name, inside, IN_WHEEL), *problems(sdist.name, sources, IN_SDIST)]
-    print(*found or [f"{wheel.name}: {len(inside)} files; {sdist.name}: {len(sources)} files"], sep="\n")
+    print(
+        *found or [f"{wheel.name}: {len(inside)} files; {sdist.name}: {len(sources)} files"],
+        sep="\n",
+    )
     return 1 if found else 0
 
 

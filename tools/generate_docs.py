@@ -1,11 +1,15 @@
-"""The generated pages of the documentation, and schemas: ``python -m tools.generate_docs`` writes them below ``docs`` and ``schemas``.
+"""The generated pages of the documentation, and schemas: ``python -m tools.generate_docs`` writes
+them below ``docs`` and ``schemas``.
 
-- The reference: the prose is ``docs/reference/PAGE.in.md``. Directives (HTML comments on lines of their own) are replaced by the contents
+- The reference: the prose is ``docs/reference/PAGE.in.md``. Directives (HTML comments on lines of
+  their own) are replaced by the contents
   of the schemas and of the tables in the code.
 - The command line, from its parser; the regressions of ``tools.faults.corpus``.
-- The gallery: a page for each area of the shipped specs, with its shortest spec whole and a row for each spec.
+- The gallery: a page for each area of the shipped specs, with its shortest spec whole and a row for
+  each spec.
 
-The pages of ``COMMITTED`` are in git, because people read them without a site; the others are made when the site is built.
+The pages of ``COMMITTED`` are in git, because people read them without a site; the others are made
+when the site is built.
 """
 
 import argparse
@@ -15,14 +19,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.cli.parser import PROGRAM, commands, parser
-from runner.language.backends import load_backends
-from runner.language.load import load
-from runner.language.read import spec_schema
-from runner.machine.capabilities import CAPABILITIES
-from runner.model.case import Case
 from tools import generate_schemas
 from tools.faults import corpus
+from torch_conformance.cli.parser import PROGRAM, commands, parser
+from torch_conformance.language.backends import load_backends
+from torch_conformance.language.load import load
+from torch_conformance.language.read import spec_schema
+from torch_conformance.machine.capabilities import CAPABILITIES
+from torch_conformance.model.case import Case
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -52,7 +56,7 @@ def main() -> None:
         path.write_text(text, "utf-8")
 
 
-# -- the reference ----------------------------------------------------------------------------------------------------
+# -- the reference ---------------------------------------------------------------------------------
 
 _DIRECTIVE = re.compile(r"<!-- (table|kinds|inputs|capabilities|backends)((?: [\w./$]+)*) -->")
 
@@ -92,14 +96,20 @@ def _table(path: str) -> Iterator[str]:
 
 def _node(path: str) -> Any:
     file, *keys = path.split("/")
-    node = spec_schema.resolved(file, f"$defs/{keys[1]}") if keys[:1] == ["$defs"] else spec_schema.resolved(file)
+    node = (
+        spec_schema.resolved(file, f"$defs/{keys[1]}")
+        if keys[:1] == ["$defs"]
+        else spec_schema.resolved(file)
+    )
     for key in keys[2:] if keys[:1] == ["$defs"] else keys:
         node = node[key]
     return node
 
 
 def _type(node: Any) -> str:
-    words_of_it = node.get("enum") or [word for branch in node.get("anyOf", []) for word in branch.get("enum", [])]
+    words_of_it = node.get("enum") or [
+        word for branch in node.get("anyOf", []) for word in branch.get("enum", [])
+    ]
     if 0 < len(words_of_it) <= _MOST_WORDS or "enum" in node:
         return "one of " + ", ".join(f"`{word}`" for word in words_of_it)
     if "const" in node:
@@ -141,14 +151,20 @@ def _inputs() -> Iterator[str]:
     """``inputs``: the keys of an input, and examples."""
     yield from _table("inputs/$defs/input")
     yield ""
-    yield from _examples("inputs", "input", spec_schema.load("inputs")["$defs"]["input"]["examples"])
+    yield from _examples(
+        "inputs", "input", spec_schema.load("inputs")["$defs"]["input"]["examples"]
+    )
 
 
 def _examples(file: str, name: str, entries: list[Any]) -> Iterator[str]:
     yield f"<!-- examples: {file}/{name} -->"
     yield "```yaml"
     for entry in entries:
-        ((key, value),) = entry.items() if isinstance(entry, dict) and len(entry) == 1 and file != "inputs" else (("", entry),)
+        ((key, value),) = (
+            entry.items()
+            if isinstance(entry, dict) and len(entry) == 1 and file != "inputs"
+            else (("", entry),)
+        )
         text = json.dumps(value, ensure_ascii=False)
         yield f"- {key}: {text}" if key else f"- {text}"
     yield "```"
@@ -158,7 +174,10 @@ def _capabilities() -> Iterator[str]:
     yield "| capability | argument | the machine has it when |"
     yield "|---|---|---|"
     for name, capability in CAPABILITIES.items():
-        yield f"| `{name}` | {'`' + capability.takes + '`' if capability.takes else ''} | {capability.summary} |"
+        yield (
+            f"| `{name}` | {'`' + capability.takes + '`' if capability.takes else ''} | "
+            f"{capability.summary} |"
+        )
 
 
 def _backends() -> Iterator[str]:
@@ -180,12 +199,12 @@ _DIRECTIVES: Mapping[str, Callable[..., Iterator[str]]] = {
 }
 
 
-# -- the command line -------------------------------------------------------------------------------------------------
+# -- the command line ------------------------------------------------------------------------------
 
 COMMAND_LINE = """\
 # Command line
 
-`torch-conformance` and `python -m runner` are the same program. This page is generated from the parser by
+`torch-conformance` and `python -m torch_conformance` are the same program. This page is generated from the parser by
 `python -m tools.generate_docs`; do not edit it.
 
 - PATH is a spec file or a folder of specs. Without one, those of `conformance.yaml` are used, else `./specs` or the
@@ -195,16 +214,24 @@ COMMAND_LINE = """\
 - RUN is the folder of a run, its id, or `latest`.
 - Results go to standard output, progress and messages to standard error. `NO_COLOR` is respected.
 - [Outcomes and exit codes](exit-codes.md) has the exit codes of all commands.
-"""
+"""  # noqa: E501
 
 
 def command_line() -> str:
     """Return the page as Markdown."""
-    return COMMAND_LINE + "\n".join(line for name, command in _commands().items() for line in _command(name, command)) + "\n"
+    return (
+        COMMAND_LINE
+        + "\n".join(
+            line for name, command in _commands().items() for line in _command(name, command)
+        )
+        + "\n"
+    )
 
 
 def _commands() -> dict[str, argparse.ArgumentParser]:
-    (found,) = [action for action in parser()._actions if isinstance(action, argparse._SubParsersAction)]
+    (found,) = [
+        action for action in parser()._actions if isinstance(action, argparse._SubParsersAction)
+    ]
     return dict(found.choices)
 
 
@@ -223,13 +250,24 @@ def _command(name: str, command: argparse.ArgumentParser) -> Iterator[str]:
         yield ""
         yield "| example | does |"
         yield "|---|---|"
-        yield from (f"| `{PROGRAM} {_escaped(arguments)}` | {does} |" for arguments, does in commands()[name].examples)
+        yield from (
+            f"| `{PROGRAM} {_escaped(arguments)}` | {does} |"
+            for arguments, does in commands()[name].examples
+        )
 
 
 def _argument(action: argparse.Action) -> str:
-    value = "" if action.nargs == 0 else str(action.metavar or "{" + ",".join(map(str, action.choices or ())) + "}")
+    value = (
+        ""
+        if action.nargs == 0
+        else str(action.metavar or "{" + ",".join(map(str, action.choices or ())) + "}")
+    )
     value = _FORMS.get(str(action.nargs), "{}").format(value)
-    return "`" + " ".join(filter(None, [", ".join(action.option_strings), value])).replace("|", "\\|") + "`"
+    return (
+        "`"
+        + " ".join(filter(None, [", ".join(action.option_strings), value])).replace("|", "\\|")
+        + "`"
+    )
 
 
 _FORMS = {"?": "[{}]", "*": "[{} ...]", "+": "{} ..."}
@@ -240,7 +278,7 @@ def _escaped(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-# -- the gallery ------------------------------------------------------------------------------------------------------
+# -- the gallery -----------------------------------------------------------------------------------
 
 GALLERY = """\
 # Gallery
@@ -249,7 +287,7 @@ The shipped specs, a page for each area. The pages are generated from the specs 
 
 | area | specs | cases | what it claims |
 |---|---|---|---|
-"""
+"""  # noqa: E501
 
 
 def gallery(cases: Iterable[Case]) -> dict[str, str]:
@@ -258,12 +296,18 @@ def gallery(cases: Iterable[Case]) -> dict[str, str]:
     for case in cases:
         areas.setdefault(case.area, {}).setdefault(case.spec, []).append(case)
     rows = "".join(_row_of_area(area, areas[area]) for area in sorted(areas))
-    return {"index.md": GALLERY + rows, **{f"{area}.md": _area(area, areas[area]) for area in sorted(areas)}}
+    return {
+        "index.md": GALLERY + rows,
+        **{f"{area}.md": _area(area, areas[area]) for area in sorted(areas)},
+    }
 
 
 def _row_of_area(area: str, specs: Mapping[str, Sequence[Case]]) -> str:
     count = sum(map(len, specs.values()))
-    return f"| [{_title(area)}]({area}.md) | {len(specs)} | {count} | {_cell(_first_sentence(_introduction(area)))} |\n"
+    return (
+        f"| [{_title(area)}]({area}.md) | {len(specs)} | {count} | "
+        f"{_cell(_first_sentence(_introduction(area)))} |\n"
+    )
 
 
 def _area(area: str, specs: Mapping[str, Sequence[Case]]) -> str:
@@ -283,9 +327,21 @@ def _area(area: str, specs: Mapping[str, Sequence[Case]]) -> str:
 
 def _row(spec: str, cases: Sequence[Case]) -> str:
     backends = ", ".join(dict.fromkeys(case.backend for case in cases))
-    judges = ", ".join(sorted({f"`{expected.kind}`" for case in cases for step in case.steps for expected in step.expectations}))
+    judges = ", ".join(
+        sorted(
+            {
+                f"`{expected.kind}`"
+                for case in cases
+                for step in case.steps
+                for expected in step.expectations
+            }
+        )
+    )
     asked = " (on request)" if cases[0].on_request else ""
-    return f"| `{Path(spec).stem}`{asked} | {_cell(cases[0].summary)} | {backends} | {len(cases)} | {judges} |\n"
+    return (
+        f"| `{Path(spec).stem}`{asked} | {_cell(cases[0].summary)} | {backends} | {len(cases)} | "
+        f"{judges} |\n"
+    )
 
 
 def _spec_text(spec: str) -> str:
@@ -293,12 +349,18 @@ def _spec_text(spec: str) -> str:
 
 
 def _title(area: str) -> str:
-    return (ROOT / "specs" / area / "README.md").read_text("utf-8").splitlines()[0].removeprefix("# ")
+    return (
+        (ROOT / "specs" / area / "README.md").read_text("utf-8").splitlines()[0].removeprefix("# ")
+    )
 
 
 def _introduction(area: str) -> str:
     paragraphs = (ROOT / "specs" / area / "README.md").read_text("utf-8").split("\n\n")
-    found = next(paragraph.strip() for paragraph in paragraphs if paragraph.strip() and not paragraph.startswith(("#", "|", "-", "`", "<")))
+    found = next(
+        paragraph.strip()
+        for paragraph in paragraphs
+        if paragraph.strip() and not paragraph.startswith(("#", "|", "-", "`", "<"))
+    )
     return found.replace("](../../docs/", "](../")
 
 

@@ -1,4 +1,6 @@
-"""Prints the operators in the installed torch's database, OpInfo, as ``tools.generate_names`` adds them to the list of names."""
+"""Prints the operators in the installed torch's database, OpInfo, as ``tools.generate_names`` adds
+them to the list of names.
+"""
 
 import contextlib
 import json
@@ -9,9 +11,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from runner.language.operators import Operator
-from runner.worker.torch_compat.opinfo import database, find, function_of
-from runner.worker.torch_compat.residue import NO_COMPUTATION
+from torch_conformance.language.operators import Operator
+from torch_conformance.worker.torch_compat.opinfo import database, find, function_of
+from torch_conformance.worker.torch_compat.residue import NO_COMPUTATION
 
 _TRIED = 4
 """How many samples show which operator of ATen a function consists of."""
@@ -31,29 +33,48 @@ class _Dispatched(TorchDispatchMode):
 
 
 def core_kinds() -> dict[str, str]:
-    """Return the kind of each operator that torch tags as core ATen: ``data`` (it moves or describes data), ``pointwise`` or ``other``."""
+    """Return the kind of each operator that torch tags as core ATen: ``data`` (it moves or
+    describes data), ``pointwise`` or ``other``.
+    """
     tags: dict[str, set[Any]] = {}
     for name in torch._C._dispatch_get_all_op_names():
         namespace, _, rest = name.partition("::")
         if namespace == "aten":
             packet, _, overload = rest.partition(".")
-            tags.setdefault(packet, set()).update(getattr(getattr(torch.ops.aten, packet), overload or "default").tags)
+            tags.setdefault(packet, set()).update(
+                getattr(getattr(torch.ops.aten, packet), overload or "default").tags
+            )
     kinds = {
-        name: "data" if name in NO_COMPUTATION else "pointwise" if torch.Tag.pointwise in own else "other" for name, own in tags.items()
+        name: "data"
+        if name in NO_COMPUTATION
+        else "pointwise"
+        if torch.Tag.pointwise in own
+        else "other"
+        for name, own in tags.items()
     }
     return {name: kind for name, kind in kinds.items() if torch.Tag.core in tags[name]}
 
 
 def _core_of(entry: Any, kinds: Mapping[str, str], named: Collection[str]) -> str:
-    """Return the core operator that an entry calls: that of its name, or the only operator that its first samples compute with.
+    """Return the core operator that an entry calls: that of its name, or the only operator that its
+    first samples compute with.
 
-    The second holds for what no entry is named after, as ``_softmax`` and ``convolution``. Empty for any other entry.
+    The second holds for what no entry is named after, as ``_softmax`` and ``convolution``. Empty
+    for any other entry.
     """
     if entry.aten_name in kinds:
         return str(entry.aten_name)
     dispatched = _Dispatched()
-    with contextlib.suppress(Exception), torch.no_grad(), warnings.catch_warnings(action="ignore"):  # not every sample is one of eager
-        operator = find(entry.name, entry.variant_test_name, dtype="float32", device="cpu", call="function", gradients=False)
+    with contextlib.suppress(Exception), torch.no_grad(), warnings.catch_warnings(action="ignore"):
+        # not every sample is one of eager
+        operator = find(
+            entry.name,
+            entry.variant_test_name,
+            dtype="float32",
+            device="cpu",
+            call="function",
+            gradients=False,
+        )
         torch.manual_seed(0)
         for sample in operator.samples(_TRIED):
             with dispatched:
@@ -63,10 +84,16 @@ def _core_of(entry: Any, kinds: Mapping[str, str], named: Collection[str]) -> st
 
 
 def said_of(operator: Operator) -> str:
-    """Return what the list says of an operator: dtypes of the CPU; what CUDA takes besides (``+``) or lacks (``-``); calls and kind."""
+    """Return what the list says of an operator: dtypes of the CPU; what CUDA takes besides (``+``)
+    or lacks (``-``); calls and kind.
+    """
     cpu, cuda = operator.dtypes["cpu"], operator.dtypes["cuda"]
     others = [("+" if dtype in cuda else "-") + dtype for dtype in sorted(cpu ^ cuda)]
-    words = [*operator.calls[1:], *(["promotes"] if operator.promotes else []), *([f"core-{operator.core}"] if operator.core else [])]
+    words = [
+        *operator.calls[1:],
+        *(["promotes"] if operator.promotes else []),
+        *([f"core-{operator.core}"] if operator.core else []),
+    ]
     return "; ".join(map(" ".join, (sorted(cpu), others, words)))
 
 
@@ -78,11 +105,17 @@ def operators() -> list[Operator]:
             op=entry.name,
             variant=entry.variant_test_name,
             dtypes={
-                device: frozenset(str(dtype).removeprefix("torch.") for dtype in entry.supported_dtypes(device))
+                device: frozenset(
+                    str(dtype).removeprefix("torch.") for dtype in entry.supported_dtypes(device)
+                )
                 for device in ("cpu", "cuda")
             },
-            calls=("function", *(call for call in ("inplace", "out") if function_of(entry, call) is not None)),
-            promotes=function_of(entry, "inplace") is not None and bool(entry.promotes_int_to_float),
+            calls=(
+                "function",
+                *(call for call in ("inplace", "out") if function_of(entry, call) is not None),
+            ),
+            promotes=function_of(entry, "inplace") is not None
+            and bool(entry.promotes_int_to_float),
             core=kinds.get(_core_of(entry, kinds, named), ""),
         )
         for entry in database()

@@ -1,8 +1,12 @@
-"""The schemas of steps, expectations and inputs, made of their classes; ``python -m tools.generate_docs`` writes them.
+"""The schemas of steps, expectations and inputs, made of their classes; ``python -m
+tools.generate_docs`` writes them.
 
-- A class is a definition: its docstring is the description, the YAML in double backquotes below it are the examples, ``form`` has further
-  keywords. Its fields are the keys. One whose ``form`` has ``type`` or ``$ref`` and that has no key with a form is no map.
-- A field is a key: its annotation has the form, the text below it the description, and what follows "For example" there the examples. One
+- A class is a definition: its docstring is the description, the YAML in double backquotes below it
+  are the examples, ``form`` has further
+  keywords. Its fields are the keys. One whose ``form`` has ``type`` or ``$ref`` and that has no key
+  with a form is no map.
+- A field is a key: its annotation has the form, the text below it the description, and what follows
+  "For example" there the examples. One
   without a default is required.
 """
 
@@ -21,13 +25,13 @@ from typing import Any, Literal
 
 import yaml
 
-from runner.vocabulary.expectations import EXPECTATIONS
-from runner.vocabulary.expectations.compilation import Reason
-from runner.vocabulary.expectations.counters import RemoteCounts
-from runner.vocabulary.expectations.texts import WantedCause
-from runner.vocabulary.forms import TEMPLATE, common
-from runner.vocabulary.inputs import Input
-from runner.vocabulary.steps import SAMPLES, STEPS, TRITON
+from torch_conformance.vocabulary.expectations import EXPECTATIONS
+from torch_conformance.vocabulary.expectations.compilation import Reason
+from torch_conformance.vocabulary.expectations.counters import RemoteCounts
+from torch_conformance.vocabulary.expectations.texts import WantedCause
+from torch_conformance.vocabulary.forms import TEMPLATE, common
+from torch_conformance.vocabulary.inputs import Input
+from torch_conformance.vocabulary.steps import SAMPLES, STEPS, TRITON
 
 SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
 
@@ -38,8 +42,11 @@ _KEYS = {"as_": "as", "as_eager": "as"}
 
 _EXPECTATION = {
     "title": "weak",
-    "description": "Why the expectation may hold for a wrong answer too. Without this reason a case that passes is an ERROR if zeros, a"
-    " much greater count, the code of a trivial function and the like would also have passed. Every report shows the reason.",
+    "description": "Why the expectation may hold for a wrong answer too. "
+    "Without this reason a case that "
+    "passes is an ERROR if zeros, a"
+    " much greater count, the code of a trivial function and the like would also have passed. "
+    "Every report shows the reason.",
     "type": "string",
     "minLength": 8,
     "examples": ["the result is smaller than what its rounding allows"],
@@ -53,22 +60,36 @@ def schemas() -> dict[str, Any]:
 
 def written() -> dict[str, str]:
     """Return the text of each file by its name."""
-    return {f"{name}.schema.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n" for name, schema in schemas().items()}
+    return {
+        f"{name}.schema.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+        for name, schema in schemas().items()
+    }
 
 
 def _expectations() -> Any:
     kinds = {kind: EXPECTATIONS[kind] for kind in EXPECTATIONS}
     others = {"cause": WantedCause, "remote_counts": RemoteCounts, "reason": Reason}
     close = {"close": {"to": "eager"}}
-    weak = {"close": {"to": "eager", "atol": 1.0, "rtol": 0.0}, "weak": "only the order of magnitude is promised"}
+    weak = {
+        "close": {"to": "eager", "atol": 1.0, "rtol": 0.0},
+        "weak": "only the order of magnitude is promised",
+    }
     entry = {
         "title": "expectation",
         "description": "One expectation.",
         "type": "object",
         "minProperties": 1,
-        "properties": {**{kind: {"$ref": f"#/$defs/{kind}"} for kind in kinds}, "weak": _EXPECTATION},
+        "properties": {
+            **{kind: {"$ref": f"#/$defs/{kind}"} for kind in kinds},
+            "weak": _EXPECTATION,
+        },
         "if": {"required": ["weak"]},
-        "then": {"title": "expectation", "description": "One kind beside weak.", "minProperties": 2, "maxProperties": 2},
+        "then": {
+            "title": "expectation",
+            "description": "One kind beside weak.",
+            "minProperties": 2,
+            "maxProperties": 2,
+        },
         "else": {"title": "expectation", "description": "One kind.", "maxProperties": 1},
         "additionalProperties": False,
         "examples": [close, weak],
@@ -76,7 +97,9 @@ def _expectations() -> Any:
     return {
         "$schema": _DIALECT,
         "title": "expectations",
-        "description": "What must be seen after a step. Each is a map with one key, its kind, and perhaps the key weak.",
+        "description": "What must be seen after a step. Each is a map with one "
+        "key, its kind, and perhaps "
+        "the key weak.",
         "$defs": {
             **{name: _definition(name, made_of) for name, made_of in (kinds | others).items()},
             "expectation": entry,
@@ -89,7 +112,9 @@ def _steps() -> Any:
     kinds = {kind: STEPS[kind] for kind in STEPS if kind not in (SAMPLES, TRITON)}
     repeat = {
         "title": "repeat",
-        "description": "How often the step is carried out, one after the other. close: {to: eager} is judged after each, other expectations"
+        "description": "How often the step is carried out, one after the other. "
+        "close: {to: eager} is judged "
+        "after each, other expectations"
         " after the last.",
         "type": ["integer", "string"],
         "minimum": 1,
@@ -97,11 +122,17 @@ def _steps() -> Any:
         **TEMPLATE,
         "examples": [3],
     }
-    where = "Where the step is carried out; everywhere when absent. Elsewhere its expectations do not apply."
+    where = (
+        "Where the step is carried out; everywhere when absent. Elsewhere its expectations do not "
+        "apply."
+    )
     beside = {
         "repeat": repeat,
         "when": {**common("when"), "description": where},
-        "expect": {"$ref": "expectations.schema.json#/$defs/list", "description": "Expectations after this step."},
+        "expect": {
+            "$ref": "expectations.schema.json#/$defs/list",
+            "description": "Expectations after this step.",
+        },
     }
     entry = {
         "title": "step",
@@ -115,11 +146,16 @@ def _steps() -> Any:
     return {
         "$schema": _DIALECT,
         "title": "steps",
-        "description": "What is done, in order. Each step is a map with its kind and the expectations after it.",
+        "description": "What is done, in order. Each step is a map with its kind "
+        "and the expectations after "
+        "it.",
         "$defs": {
             **{kind: _definition(kind, made_of) for kind, made_of in kinds.items()},
             "step": entry,
-            "list": {**_list("steps", "The steps, in order.", "step", [{"call": {}}]), "maxItems": 200},
+            "list": {
+                **_list("steps", "The steps, in order.", "step", [{"call": {}}]),
+                "maxItems": 200,
+            },
         },
     }
 
@@ -129,13 +165,22 @@ def _inputs() -> Any:
     return {
         "$schema": _DIALECT,
         "title": "inputs",
-        "description": "Arguments of the function. They are made on the CPU from a seed that depends on the case's id without its backend,"
+        "description": "Arguments of the function. They are made on the CPU from "
+        "a seed that depends on the "
+        "case's id without its backend,"
         " and then moved, so every backend gets the same numbers.",
         "$defs": {
-            "input": {"title": "input", **_described(Input, ""), "properties": properties, "additionalProperties": False, **Input.form},
+            "input": {
+                "title": "input",
+                **_described(Input, ""),
+                "properties": properties,
+                "additionalProperties": False,
+                **Input.form,
+            },
             "list": {
                 "title": "inputs",
-                "description": "The arguments, in order; or one {{ expression }} whose value is such a list.",
+                "description": "The arguments, in order; or one {{ expression }} "
+                "whose value is such a list.",
                 "type": ["array", "string"],
                 **TEMPLATE,
                 "items": {"$ref": "#/$defs/input"},
@@ -147,7 +192,14 @@ def _inputs() -> Any:
 
 def _list(title: str, description: str, entry: str, example: Any) -> dict[str, Any]:
     items = {"$ref": f"#/$defs/{entry}"}
-    return {"title": title, "description": description, "type": "array", "minItems": 1, "items": items, "examples": [example]}
+    return {
+        "title": title,
+        "description": description,
+        "type": "array",
+        "minItems": 1,
+        "items": items,
+        "examples": [example],
+    }
 
 
 def _definition(name: str, made_of: Any) -> dict[str, Any]:
@@ -156,31 +208,59 @@ def _definition(name: str, made_of: Any) -> dict[str, Any]:
     if "$ref" in made_of.form or ("type" in made_of.form and not properties):
         return {**described, **made_of.form}
     needed = {"required": required} if required else {}
-    return {**described, "type": "object", "properties": properties, "additionalProperties": False, **needed, **made_of.form}
+    return {
+        **described,
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+        **needed,
+        **made_of.form,
+    }
 
 
 def _described(made_of: Any, name: str) -> dict[str, Any]:
     """Return the description and the examples of a class; those of a kind stand below its name."""
     paragraphs = inspect.cleandoc(made_of.__doc__).split("\n\n")
-    prose = [" ".join(paragraph.split()) for paragraph in paragraphs if not paragraph.startswith("``")]
-    examples = [_yaml(line.strip("`")) for paragraph in paragraphs if paragraph.startswith("``") for line in paragraph.splitlines()]
+    prose = [
+        " ".join(paragraph.split()) for paragraph in paragraphs if not paragraph.startswith("``")
+    ]
+    examples = [
+        _yaml(example)
+        for paragraph in paragraphs
+        if paragraph.startswith("``")
+        for example in _on_one_line(paragraph).strip("`").split("`` ``")
+    ]
     description = " ".join([*prose, *filter(None, [getattr(made_of, "remark", "")])])
-    return {"description": description, "examples": [example[name] if name else example for example in examples]}
+    return {
+        "description": description,
+        "examples": [example[name] if name else example for example in examples],
+    }
 
 
 def _properties(made_of: Any) -> tuple[dict[str, Any], list[str]]:
     """Return the form of each key, and the keys that are required."""
     hints, texts = typing.get_type_hints(made_of, include_extras=True), dict(_texts(made_of))
     fields = dataclasses.fields(made_of) if dataclasses.is_dataclass(made_of) else []
-    required = [field.name for field in fields if field.default is field.default_factory is dataclasses.MISSING]
+    required = [
+        field.name
+        for field in fields
+        if field.default is field.default_factory is dataclasses.MISSING
+    ]
     properties = {}
     for name in [field.name for field in fields] or [name for name in hints if name != "form"]:
         form = _form(hints[name])
         if form is not None:
             description, _, examples = texts.get(name, "").partition("For example ``")
-            shown = [_yaml(example) for example in examples.removesuffix("``.").split("``, ``")] if examples else []
+            shown = (
+                [_yaml(example) for example in examples.removesuffix("``.").split("``, ``")]
+                if examples
+                else []
+            )
             described = {"description": description.strip(), "examples": shown}
-            properties[_KEYS.get(name, name)] = {**form, **{word: text for word, text in described.items() if text}}
+            properties[_KEYS.get(name, name)] = {
+                **form,
+                **{word: text for word, text in described.items() if text},
+            }
     return properties, [name for name in required if name in properties]
 
 
@@ -202,13 +282,21 @@ def _form(hint: Any) -> Mapping[str, Any] | None:
 def _texts(made_of: Any) -> Iterator[tuple[str, str]]:
     """Yield each field with the text below it, those of base classes first."""
     for base in reversed(made_of.__mro__[:-1]):
-        if not base.__module__.startswith("runner."):
+        if not base.__module__.startswith("torch_conformance."):
             continue
         (node,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         statements = typing.cast("ast.ClassDef", node).body
         for statement, below in itertools.pairwise(statements):
-            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and isinstance(below, ast.Expr):
-                yield statement.target.id, re.sub(r"\s*\n\s*", " ", ast.literal_eval(below.value))
+            if (
+                isinstance(statement, ast.AnnAssign)
+                and isinstance(statement.target, ast.Name)
+                and isinstance(below, ast.Expr)
+            ):
+                yield statement.target.id, _on_one_line(ast.literal_eval(below.value))
+
+
+def _on_one_line(text: str) -> str:
+    return re.sub(r"\s*\n\s*", " ", text.strip())
 
 
 def _yaml(text: str) -> Any:

@@ -1,7 +1,9 @@
-"""``python -m tools.lowerings LINES...``: which lines of Inductor's lowerings shipped cases execute, and which operators execute others.
+"""``python -m tools.lowerings LINES...``: which lines of Inductor's lowerings shipped cases
+execute, and which operators execute others.
 
-``LINES`` are the files that ``python -m tools.mutants --lines`` writes. The operators are those of torch's own database, on the CPU the
-first sample of each, static and dynamic; their kernels are not built, so that the measure takes minutes.
+``LINES`` are the files that ``python -m tools.mutants --lines`` writes. The operators are those of
+torch's own database, on the CPU the first sample of each, static and dynamic; their kernels are not
+built, so that the measure takes minutes.
 """
 
 import argparse
@@ -16,18 +18,30 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-MODULES = ("torch._inductor.lowering", "torch._inductor.decomposition", "torch._inductor.ir", "torch._inductor.codegen.cpp")
+MODULES = (
+    "torch._inductor.lowering",
+    "torch._inductor.decomposition",
+    "torch._inductor.ir",
+    "torch._inductor.codegen.cpp",
+)
 Lines = dict[str, set[int]]
 
 
 def lines_of_functions(module: str) -> dict[str, set[int]]:
-    """Return the functions of a module by their qualified names, each with the lines that can be executed, without its own functions."""
+    """Return the functions of a module by their qualified names, each with the lines that can be
+    executed, without its own functions.
+    """
     file = Path(str(importlib.import_module(module).__file__))
     found: dict[str, set[int]] = {}
 
     def visit(code: CodeType) -> None:
-        if code.co_flags & 2 and not code.co_name.startswith("<"):  # CO_NEWLOCALS: a function, no class and no module
-            own = {line for *_, line in code.co_lines() if line is not None and line != code.co_firstlineno}
+        if code.co_flags & 2 and not code.co_name.startswith("<"):
+            # CO_NEWLOCALS: a function, no class and no module
+            own = {
+                line
+                for *_, line in code.co_lines()
+                if line is not None and line != code.co_firstlineno
+            }
             found[f"{code.co_qualname}:{code.co_firstlineno}"] = own
         for constant in code.co_consts:
             if isinstance(constant, CodeType):
@@ -52,7 +66,8 @@ def traced(call: Any, files: Mapping[str, str]) -> Lines:
     sys.settrace(entered)
     try:
         call()
-    except Exception:  # an operator that Inductor refuses raises any class; the lines until then count
+    except Exception:
+        # an operator that Inductor refuses raises any class; the lines until then count
         pass
     finally:
         sys.settrace(None)
@@ -64,15 +79,18 @@ def operators() -> Iterator[tuple[str, Lines]]:
     import torch
     from torch._inductor import async_compile, config
 
-    from runner.worker.torch_compat.opinfo import database
+    from torch_conformance.worker.torch_compat.opinfo import database
 
     files = {str(importlib.import_module(module).__file__): module for module in MODULES}
     config.force_disable_caches = True
     config.compile_threads = 1
-    # No kernel is built. Mypy rejects the assignment to a method, and ignores nothing where torch is not installed.
+    # No kernel is built. Mypy rejects the assignment to a method, and ignores nothing where torch
+    # is not installed.
     async_compile.AsyncCompile.cpp_pybinding = lambda *_, **__: lambda *_: None  # type: ignore[method-assign,assignment,unused-ignore]
     for op in database():
-        dtype = next((one for one in (torch.float32, torch.int64, torch.bool) if one in op.dtypes), None)
+        dtype = next(
+            (one for one in (torch.float32, torch.int64, torch.bool) if one in op.dtypes), None
+        )
         if dtype is None:
             continue
         for dynamic in (False, True):
@@ -88,31 +106,68 @@ def operators() -> Iterator[tuple[str, Lines]]:
             yield f"{op.formatted_name}{' dynamic' if dynamic else ''}", traced(call, files)
 
 
-def cover(wanted: set[tuple[str, int]], by: Mapping[str, set[tuple[str, int]]]) -> Iterator[tuple[str, set[tuple[str, int]]]]:
-    """Yield operators that execute all wanted lines together, the one with most new lines first, each with these."""
+def cover(
+    wanted: set[tuple[str, int]], by: Mapping[str, set[tuple[str, int]]]
+) -> Iterator[tuple[str, set[tuple[str, int]]]]:
+    """Yield operators that execute all wanted lines together, the one with most new lines first,
+    each with these.
+    """
     left = set(wanted)
-    while left and (best := max(by, key=lambda name: (len(by[name] & left), name))) and by[best] & left:
+    while (
+        left
+        and (best := max(by, key=lambda name: (len(by[name] & left), name)))
+        and by[best] & left
+    ):
         yield best, by[best] & left
         left -= by[best]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.lowerings", description=__doc__)
-    parser.add_argument("lines", nargs="+", type=Path, metavar="LINES", help="what --lines of python -m tools.mutants wrote")
-    parser.add_argument("--operators", type=Path, metavar="FILE", help="read the lines of the operators from FILE, or write them")
-    parser.add_argument("--without", action="append", default=[], metavar="TEXT", help="leave out the cases whose id has this; may repeat")
+    parser.add_argument(
+        "lines",
+        nargs="+",
+        type=Path,
+        metavar="LINES",
+        help="what --lines of python -m tools.mutants wrote",
+    )
+    parser.add_argument(
+        "--operators",
+        type=Path,
+        metavar="FILE",
+        help="read the lines of the operators from FILE, or write them",
+    )
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="leave out the cases whose id has this; may repeat",
+    )
     options = parser.parse_args(arguments)
     if options.operators and options.operators.exists():
         known = json.loads(options.operators.read_text("utf-8"))
     else:
-        known = {name: {module: sorted(lines) for module, lines in seen.items()} for name, seen in operators()}
+        known = {
+            name: {module: sorted(lines) for module, lines in seen.items()}
+            for name, seen in operators()
+        }
         if options.operators:
             options.operators.write_text(json.dumps(known), "utf-8")
-    cases = {name: one["lines"] for file in options.lines for name, one in json.loads(file.read_text("utf-8"))["cases"].items()}
-    cases = {name: lines for name, lines in cases.items() if not any(text in name for text in options.without)}
+    cases = {
+        name: one["lines"]
+        for file in options.lines
+        for name, one in json.loads(file.read_text("utf-8"))["cases"].items()
+    }
+    cases = {
+        name: lines
+        for name, lines in cases.items()
+        if not any(text in name for text in options.without)
+    }
     missed: set[tuple[str, int]] = set()
     print(
-        "| module | functions | entered by cases | by operators too | lines | executed by cases | by operators too |\n" + "|---" * 7 + "|"
+        "| module | functions | entered by cases | by operators too | lines | executed by "
+        "cases | by operators too |\n" + "|---" * 7 + "|"
     )
     for module in MODULES:
         functions = lines_of_functions(module)
@@ -120,9 +175,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ours = every & {line for lines in cases.values() for line in lines.get(module, ())}
         both = every & (ours | {line for lines in known.values() for line in lines.get(module, ())})
         entered = [sum(bool(lines & seen) for lines in functions.values()) for seen in (ours, both)]
-        print(f"| {module} | {len(functions)} | {entered[0]} | {entered[1]} | {len(every)} | {len(ours)} | {len(both)} |")
+        print(
+            f"| {module} | {len(functions)} | {entered[0]} | {entered[1]} | {len(every)} | "
+            f"{len(ours)} | {len(both)} |"
+        )
         missed |= {(module, line) for line in both - ours}
-    by = {name: {(module, line) for module, lines in seen.items() for line in lines} for name, seen in known.items()}
+    by = {
+        name: {(module, line) for module, lines in seen.items() for line in lines}
+        for name, seen in known.items()
+    }
     print(f"\noperators that execute the {len(missed)} lines that no case does:")
     for name, lines in cover(missed, by):
         places = ", ".join(sorted(f"{module.rpartition('.')[2]}:{line}" for module, line in lines))

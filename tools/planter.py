@@ -1,4 +1,6 @@
-"""Runs something before a worker's case: for the folders ``site`` whose ``sitecustomize`` plants faults or mutants."""
+"""Runs something before a worker's case: for the folders ``site`` whose ``sitecustomize`` plants
+faults or mutants.
+"""
 
 import importlib.abc
 import importlib.machinery
@@ -8,18 +10,22 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-RUNS_CASES = "runner.worker.case.run_case"
+RUNS_CASES = "torch_conformance.worker.case.run_case"
 
 Run = Callable[..., None]
 
 
 class Planter(importlib.abc.MetaPathFinder):
-    """Wraps the function ``run`` of the worker's module that runs a case, when that module is imported."""
+    """Wraps the function ``run`` of the worker's module that runs a case, when that module is
+    imported.
+    """
 
     def __init__(self, around: Callable[[Run], Run]) -> None:
         self._around = around
 
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         """Find that module alone."""
         if name != RUNS_CASES:
             return None

@@ -1,7 +1,8 @@
 """Makes ``reports/sample`` of a run: ``python -m tools.sample RUN``.
 
-Paths of the machine are cut, and of the cases only what they were judged by is kept. The digests of files in which a path was cut are those
-of the cut files, so that ``merge`` and ``audit`` take the sample for a run.
+Paths of the machine are cut, and of the cases only what they were judged by is kept. The digests of
+files in which a path was cut are those of the cut files, so that ``merge`` and ``audit`` take the
+sample for a run.
 """
 
 import hashlib
@@ -24,9 +25,14 @@ _KERNEL = re.compile(r"(Linux-[0-9.]+)-[\w.+-]+?(?=-x86_64|-aarch64)")
 
 
 def shortened(text: str, run_from: Path) -> str:
-    """Return a text without the folders of this machine (Python's, the checkout's, temporary ones) and its kernel's own name."""
+    """Return a text without the folders of this machine (Python's, the checkout's, temporary ones)
+    and its kernel's own name.
+    """
     places = {
-        **{str(Path(found)): ".../site-packages" for found in (*_package_folders(), sysconfig.get_path("purelib"))},
+        **{
+            str(Path(found)): ".../site-packages"
+            for found in (*_package_folders(), sysconfig.get_path("purelib"))
+        },
         sysconfig.get_path("stdlib"): ".../python",
         sys.prefix: ".../venv",
     }
@@ -57,7 +63,9 @@ def main(run: Path) -> None:
 
 
 def _copy(result: dict[str, Any], run: Path, run_from: Path) -> None:
-    """Copy what a case was judged by, and write its digests into the result and those of its attempts."""
+    """Copy what a case was judged by, and write its digests into the result and those of its
+    attempts.
+    """
     for part in (result, *result["attempts"]):
         for name in part["evidence"]:
             data = shortened((run / part["folder"] / name).read_text(), run_from).encode()

@@ -1,16 +1,18 @@
-"""Writes the table of the cases that differ between minors of torch (``docs/reference/torch-minors.md``) from a run with each.
+"""Writes the table of the cases that differ between minors of torch
+(``docs/reference/torch-minors.md``) from a run with each.
 
-``nox -s suite-2.11 suite-2.12 suite-2.13 suite-2.14`` makes the runs; ``python -m tools.torch_minors RUN RUN ...`` reads their journals.
+``nox -s suite-2.11 suite-2.12 suite-2.13 suite-2.14`` makes the runs; ``python -m
+tools.torch_minors RUN RUN ...`` reads their journals.
 """
 
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from runner.model.outcomes import Outcome
-from runner.model.results import CaseResult
-from runner.plan.case_ledger import fold
-from runner.record.journal import Run, read_run
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.model.results import CaseResult
+from torch_conformance.plan.case_ledger import fold
+from torch_conformance.record.journal import Run, read_run
 
 MARK = "\\|"
 """A vertical line in a cell of a table."""
@@ -25,7 +27,7 @@ page from their journals. A case that has the same outcome with each is not list
 issue of its waiver. UNAVAILABLE says what that torch lacks. An empty cell: no such case. `torch-conformance diff RUN RUN` compares two of
 the runs in full ([Compare two runs](../guides/compare-runs.md)).
 
-"""
+"""  # noqa: E501
 
 
 def minor_of(run: Run) -> str:
@@ -34,7 +36,9 @@ def minor_of(run: Run) -> str:
 
 
 def cause_of(results: Sequence[CaseResult | None]) -> str:
-    """Return why the results of a case differ: the reasons of those that did not pass, each once."""
+    """Return why the results of a case differ: the reasons of those that did not pass, each
+    once.
+    """
     reasons: list[str] = []
     for result in results:
         if result is not None and result.outcome is not Outcome.PASS:
@@ -47,7 +51,10 @@ def lines(runs: Sequence[Run]) -> Iterator[str]:
     """Yield the page."""
     minors = [minor_of(run) for run in runs]
     yield _HEAD.format(sessions=" ".join(f"suite-{minor}" for minor in minors))
-    yield f"| torch | {' | '.join(run.header.environment['torch'] for run in runs)} |\n|---|{'---|' * len(runs)}\n"
+    yield (
+        f"| torch | {' | '.join(run.header.environment['torch'] for run in runs)} "
+        f"|\n|---|{'---|' * len(runs)}\n"
+    )
     for outcome in Outcome:
         counts = [sum(result.outcome is outcome for result in run.results) for run in runs]
         if any(counts):
@@ -61,7 +68,10 @@ def lines(runs: Sequence[Run]) -> Iterator[str]:
             rows.setdefault((outcomes, cause_of(results)), []).append(case_id)
     yield f"\n| case | {' | '.join(minors)} | cause |\n|---|{'---|' * len(runs)}---|\n"
     for (outcomes, cause), ids in sorted(rows.items(), key=lambda row: row[1]):
-        yield f"| {'<br>'.join(f'`{text}`' for text in fold(ids)).replace('|', MARK)} | {' | '.join(outcomes)} | {cause} |\n"
+        yield (
+            f"| {'<br>'.join(f'`{text}`' for text in fold(ids)).replace('|', MARK)} | "
+            f"{' | '.join(outcomes)} | {cause} |\n"
+        )
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -1,4 +1,6 @@
-"""``audit`` as a person types it: of a recorded run, of files that are run for it, with controls; and the warning that ``run`` gives."""
+"""``audit`` as a person types it: of a recorded run, of files that are run for it, with controls;
+and the warning that ``run`` gives.
+"""
 
 import shutil
 from dataclasses import dataclass
@@ -6,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.model.outcomes import ExitCode
 from tests.called import called
 from tests.fakes import prestarted, write_specs
+from torch_conformance.model.outcomes import ExitCode
 
 pytestmark = pytest.mark.torch
 
@@ -39,12 +41,12 @@ backends: [host]
 steps:
 - api: {call: operator.getitem, args: [[1, 2], 1], as: item}
   expect: [{equals: {item: 2}}, {metric: {generated_kernel_count: {max: 99}}, weak: each python has its own}]
-""",
+""",  # noqa: E501
     "talkative": """
 summary: A sum has a reason that it does not need
 backends: [host]
 steps: [{api: {call: operator.add, args: [1, 2], as: sum}, expect: [{equals: {sum: 3}, weak: there is none}]}]
-""",
+""",  # noqa: E501
     "toothless": """
 summary: A control that concerns nothing
 backends: [host]
@@ -55,10 +57,13 @@ control: {config: {max_fusion_size: 8}}
 summary: One expectation fails and another holds
 backends: [host]
 steps: [{api: {call: operator.add, args: [1, 2], as: sum}, expect: [{equals: {sum: 4}}, {runs: {}}]}]
-""",
+""",  # noqa: E501
 }
 
-SURVIVOR = "specs/blind.yaml:6:52: metric generated_kernel_count: still passes with far more than observed (9)"
+SURVIVOR = (
+    "specs/blind.yaml:6:52: metric generated_kernel_count: still passes with far more than "
+    "observed (9)"
+)
 STALE = "specs/talkative.yaml:3:79: equals fails with every mutant: it is not weak (remove 'weak')"
 
 
@@ -76,7 +81,9 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    path = write_specs(tmp_path_factory.mktemp("audit"), {name: text.lstrip("\n") for name, text in SPECS.items()})
+    path = write_specs(
+        tmp_path_factory.mktemp("audit"), {name: text.lstrip("\n") for name, text in SPECS.items()}
+    )
     done = called("run", "specs", cwd=path, env=prestarted())
     assert done.returncode == ExitCode.FAILED, done.stderr
     return Place(path, done.stderr)
@@ -102,8 +109,10 @@ def test_files_are_run_with_their_controls(place: Place) -> None:
     assert "PASS  1/2" in err
     controls = [line for line in out.splitlines() if ": control " in line]
     assert controls == [
-        "specs/sound.yaml:5:1: control fails as it must with config max_fusion_size = 8: equals failed  'sound[backend=host]'",
-        "specs/toothless.yaml:4:1: control does not fail as it must with config max_fusion_size = 8: no expectation failed (PASS)  "
+        "specs/sound.yaml:5:1: control fails as it must with config max_fusion_size = 8: "
+        "equals failed  'sound[backend=host]'",
+        "specs/toothless.yaml:4:1: control does not fail as it must with config "
+        "max_fusion_size = 8: no expectation failed (PASS)  "
         "'toothless[backend=host]'",
     ]
     assert out.splitlines()[-1].endswith("0 survived, 1 of 2 controls failed as they must")

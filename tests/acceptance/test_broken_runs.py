@@ -1,6 +1,8 @@
-"""Runs that somebody stops, that the machine has no room for, and whose output nobody reads: nothing that was judged is lost.
+"""Runs that somebody stops, that the machine has no room for, and whose output nobody reads:
+nothing that was judged is lost.
 
-Every case here compiles nothing. A case waits only where CONFORMANCE_MARK is set, so that the same specs can be gone on with.
+Every case here compiles nothing. A case waits only where CONFORMANCE_MARK is set, so that the same
+specs can be gone on with.
 """
 
 import contextlib
@@ -21,11 +23,11 @@ from typing import Any
 import pytest
 from junitparser import JUnitXml
 
-from runner.model.outcomes import Outcome
-from runner.record.journal import Run, read_run
 from tests.called import called
 from tests.fakes import ROOT, environment, line_with, prestarted, prestarted_program
 from tests.ran import normalised
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.record.journal import Run, read_run
 
 pytestmark = pytest.mark.torch
 
@@ -55,7 +57,11 @@ steps:
 """
 IDS = [f"six[backend=host,number={number}]" for number in range(1, 7)]
 UNBROKEN = dict(
-    zip(IDS, [Outcome.PASS, Outcome.CRASH, Outcome.FAIL, Outcome.PASS, Outcome.FAIL, Outcome.FAIL], strict=True),
+    zip(
+        IDS,
+        [Outcome.PASS, Outcome.CRASH, Outcome.FAIL, Outcome.PASS, Outcome.FAIL, Outcome.FAIL],
+        strict=True,
+    ),
 )
 
 
@@ -72,7 +78,12 @@ class Started:
 
     def waiting(self, count: int) -> None:
         """Wait until so many cases wait."""
-        waited(lambda: len([path for path in self.out.glob("cases/*/waiting") if path.read_text()]) == count)
+        waited(
+            lambda: (
+                len([path for path in self.out.glob("cases/*/waiting") if path.read_text()])
+                == count
+            )
+        )
 
     def recorded(self, count: int) -> None:
         """Wait until so many cases stand in the journal."""
@@ -109,7 +120,9 @@ def waited(condition: Callable[[], Any], seconds: float = 90) -> Any:
 
 
 def processes_with(mark: str, folder: Path) -> Iterator[int]:
-    """Yield the processes whose environment has the mark, or that stand below the folder, as a prestarted zygote and its workers do."""
+    """Yield the processes whose environment has the mark, or that stand below the folder, as a
+    prestarted zygote and its workers do.
+    """
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if entry.name.isdecimal() and int(entry.name) != os.getpid():
@@ -129,13 +142,36 @@ def spec(tmp_path: Path) -> Path:
 def start(tmp_path: Path, spec: Path) -> Iterator[Callable[..., Started]]:
     begun: list[Started] = []
 
-    def starts(*more: object, jobs: int = 2, out: str = "out", env: Callable[..., dict[str, str]] = prestarted) -> Started:
+    def starts(
+        *more: object,
+        jobs: int = 2,
+        out: str = "out",
+        env: Callable[..., dict[str, str]] = prestarted,
+    ) -> Started:
         mark = f"conformance-test-{uuid.uuid4()}"
         go = tmp_path / f"go-{mark}"
-        command = [sys.executable, "-m", "runner", "run", spec, "--out", tmp_path / out, "--jobs", jobs, *more]
+        command = [
+            sys.executable,
+            "-m",
+            "torch_conformance",
+            "run",
+            spec,
+            "--out",
+            tmp_path / out,
+            "--jobs",
+            jobs,
+            *more,
+        ]
         variables = env(CONFORMANCE_MARK=mark, CONFORMANCE_GO=str(go), TMPDIR=str(tmp_path))
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        process = subprocess.Popen([str(word) for word in command], cwd=ROOT, env=variables, text=True, start_new_session=True, **pipes)
+        process = subprocess.Popen(
+            [str(word) for word in command],
+            cwd=ROOT,
+            env=variables,
+            text=True,
+            start_new_session=True,
+            **pipes,
+        )
         begun.append(Started(process, tmp_path / out, mark, go, tmp_path))
         return begun[-1]
 
@@ -155,7 +191,7 @@ def junit(out: Path, name: str = "junit.xml") -> list[tuple[str, str | None]]:
     return [(case.name, case.result[0].type if case.result else None) for case in found]
 
 
-# -- Ctrl-C ---------------------------------------------------------------------------------------------------------
+# -- Ctrl-C ----------------------------------------------------------------------------------------
 
 
 def test_one_interrupt_finishes_what_runs_and_begins_nothing(start, spec):
@@ -165,7 +201,10 @@ def test_one_interrupt_finishes_what_runs_and_begins_nothing(start, spec):
     assert run.says("interrupted") == "interrupted: finishing 2 running cases; again stops now\n"
     run.go.touch()
     stdout, stderr = run.ended(130)
-    assert run.outcomes == {**dict.fromkeys(IDS, Outcome.NOT_RUN), **{name: UNBROKEN[name] for name in IDS[:5]}}
+    assert run.outcomes == {
+        **dict.fromkeys(IDS, Outcome.NOT_RUN),
+        **{name: UNBROKEN[name] for name in IDS[:5]},
+    }
     assert (run.run.results[-1].case_id, run.run.results[-1].reason) == (IDS[5], "interrupted")
     assert run.run.footer is not None
     assert (run.run.footer.interrupted, run.run.footer.exit_code) == (True, 130)
@@ -190,9 +229,21 @@ def test_a_second_interrupt_stops_now_and_reports_all_the_same(start, signals):
     for number in signals[1:]:
         run.process.send_signal(number)
     run.ended(130)
-    assert run.outcomes == {**dict.fromkeys(IDS, Outcome.NOT_RUN), **{name: UNBROKEN[name] for name in IDS[:3]}}
-    assert {result.reason for result in run.run.results if result.outcome is Outcome.NOT_RUN} == {"interrupted"}
-    assert [kind for _, kind in junit(run.out)] == [None, "crash", "equals", "not-run", "not-run", "not-run"]
+    assert run.outcomes == {
+        **dict.fromkeys(IDS, Outcome.NOT_RUN),
+        **{name: UNBROKEN[name] for name in IDS[:3]},
+    }
+    assert {result.reason for result in run.run.results if result.outcome is Outcome.NOT_RUN} == {
+        "interrupted"
+    }
+    assert [kind for _, kind in junit(run.out)] == [
+        None,
+        "crash",
+        "equals",
+        "not-run",
+        "not-run",
+        "not-run",
+    ]
     assert not list(run.folder.glob("*torch-conformance*"))
 
 
@@ -205,13 +256,17 @@ def test_an_interrupt_while_torch_is_imported_ends_everything_too(start):
     assert [name for name, _ in junit(run.out)] == IDS
 
 
-OTHER_ROOM = pytest.mark.nightly(reason="a disk that fills, and one that is full at first, are tested by every run of the tests")
+OTHER_ROOM = pytest.mark.nightly(
+    reason="a disk that fills, and one that is full at first, are tested by every run of the tests"
+)
 
 
-# -- SIGKILL, and going on ------------------------------------------------------------------------------------------
+# -- SIGKILL, and going on -------------------------------------------------------------------------
 
 
-def test_a_killed_run_that_is_gone_on_with_gives_the_report_of_an_unbroken_one(start, spec, tmp_path):
+def test_a_killed_run_that_is_gone_on_with_gives_the_report_of_an_unbroken_one(
+    start, spec, tmp_path
+):
     whole = called("run", spec, "--out", tmp_path / "whole", "--jobs", "2", env=prestarted())
     assert whole.returncode == 1
     run = start()
@@ -226,8 +281,12 @@ def test_a_killed_run_that_is_gone_on_with_gives_the_report_of_an_unbroken_one(s
     assert done.returncode == whole.returncode
     assert run.outcomes == UNBROKEN
     assert normalised(run.out) == normalised(tmp_path / "whole")
-    # the end of a crash's stderr is cut by bytes, and lists what its process happened to have imported
-    without_place = [re.sub(r"report: .*|folder: .*|page: .*|(?m:^ {4}.*)", "", text) for text in (done.stdout, whole.stdout)]
+    # the end of a crash's stderr is cut by bytes, and lists what its process happened to have
+    # imported
+    without_place = [
+        re.sub(r"report: .*|folder: .*|page: .*|(?m:^ {4}.*)", "", text)
+        for text in (done.stdout, whole.stdout)
+    ]
     assert without_place[0] == without_place[1]
 
 
@@ -242,7 +301,7 @@ def test_a_run_that_is_still_going_on_is_not_gone_on_with(start, spec):
     assert run.outcomes == UNBROKEN
 
 
-# -- no room --------------------------------------------------------------------------------------------------------
+# -- no room ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -271,7 +330,10 @@ def test_a_disk_that_fills_while_a_run_goes_on_ends_it_and_says_so(start, small,
     run.go.touch()
     _, stderr = run.ended(1)
     (told,) = [line for line in stderr.splitlines() if line.startswith("torch-conformance: ")]
-    assert re.fullmatch(rf"torch-conformance: cannot write {re.escape(str(run.out))}/\S+: No space left on device", told)
+    assert re.fullmatch(
+        rf"torch-conformance: cannot write {re.escape(str(run.out))}/\S+: No space left on device",
+        told,
+    )
     assert "bug" not in stderr
     assert run.run.footer is None
     assert junit(run.out) == [("run", "truncated")]
@@ -289,7 +351,9 @@ def test_a_full_disk_is_told_before_anything_is_run(small, spec):
 
 @OTHER_ROOM
 def test_a_journal_that_may_not_grow_ends_the_run_and_leaves_the_stub(spec, tmp_path):
-    """A quota, or ``ulimit -f``: here the process may write no file that is longer than half a journal."""
+    """A quota, or ``ulimit -f``: here the process may write no file that is longer than half a
+    journal.
+    """
     called("run", spec, "--out", tmp_path / "first", "--jobs", "2", env=prestarted())
     limit = (tmp_path / "first" / "run.jsonl").stat().st_size // 2
     options = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))}
@@ -303,7 +367,7 @@ def test_a_journal_that_may_not_grow_ends_the_run_and_leaves_the_stub(spec, tmp_
     assert normalised(tmp_path / "out") == normalised(tmp_path / "first")
 
 
-# -- nobody reads ---------------------------------------------------------------------------------------------------
+# -- nobody reads ----------------------------------------------------------------------------------
 
 
 def test_a_reader_that_leaves_changes_nothing(start, spec):

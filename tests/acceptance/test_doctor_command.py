@@ -1,4 +1,6 @@
-"""``doctor`` as a person runs it, and what a process with torch says of stand-ins for Composable Kernel."""
+"""``doctor`` as a person runs it, and what a process with torch says of stand-ins for Composable
+Kernel.
+"""
 
 import importlib
 import json
@@ -10,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from runner.language.read import spec_schema
-from runner.machine.installed_torch import installed_torch
-from runner.model.outcomes import ExitCode
-from runner.run.pipeline import WorkerReport
-from runner.tools.vendor import ck_generators
-from runner.tools.vendor.commands import doctor
-from runner.tools.vendor.commands.doctor import DoctorOptions
 from tests import ck_stand_in
 from tests.called import called
 from tests.fakes import ROOT, prestarted
 from tests.json_schemas import validator_of
 from tests.ran import Ran
+from torch_conformance.language.read import spec_schema
+from torch_conformance.machine.installed_torch import installed_torch
+from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.run.pipeline import WorkerReport
+from torch_conformance.tools.attest import ck_generators
+from torch_conformance.tools.attest.commands import doctor
+from torch_conformance.tools.attest.commands.doctor import DoctorOptions
 
 INSTALLED = installed_torch()
 assert INSTALLED is not None
@@ -44,10 +46,16 @@ def specs(tmp_path: Path) -> Path:
 
 
 def answered(
-    capsys: pytest.CaptureFixture[str], code: int, *paths: Path, backends: tuple[Path, ...] = (), profile: Path | None = None
+    capsys: pytest.CaptureFixture[str],
+    code: int,
+    *paths: Path,
+    backends: tuple[Path, ...] = (),
+    profile: Path | None = None,
 ) -> dict[str, Any]:
     """Return what ``doctor --json`` prints in this process, which must fit its schema."""
-    options = DoctorOptions(paths=paths, backends=backends, json=True, profile=str(profile) if profile else None)
+    options = DoctorOptions(
+        paths=paths, backends=backends, json=True, profile=str(profile) if profile else None
+    )
     assert doctor.main(options) == code
     found = json.loads(capsys.readouterr().out)
     validator_of(spec_schema.resolved("doctor")).validate(found)
@@ -59,19 +67,35 @@ def of(found: dict[str, Any], id: str) -> dict[str, Any]:
     return dict(finding)
 
 
-# -- the command, with a worker that is made up -------------------------------------------------------------------------
+# -- the command, with a worker that is made up ----------------------------------------------------
 
 
-def test_a_worker_that_dies_leaves_the_rest(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, specs: Path) -> None:
-    monkeypatch.setattr(doctor, "ask_worker", lambda machine, questions: WorkerReport(machine=machine, problem="ImportError: \x1b[31mlibx"))
+def test_a_worker_that_dies_leaves_the_rest(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, specs: Path
+) -> None:
+    monkeypatch.setattr(
+        doctor,
+        "ask_worker",
+        lambda machine, questions: WorkerReport(
+            machine=machine, problem="ImportError: \x1b[31mlibx"
+        ),
+    )
     found = answered(capsys, ExitCode.FAILED, specs)
-    assert (found["healthy"], of(found, "torch.worker")["level"], of(found, "torch.worker")["cause"]) == (
+    assert (
+        found["healthy"],
+        of(found, "torch.worker")["level"],
+        of(found, "torch.worker")["cause"],
+    ) == (
         False,
         "problem",
         "ImportError: libx",
     )
     rows = {row["name"]: row for row in found["allows"]["backends"]}
-    assert (rows["cpu"]["can_run"], rows["rocm"]["unavailable"], rows["eager"]["cases"]) == (1, 1, 0)
+    assert (rows["cpu"]["can_run"], rows["rocm"]["unavailable"], rows["eager"]["cases"]) == (
+        1,
+        1,
+        0,
+    )
     assert len(rows["rocm"]["reasons"]) == 1
 
 
@@ -103,23 +127,35 @@ def test_a_profile_has_a_row(
 ) -> None:
     file = specs.parent / "ours.yaml"
     file.write_text(PROFILE.replace(*changed))
-    monkeypatch.setattr(doctor, "ask_worker", lambda machine, questions: WorkerReport(machine=machine, facts={"triton": "1"}))
+    monkeypatch.setattr(
+        doctor,
+        "ask_worker",
+        lambda machine, questions: WorkerReport(machine=machine, facts={"triton": "1"}),
+    )
     found = answered(capsys, ExitCode.OK, profile=file)
     (row,) = found["allows"]["profiles"]
-    assert (row["name"], row["shown_by"]) == ("ours 1.0", f"torch-conformance list --profile {file}")
+    assert (row["name"], row["shown_by"]) == (
+        "ours 1.0",
+        f"torch-conformance list --profile {file}",
+    )
     assert (row["cases"], row["can_run"], row["unavailable"], row["runs"]) == expected[:4]
     assert row["problem"].endswith(expected[4])
     assert sum(one["cases"] for one in row["reasons"]) == row["unavailable"] + row["perhaps"]
     assert {row["name"] for row in found["allows"]["backends"] if row["cases"]} == {"cpu", "rocm"}
 
 
-# -- processes with torch -----------------------------------------------------------------------------------------------
+# -- processes with torch --------------------------------------------------------------------------
 
 
 @pytest.fixture
 def made_up_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand-ins for the modules of torch that generators are asked through; they turn an ImportError into nothing, as torch does."""
-    utils, conv, tile = (types.ModuleType(name) for name in ("utils", "ck_conv_template", "ck_tile_universal_gemm_template"))
+    """Stand-ins for the modules of torch that generators are asked through; they turn an
+    ImportError into nothing, as torch does.
+    """
+    utils, conv, tile = (
+        types.ModuleType(name)
+        for name in ("utils", "ck_conv_template", "ck_tile_universal_gemm_template")
+    )
 
     def try_import() -> tuple[str | None, Callable[[], list[object]]]:
         try:
@@ -131,7 +167,11 @@ def made_up_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vars(utils)["try_import_ck_lib"] = try_import
 
     def conv_ops() -> list[object]:
-        return list(importlib.import_module("ck4inductor.grouped_conv_fwd.gen_instances").gen_conv_ops_library())
+        return list(
+            importlib.import_module(
+                "ck4inductor.grouped_conv_fwd.gen_instances"
+            ).gen_conv_ops_library()
+        )
 
     vars(conv)["gen_conv_ops_library"] = conv_ops
     vars(tile)["ops"] = lambda: [1, 2]
@@ -151,17 +191,26 @@ def made_up_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (
             {"without": ["batched_universal_gemm"], "empty": ["grouped_conv_fwd"]},
             {"universal_gemm": 3, "grouped_conv": 0, "ck_tile": 2},
-            {"batched_gemm": "ModuleNotFoundError: No module named 'ck4inductor.batched_universal_gemm'", "grouped_conv": ""},
+            {
+                "batched_gemm": "ModuleNotFoundError: No module named "
+                "'ck4inductor.batched_universal_gemm'",
+                "grouped_conv": "",
+            },
         ),
         (
             {"without": ["universal_gemm"]},
             {"universal_gemm": 0, "batched_gemm": 3, "grouped_conv": 3, "ck_tile": 0},
-            dict.fromkeys(("universal_gemm", "ck_tile"), "ModuleNotFoundError: No module named 'ck4inductor.universal_gemm'"),
+            dict.fromkeys(
+                ("universal_gemm", "ck_tile"),
+                "ModuleNotFoundError: No module named 'ck4inductor.universal_gemm'",
+            ),
         ),
         (
             {"raises": "raise SystemExit('no')"},
             {},
-            dict.fromkeys(("universal_gemm", "batched_gemm", "grouped_conv", "ck_tile"), "SystemExit: no"),
+            dict.fromkeys(
+                ("universal_gemm", "batched_gemm", "grouped_conv", "ck_tile"), "SystemExit: no"
+            ),
         ),
     ],
 )
@@ -179,7 +228,7 @@ def test_the_generators_of_a_made_up_torch(
     assert found == {"inductor": "", "counts": counts, "reasons": reasons}
 
 
-# -- what a red case cites ----------------------------------------------------------------------------------------------
+# -- what a red case cites -------------------------------------------------------------------------
 
 WRAPPER = """\
 #!/bin/sh
@@ -219,23 +268,51 @@ def ran_with(wrapper: Path, out: Path, *arguments: object) -> tuple[Ran, str]:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("name", ["host-pass[backend=host,value=1]", "host-crash[backend=host,way=segv]"])
-def test_neither_a_green_run_nor_a_case_without_a_compiler_looks_at_it(wrapper: Path, tmp_path: Path, name: str) -> None:
-    ran, calls = ran_with(wrapper, tmp_path / "out", ROOT / "tests" / "specs" / "judged", "--select", name)
-    assert (ran.code, "doctor" in ran.stdout, ran.results[name].warnings, calls) == ("crash" in name, False, (), "")
+@pytest.mark.parametrize(
+    "name", ["host-pass[backend=host,value=1]", "host-crash[backend=host,way=segv]"]
+)
+def test_neither_a_green_run_nor_a_case_without_a_compiler_looks_at_it(
+    wrapper: Path, tmp_path: Path, name: str
+) -> None:
+    ran, calls = ran_with(
+        wrapper, tmp_path / "out", ROOT / "tests" / "specs" / "judged", "--select", name
+    )
+    assert (ran.code, "doctor" in ran.stdout, ran.results[name].warnings, calls) == (
+        "crash" in name,
+        False,
+        (),
+        "",
+    )
 
 
 @pytest.mark.torch
-def test_a_case_that_crashes_cites_what_doctor_says_of_its_compiler(wrapper: Path, specs: Path) -> None:
+def test_a_case_that_crashes_cites_what_doctor_says_of_its_compiler(
+    wrapper: Path, specs: Path
+) -> None:
     (specs / "a-sum.yaml").write_text(DIES)
     ran, calls = ran_with(wrapper, specs / "out", specs, "--jobs", "1")
-    says = "cxx: each library that it builds has its own copy of the C++ runtime; torch has another copy"
-    warnings = {name: [text.startswith(says) for text in result.warnings] for name, result in ran.results.items()}
+    says = (
+        "cxx: each library that it builds has its own copy of the C++ runtime; torch has another "
+        "copy"
+    )
+    warnings = {
+        name: [text.startswith(says) for text in result.warnings]
+        for name, result in ran.results.items()
+    }
     assert warnings == {"a-sum[backend=cpu]": [True], "a-sum[backend=eager]": []}
-    ends = [line.endswith("(red cases that use this tool: 1)") for line in ran.stdout.splitlines() if line.startswith(f"doctor: {says}")]
+    ends = [
+        line.endswith("(red cases that use this tool: 1)")
+        for line in ran.stdout.splitlines()
+        if line.startswith(f"doctor: {says}")
+    ]
     assert ends == [False, True]
     assert calls.count("-x c++ - -shared") == 2  # the check builds two libraries, once in a run
     again = specs / "again.xml"
     assert called("report", ran.out, "--junit", again).returncode == 0
-    for file in (ran.out / "junit.xml", again, ran.out / "report" / "cases-0.js", ran.out / "report" / "index.js"):
+    for file in (
+        ran.out / "junit.xml",
+        again,
+        ran.out / "report" / "cases-0.js",
+        ran.out / "report" / "index.js",
+    ):
         assert file.read_text().count(f"doctor: {says}") == 1

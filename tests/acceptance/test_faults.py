@@ -1,6 +1,8 @@
-"""What happens to a case happens to no other: memory that ends, compilers that hang, floods of output.
+"""What happens to a case happens to no other: memory that ends, compilers that hang, floods of
+output.
 
-``tests/specs/hostile/README.md`` has the table of faults, of which ``test_hostile_workers`` runs those that need no option.
+``tests/specs/hostile/README.md`` has the table of faults, of which ``test_hostile_workers`` runs
+those that need no option.
 """
 
 import re
@@ -12,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from runner.machine.scratch import open_untrusted
-from runner.model.outcomes import Outcome
-from runner.model.results import CaseResult
-from runner.record.journal import read_run
 from tests.fakes import ROOT, prestarted, prestarted_program
 from tests.ran import processes_below
+from torch_conformance.machine.scratch import open_untrusted
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.model.results import CaseResult
+from torch_conformance.record.journal import read_run
 
 pytestmark = pytest.mark.torch
 
@@ -31,7 +33,7 @@ def results_of(out: Path) -> Mapping[str, CaseResult]:
     return {result.case_id: result for result in run.results}
 
 
-# -- memory ---------------------------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 EATERS = ("child-memory", "endless-allocation", "mapped-files", "orphan-memory", "shared-memory")
 
@@ -40,7 +42,18 @@ EATERS = ("child-memory", "endless-allocation", "mapped-files", "orphan-memory",
 def eaten(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, CaseResult]:
     out = tmp_path_factory.mktemp("memory") / "out"
     # two at once: what they take before they are killed must be there
-    done = prestarted_program("run", SPECS / "hostile-memory", "--memory-limit", "600MiB", "--jobs", 2, "--timeout", 60, "--out", out)
+    done = prestarted_program(
+        "run",
+        SPECS / "hostile-memory",
+        "--memory-limit",
+        "600MiB",
+        "--jobs",
+        2,
+        "--timeout",
+        60,
+        "--out",
+        out,
+    )
     assert done.returncode == 1, done.stderr
     assert processes_below(out) == []
     return results_of(out)
@@ -51,7 +64,9 @@ def test_who_takes_too_much_memory_is_killed_and_the_limit_is_named(eaten, name)
     result = eaten[f"{name}[backend=host]"]
     assert result.outcome is Outcome.CRASH
     told = re.fullmatch(
-        r"killed by SIGKILL while in phase 'api' \(it used (\d+) MiB, more than the 600 MiB of --memory-limit\)", result.reason
+        r"killed by SIGKILL while in phase 'api' \(it used (\d+) MiB, more than the 600 MiB "
+        r"of --memory-limit\)",
+        result.reason,
     )
     assert told, result.reason
     assert int(told[1]) >= 600  # whole MiB, rounded down: 600.4 is more than the limit
@@ -63,14 +78,28 @@ def test_who_takes_less_is_left_alone(eaten, name):
     assert eaten[f"{name}[backend=host]"].outcome is Outcome.PASS
 
 
-# -- output ---------------------------------------------------------------------------------------------------------
+# -- output ----------------------------------------------------------------------------------------
 
 
 def test_a_flood_of_output_fills_neither_disk_nor_memory(tmp_path):
-    """A gigabyte each on stdout and stderr: the report has the end of both, and says that what came before is lost."""
+    """A gigabyte each on stdout and stderr: the report has the end of both, and says that what came
+    before is lost.
+    """
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "runner", "run", str(SPECS / "hostile"), "--select", "gigabyte-output[*", "--out", str(out)]
-    with subprocess.Popen(command, cwd=ROOT, env=prestarted(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as runner:
+    command = [
+        sys.executable,
+        "-m",
+        "torch_conformance",
+        "run",
+        str(SPECS / "hostile"),
+        "--select",
+        "gigabyte-output[*",
+        "--out",
+        str(out),
+    ]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=prestarted(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as runner:
         peak = 0
         end = time.monotonic() + 240
         while runner.poll() is None:
@@ -84,7 +113,9 @@ def test_a_flood_of_output_fills_neither_disk_nor_memory(tmp_path):
     for text, name in ((result.stdout, "stdout.txt"), (result.stderr, "stderr.txt")):
         assert text.endswith("\nthe last line\n")
         with open_untrusted(out / result.folder / name) as stream:
-            assert stream.readline() == b"[more than 64 MiB were printed: what stood here is lost]\n"
+            assert (
+                stream.readline() == b"[more than 64 MiB were printed: what stood here is lost]\n"
+            )
 
 
 def _most_memory(pid: int) -> int:

@@ -1,4 +1,6 @@
-"""Real runs of cases that do not do the same every time: run again alone, repeated, killed in between and gone on with."""
+"""Real runs of cases that do not do the same every time: run again alone, repeated, killed in
+between and gone on with.
+"""
 
 import json
 import os
@@ -14,17 +16,19 @@ from typing import Any
 import pytest
 from junitparser import xunit2
 
-from runner.model.outcomes import Outcome
-from runner.record.journal import read_run
 from tests.called import called
 from tests.fakes import ROOT, prestarted
 from tests.ran import Ran
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.record.journal import read_run
 
 pytestmark = pytest.mark.torch
 
 SPECS = ROOT / "tests" / "specs" / "attempts"
 ALWAYS, HOLDS = "always-fails[backend=host]", "always-passes[backend=host]"
-FAIL, CRASH, HANG = (f"passes-second-time[backend=host,way={way}]" for way in ("fail", "crash", "hang"))
+FAIL, CRASH, HANG = (
+    f"passes-second-time[backend=host,way={way}]" for way in ("fail", "crash", "hang")
+)
 CROWDED = [f"fails-in-parallel[backend=host,one={one}]" for one in "ab"]
 
 
@@ -45,14 +49,18 @@ def run(folder: Path, *arguments: object) -> Ran:
 
 
 def junit_cases(ran: Ran) -> dict[str, Any]:
-    return {case.name: case for suite in xunit2.JUnitXml.fromfile(str(ran.out / "junit.xml")) for case in suite}
+    return {
+        case.name: case
+        for suite in xunit2.JUnitXml.fromfile(str(ran.out / "junit.xml"))
+        for case in suite
+    }
 
 
 def selected(*names: str) -> list[str]:
     return [word for name in names for word in ("--select", name)]
 
 
-# -- retries --------------------------------------------------------------------------------------------------------
+# -- retries ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +69,18 @@ def retried(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 
 def test_what_passes_when_run_again_alone_is_flaky(retried):
-    expected = {ALWAYS: Outcome.FAIL, HOLDS: Outcome.PASS, **dict.fromkeys([FAIL, CRASH, HANG, *CROWDED], Outcome.FLAKY)}
+    expected = {
+        ALWAYS: Outcome.FAIL,
+        HOLDS: Outcome.PASS,
+        **dict.fromkeys([FAIL, CRASH, HANG, *CROWDED], Outcome.FLAKY),
+    }
     assert {name: result.outcome for name, result in retried.results.items()} == expected
     assert retried.code == 1
 
 
-@pytest.mark.parametrize(("name", "first"), [(FAIL, Outcome.FAIL), (CRASH, Outcome.CRASH), (HANG, Outcome.TIMEOUT)])
+@pytest.mark.parametrize(
+    ("name", "first"), [(FAIL, Outcome.FAIL), (CRASH, Outcome.CRASH), (HANG, Outcome.TIMEOUT)]
+)
 def test_a_flaky_case_keeps_both_attempts(retried, name, first):
     result = retried.results[name]
     assert [attempt.outcome for attempt in result.attempts] == [first, Outcome.PASS]
@@ -81,11 +95,19 @@ def test_a_flaky_case_keeps_both_attempts(retried, name, first):
 
 def test_what_never_passes_is_its_first_failure(retried):
     result = retried.results[ALWAYS]
-    assert [attempt.outcome for attempt in result.attempts] == [Outcome.FAIL, Outcome.CRASH, Outcome.CRASH]
+    assert [attempt.outcome for attempt in result.attempts] == [
+        Outcome.FAIL,
+        Outcome.CRASH,
+        Outcome.CRASH,
+    ]
     assert result.reason.startswith(
-        "failed 3 of 3 attempts: equals: expected found equal to 1, observed 2; another failure in attempt 2: CRASH"
+        "failed 3 of 3 attempts: equals: expected found equal to 1, observed 2; another "
+        "failure in attempt 2: CRASH"
     )
-    assert (result.failure_type, [verdict.kind for verdict in result.failed]) == ("equals", ["equals"])
+    assert (result.failure_type, [verdict.kind for verdict in result.failed]) == (
+        "equals",
+        ["equals"],
+    )
 
 
 def test_junit_says_what_was_seen(retried):
@@ -94,7 +116,9 @@ def test_junit_says_what_was_seen(retried):
     (flaky,) = cases[CRASH].result
     assert (flaky.type, type(flaky).__name__) == ("flaky", "Failure")
     assert "killed by SIGABRT" in flaky.text
-    assert [one.message for one in cases[ALWAYS].rerun_failures()] == ["exit code 3 while in phase 'api', in act at line 6 of the spec"] * 2
+    assert [one.message for one in cases[ALWAYS].rerun_failures()] == [
+        "exit code 3 while in phase 'api', in act at line 6 of the spec"
+    ] * 2
     assert cases[HOLDS].is_passed
 
 
@@ -111,21 +135,23 @@ def test_flaky_passes_where_the_user_lets_it(tmp_path, names, code):
     assert "FLAKY cases do not fail this run" in ran.stdout
 
 
-# -- repeat ---------------------------------------------------------------------------------------------------------
+# -- repeat ----------------------------------------------------------------------------------------
 
 
 def test_what_differs_when_it_is_repeated_is_flaky(tmp_path):
     ran = run(tmp_path, *selected(HOLDS, FAIL), "--repeat", "3", "--jobs", "1")
     assert ran.code == 1
     assert ran.results[FAIL].outcome is Outcome.FLAKY
-    assert ran.results[FAIL].reason.startswith("3 attempts had the outcomes 2 PASS, 1 FAIL: raised: ")
+    assert ran.results[FAIL].reason.startswith(
+        "3 attempts had the outcomes 2 PASS, 1 FAIL: raised: "
+    )
     assert ran.results[HOLDS].outcome is Outcome.PASS
     assert [attempt.outcome for attempt in ran.results[HOLDS].attempts] == [Outcome.PASS] * 3
     assert len(list(junit_cases(ran))) == 2
     assert ran.stdout.splitlines()[-1].startswith("executed 2 of 2 selected")
 
 
-# -- runs that were ended in between --------------------------------------------------------------------------------
+# -- runs that were ended in between ---------------------------------------------------------------
 
 
 SHORT = ["--retries", "2", "--jobs", "1", *selected(ALWAYS, HOLDS, HANG)]
@@ -135,8 +161,15 @@ SLOW = [*SHORT, "--timeout-factor", "20"]
 
 def stopped(folder: Path, *signals: int, arguments: Sequence[str] = SLOW) -> Ran:
     """Begin a run and send it signals as soon as its last case hangs."""
-    words = [sys.executable, "-m", "runner", *map(str, command(folder, *arguments))]
-    process = subprocess.Popen(words, cwd=ROOT, env=marks(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    words = [sys.executable, "-m", "torch_conformance", *map(str, command(folder, *arguments))]
+    process = subprocess.Popen(
+        words,
+        cwd=ROOT,
+        env=marks(folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         end = time.monotonic() + 120
         while not (folder / "marks" / "hang").exists():
@@ -178,11 +211,19 @@ def test_a_killed_run_goes_on_with_its_attempts(killed):
     assert ran.code == 1
 
 
-def test_a_case_that_had_all_its_attempts_when_the_run_was_killed_gets_its_result(retried, tmp_path):
+def test_a_case_that_had_all_its_attempts_when_the_run_was_killed_gets_its_result(
+    retried, tmp_path
+):
     shutil.copytree(retried.out, tmp_path / "out")
     lines = (retried.out / "run.jsonl").read_bytes().splitlines(keepends=True)
-    missing = [line for line in lines[:-1] if (record := json.loads(line))["kind"] == "case" and record["case_id"] in (ALWAYS, CRASH)]
-    (tmp_path / "out" / "run.jsonl").write_bytes(b"".join(line for line in lines[:-1] if line not in missing))
+    missing = [
+        line
+        for line in lines[:-1]
+        if (record := json.loads(line))["kind"] == "case" and record["case_id"] in (ALWAYS, CRASH)
+    ]
+    (tmp_path / "out" / "run.jsonl").write_bytes(
+        b"".join(line for line in lines[:-1] if line not in missing)
+    )
     done = called("run", SPECS, "--resume", tmp_path / "out", "--retries", "2", env=marks(tmp_path))
     resumed = Ran(tmp_path / "out", done.returncode, done.stdout, done.stderr)
     assert len(missing) == 2
@@ -195,7 +236,9 @@ def test_an_interrupted_run_says_what_had_failed(tmp_path):
     ran = stopped(tmp_path, signal.SIGINT, signal.SIGINT)
     assert ran.code == 130
     assert ran.results[ALWAYS].outcome is Outcome.NOT_RUN
-    assert ran.results[ALWAYS].reason.startswith("interrupted after 1 of at most 3 attempts: equals: expected found equal to 1")
+    assert ran.results[ALWAYS].reason.startswith(
+        "interrupted after 1 of at most 3 attempts: equals: expected found equal to 1"
+    )
     assert [attempt.outcome for attempt in ran.results[ALWAYS].attempts] == [Outcome.FAIL]
     assert [len(made) for made in ran.run.attempts.values()] == [1]
     assert ran.results[HANG].outcome is Outcome.NOT_RUN

@@ -1,4 +1,5 @@
-"""Runs on real Ray clusters of several nodes on this machine: the same report as a local run, whatever happens to nodes and networks.
+"""Runs on real Ray clusters of several nodes on this machine: the same report as a local run,
+whatever happens to nodes and networks.
 
 No case is lost, none is counted twice, and other runs get their nodes.
 """
@@ -8,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from runner.model.outcomes import ExitCode
 from tests.clusters import (
     EXPECTED,
     LONGEST,
@@ -24,11 +24,14 @@ from tests.clusters import (
     wait_for_cases,
 )
 from tests.fakes import environment, program
+from torch_conformance.model.outcomes import ExitCode
 
 pytestmark = ON_RAY
 
 
-def test_the_report_is_that_of_a_local_run_whatever_happens_to_nodes(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_report_is_that_of_a_local_run_whatever_happens_to_nodes(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     done = program("run", "spec.yaml", "--out", "local", cwd=tmp_path, timeout=LONGEST)
     assert done.returncode == ExitCode.FAILED, done.stderr
     expected = outcomes(tmp_path / "local")
@@ -59,7 +62,9 @@ def test_the_report_is_that_of_a_local_run_whatever_happens_to_nodes(cluster: Cl
     assert outcomes(tmp_path / "lost") == expected
 
 
-def test_a_node_that_stands_still_and_a_head_that_is_gone_end_in_bounded_time(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_node_that_stands_still_and_a_head_that_is_gone_end_in_bounded_time(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     cluster.join("one")
     cluster.join("two")
     stalled = start_run(cluster, tmp_path, "--out", "stalled")
@@ -81,10 +86,16 @@ def test_a_node_that_stands_still_and_a_head_that_is_gone_end_in_bounded_time(cl
 
 def gateways(run: "subprocess.Popen[str]") -> list[int]:
     """Return the gateway of a run."""
-    return [pid for pid in below(run.pid) if b"runner.tools.fleet.gateway" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [
+        pid
+        for pid in below(run.pid)
+        if b"torch_conformance.tools.fleet.gateway" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
 
 
-def test_a_gateway_and_a_raylet_that_stand_still_lose_no_case(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_gateway_and_a_raylet_that_stand_still_lose_no_case(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     cluster.join("one")
     cluster.join("two")
     run = start_run(cluster, tmp_path, "--out", "gateway")
@@ -93,7 +104,9 @@ def test_a_gateway_and_a_raylet_that_stand_still_lose_no_case(cluster: Cluster, 
     send_signal(gateway, signal.SIGSTOP)
     printed = printed_by(run)
     assert "the connection to the head of the cluster was lost" in printed
-    assert len(labels(tmp_path / "gateway")) == len(EXPECTED), "what was not run is NOT_RUN, and nothing is counted twice"
+    assert len(labels(tmp_path / "gateway")) == len(EXPECTED), (
+        "what was not run is NOT_RUN, and nothing is counted twice"
+    )
     assert not Path(f"/proc/{gateway}").exists()
     printed_by(start_run(cluster, tmp_path, "--resume", "gateway"))
     assert labels(tmp_path / "gateway") == EXPECTED
@@ -107,7 +120,9 @@ def test_a_gateway_and_a_raylet_that_stand_still_lose_no_case(cluster: Cluster, 
     assert labels(tmp_path / "raylet") == EXPECTED
 
 
-def test_two_runs_take_turns_and_a_killed_run_releases_its_nodes(cluster: Cluster, tmp_path: Path) -> None:
+def test_two_runs_take_turns_and_a_killed_run_releases_its_nodes(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     cluster.join("one")
     cluster.join("two")
     runs = {name: start_run(cluster, tmp_path, "--out", name) for name in ("first", "second")}
@@ -130,8 +145,15 @@ def test_two_runs_take_turns_and_a_killed_run_releases_its_nodes(cluster: Cluste
     assert outcomes(tmp_path / "killed") == outcomes(tmp_path / "waiting")
 
     # and a run of this machine that was killed is finished by the lab
-    words = [sys.executable, "-m", "runner", "run", "spec.yaml", "--out", "local"]
-    local = subprocess.Popen(words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    words = [sys.executable, "-m", "torch_conformance", "run", "spec.yaml", "--out", "local"]
+    local = subprocess.Popen(
+        words,
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     wait_for_cases(tmp_path / "local", 4, local)
     local.kill()
     local.communicate(timeout=60)

@@ -1,7 +1,9 @@
-"""Workers that lie, flood, die and leave things behind: none of it is a pass, a traceback of ours, or a process that stays.
+"""Workers that lie, flood, die and leave things behind: none of it is a pass, a traceback of ours,
+or a process that stays.
 
-Each spec of ``tests/specs/hostile`` is one attack; they run side by side with a case that does nothing wrong. Every run of the tests tries
-all but ``LONG``, on prestarted zygotes; a nightly test tries all at once, on zygotes that the run itself starts.
+Each spec of ``tests/specs/hostile`` is one attack; they run side by side with a case that does
+nothing wrong. Every run of the tests tries all but ``LONG``, on prestarted zygotes; a nightly test
+tries all at once, on zygotes that the run itself starts.
 """
 
 import json
@@ -17,12 +19,12 @@ import pytest
 from junitparser import JUnitXml
 from lxml import etree  # type: ignore[import-untyped]  # lxml has no py.typed, and lxml-stubs are not a dependency of the tests
 
-from runner.model.outcomes import Outcome
-from runner.model.results import CaseResult
-from runner.record.journal import read_run
-from runner.run.pipeline import phases_of
 from tests.fakes import ROOT, environment, observation, observed, prestarted, program
 from tests.ran import processes_below
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.model.results import CaseResult
+from torch_conformance.record.journal import read_run
+from torch_conformance.run.pipeline import phases_of
 
 pytestmark = pytest.mark.torch
 
@@ -39,17 +41,24 @@ OUTCOMES = {
     "deadlock": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
     "hang-signals-blocked": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
     "deeply-nested-message": (Outcome.ERROR, "the worker sent a message that is nested too deep"),
-    "system-exit": (Outcome.CRASH, "exit code 0 (SystemExit) while in phase 'api', in act at line 5 of the spec"),
+    "system-exit": (
+        Outcome.CRASH,
+        "exit code 0 (SystemExit) while in phase 'api', in act at line 5 of the spec",
+    ),
     "exit-code-3": (Outcome.CRASH, "exit code 3 while in phase 'api'"),
     "exit-code-0": (Outcome.CRASH, "ended without an answer while in phase 'api'"),
     "fatal-error": (Outcome.CRASH, "killed by SIGABRT while in phase 'api'"),
-    "message-too-large": (Outcome.CRASH, "killed by SIGKILL while in phase 'api' (the worker sent more than 64 MiB)"),
+    "message-too-large": (
+        Outcome.CRASH,
+        "killed by SIGKILL while in phase 'api' (the worker sent more than 64 MiB)",
+    ),
     "replaced-output-files": (Outcome.PASS, ""),
     "binary-message": (Outcome.ERROR, "the worker sent a message that is not JSON"),
     "gigabyte-output": (Outcome.PASS, ""),
     "truncated-message": (
         Outcome.CRASH,
-        "ended without an answer while in phase 'api', in act at line 6 of the spec (the worker's last message was cut off)",
+        "ended without an answer while in phase 'api', in act at line 6 of the spec (the "
+        "worker's last message was cut off)",
     ),
     "hang": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
     "child-holds-pipe": (Outcome.PASS, ""),
@@ -59,19 +68,34 @@ OUTCOMES = {
     "passing-case": (Outcome.PASS, ""),
     "empty-line-flood": (Outcome.ERROR, "the worker sent a message that is not JSON"),
     "list-message": (Outcome.ERROR, "the worker sent a message that is no map"),
-    "huge-exception-message": (Outcome.FAIL, "raised: expected no exception, observed builtins.ValueError in phase 'api': xxx"),
+    "huge-exception-message": (
+        Outcome.FAIL,
+        "raised: expected no exception, observed builtins.ValueError in phase 'api': xxx",
+    ),
     "binary-output": (Outcome.PASS, ""),
     "nan-observation": (Outcome.ERROR, "the worker sent a message that is not JSON"),
     "stack-overflow": (Outcome.CRASH, "killed by SIGSEGV while in phase 'api'"),
     "zygote-killed": (Outcome.CRASH, "killed by SIGKILL while in phase 'api' (the zygote ended"),
-    "invalid-phases": (Outcome.ERROR, "the worker's observation makes no sense: observation.phases.a is not a finite number"),
+    "invalid-phases": (
+        Outcome.ERROR,
+        "the worker's observation makes no sense: observation.phases.a is not a finite number",
+    ),
     "endless-daemon-chain": (Outcome.PASS, ""),
     "segfault": (Outcome.CRASH, "killed by SIGSEGV while in phase 'api'"),
     "case-folder-replaced": (Outcome.ERROR, "the worker left no room for its observation"),
-    "too-many-steps": (Outcome.ERROR, "the worker's observation makes no sense: it has too many steps"),
+    "too-many-steps": (
+        Outcome.ERROR,
+        "the worker's observation makes no sense: it has too many steps",
+    ),
     "process-stopped": (Outcome.TIMEOUT, "outlived its deadline while in phase 'api'"),
-    "forged-observation": (Outcome.ERROR, "an observation came without the word that its worker was given"),
-    "other-case-observation": (Outcome.ERROR, "the worker's observation makes no sense: it is another case's"),
+    "forged-observation": (
+        Outcome.ERROR,
+        "an observation came without the word that its worker was given",
+    ),
+    "other-case-observation": (
+        Outcome.ERROR,
+        "the worker's observation makes no sense: it is another case's",
+    ),
     "zygote-stopped": (Outcome.PASS, ""),
     "invalid-json-message": (Outcome.ERROR, "the worker sent a message that is not JSON"),
     "duplicate-observation": (Outcome.ERROR, "the worker answered twice"),
@@ -79,7 +103,9 @@ OUTCOMES = {
 
 
 LONG = {"gigabyte-output": "binary-output", "fork-bomb": "hundred-daemons"}
-"""Attacks that take a core for many seconds, each with another of its class that every run of the tests tries."""
+"""Attacks that take a core for many seconds, each with another of its class that every run of the
+tests tries.
+"""
 
 IN_CI = {name: expected for name, expected in OUTCOMES.items() if name not in LONG}
 
@@ -91,11 +117,17 @@ class Ran:
         self.out = folder / "out"
         begun = time.monotonic()
         specs = [HOSTILE / f"{name}.yaml" for name in names]
-        self.done = program("run", *specs, "--out", self.out, "--timeout", "60", env=variables, timeout=150)
+        self.done = program(
+            "run", *specs, "--out", self.out, "--timeout", "60", env=variables, timeout=150
+        )
         self.seconds = time.monotonic() - begun
-        self.results: Mapping[str, CaseResult] = {result.name: result for result in read_run(self.out / "run.jsonl").results}
+        self.results: Mapping[str, CaseResult] = {
+            result.name: result for result in read_run(self.out / "run.jsonl").results
+        }
         self.processes = processes_below(self.out)
-        self.left_behind = {name: self._left_behind(result) for name, result in self.results.items()}
+        self.left_behind = {
+            name: self._left_behind(result) for name, result in self.results.items()
+        }
 
     def _left_behind(self, result: CaseResult) -> bool | None:
         file = self.out / result.folder / "left-behind"
@@ -122,13 +154,20 @@ def test_every_attack_is_known_and_tried(ran):
 
 
 @pytest.mark.nightly(
-    reason="tries every attack once more, the long ones too; each has another of its class that every run of the tests tries"
+    reason="tries every attack once more, the long ones too; each has another of its class that "
+    "every run of the tests tries"
 )
 def test_every_attack_ends_as_it_must_beside_all_others(tmp_path):
     ran = Ran(tmp_path, OUTCOMES, environment())
     assert set(ran.results) == set(OUTCOMES)
-    assert {name: result.outcome for name, result in ran.results.items()} == {name: outcome for name, (outcome, _) in OUTCOMES.items()}
-    wrong = {name: result.reason for name, result in ran.results.items() if not result.reason.startswith(OUTCOMES[name][1])}
+    assert {name: result.outcome for name, result in ran.results.items()} == {
+        name: outcome for name, (outcome, _) in OUTCOMES.items()
+    }
+    wrong = {
+        name: result.reason
+        for name, result in ran.results.items()
+        if not result.reason.startswith(OUTCOMES[name][1])
+    }
     assert wrong == {}
     assert ran.processes == []
     assert True not in ran.left_behind.values()
@@ -173,16 +212,26 @@ def test_a_process_in_a_folder_is_seen(tmp_path):
 
 def test_the_stack_of_a_hang_is_told(ran):
     assert 'hang.yaml", line 7 in act' in ran.results["hang"].stderr
-    assert "Fatal Python error: nothing is left of the interpreter" in ran.results["fatal-error"].stderr
+    assert (
+        "Fatal Python error: nothing is left of the interpreter"
+        in ran.results["fatal-error"].stderr
+    )
 
 
-@pytest.mark.parametrize("name", ["leaked-child", "leaked-daemon", "deadlock", "child-holds-pipe", "daemon-holds-pipe"])
+@pytest.mark.parametrize(
+    "name", ["leaked-child", "leaked-daemon", "deadlock", "child-holds-pipe", "daemon-holds-pipe"]
+)
 def test_what_a_worker_left_behind_is_dead(ran, name):
     assert ran.left_behind[name] is False
 
 
 def test_a_worker_that_floods_does_not_hold_up_the_run(ran):
-    for name in ("empty-line-flood", "message-too-large", "deeply-nested-message", "child-holds-pipe"):
+    for name in (
+        "empty-line-flood",
+        "message-too-large",
+        "deeply-nested-message",
+        "child-holds-pipe",
+    ):
         assert ran.results[name].seconds < 60, "it ends before its time is up"
 
 
@@ -222,8 +271,10 @@ def test_nothing_is_read_through_what_was_put_in_its_place(ran):
     assert os.path.islink(folder / "code-0-0.txt")
 
 
-def test_code_that_is_a_link_too_long_or_rewritten_is_missing_rather_than_read(tmp_path, monkeypatch):
-    import runner.record.case_files as module
+def test_code_that_is_a_link_too_long_or_rewritten_is_missing_rather_than_read(
+    tmp_path, monkeypatch
+):
+    import torch_conformance.record.case_files as module
 
     (tmp_path / "code-0-0.txt").symlink_to("/etc/hostname")
     os.mkfifo(tmp_path / "code-0-1.txt")
@@ -231,9 +282,14 @@ def test_code_that_is_a_link_too_long_or_rewritten_is_missing_rather_than_read(t
     for piece, content in ((3, b"\xff code"), (5, b"\xff code!"), (6, b"code!")):
         (tmp_path / f"code-0-{piece}.txt").write_bytes(content)
     monkeypatch.setattr(module, "CODE_BYTES", 6)
-    for piece, why in enumerate([".", ".", ".", None, ".", "larger than", "not the text that the worker wrote"]):
+    for piece, why in enumerate(
+        [".", ".", ".", None, ".", "larger than", "not the text that the worker wrote"]
+    ):
         with pytest.raises(OSError, match=why) if why is not None else nullcontext():
-            assert module.code_of_worker(tmp_path, {}, 0, piece, module.digest(b"\xff code")) == "\udcff code"
+            assert (
+                module.code_of_worker(tmp_path, {}, 0, piece, module.digest(b"\xff code"))
+                == "\udcff code"
+            )
 
 
 def test_phases_that_are_no_time_are_left_out():
@@ -242,7 +298,9 @@ def test_phases_that_are_no_time_are_left_out():
 
 
 @pytest.mark.parametrize(
-    "sent", [7, [], {"b": -1}, {"c": "1"}, {"d": float("nan")}, {"f": 10**400}, {"g": None}], ids=lambda sent: str(sent)[:20]
+    "sent",
+    [7, [], {"b": -1}, {"c": "1"}, {"d": float("nan")}, {"f": 10**400}, {"g": None}],
+    ids=lambda sent: str(sent)[:20],
 )
 def test_an_observation_with_phases_that_are_none_has_none(sent):
     facts = observed(observation(phases=sent))
@@ -252,4 +310,6 @@ def test_an_observation_with_phases_that_are_none_has_none(sent):
 
 def test_the_others_are_not_harmed(ran):
     assert ran.results["passing-case"].outcome is Outcome.PASS
-    assert {result.isolation for name, result in ran.results.items() if name != "zygote-killed"} == {"fork"}
+    assert {
+        result.isolation for name, result in ran.results.items() if name != "zygote-killed"
+    } == {"fork"}

@@ -1,6 +1,8 @@
-"""The words that observe a compile, end to end: specs that are right pass, and those with a planted fault turn red for that reason.
+"""The words that observe a compile, end to end: specs that are right pass, and those with a planted
+fault turn red for that reason.
 
-All cases of ``tests/specs/observed`` are run once. The kinds of expectation are judged without torch in ``test_expect_compilation.py``.
+All cases of ``tests/specs/observed`` are run once. The kinds of expectation are judged without
+torch in ``test_expect_compilation.py``.
 """
 
 import json
@@ -10,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from runner.model.outcomes import ExitCode
 from tests.called import called
 from tests.fakes import ROOT, prestarted
+from torch_conformance.model.outcomes import ExitCode
 
 pytestmark = pytest.mark.torch
 
@@ -20,40 +22,82 @@ SPECS = ROOT / "tests/specs/observed"
 RIGHT = sorted(f"right/{path.stem}" for path in (SPECS / "right").glob("*.yaml"))
 
 WRONG: Mapping[str, tuple[str, tuple[tuple[str, str, str], ...]]] = {
-    "wrong/added-graph-break": ("FAIL", (("graph_breaks", "graph breaks: 0", "1"), ("graph", "count 1", "2"))),
+    "wrong/added-graph-break": (
+        "FAIL",
+        (("graph_breaks", "graph breaks: 0", "1"), ("graph", "count 1", "2")),
+    ),
     "wrong/another-recompile": (
         "FAIL",
         (
             ("recompiles", "recompiles: 0", "1"),
-            ("recompiles", "a reason in fn with 'size mismatch'", "dtype mismatch. expected Float, actual Double"),
+            (
+                "recompiles",
+                "a reason in fn with 'size mismatch'",
+                "dtype mismatch. expected Float, actual Double",
+            ),
         ),
     ),
     "wrong/break-in-a-loop": ("FAIL", (("graph_breaks", "graph breaks: 1", "2"),)),
     "wrong/first-call-without-recompile": (
         "ERROR",
-        (("recompiles", "recompiles: 0", "dynamo compiled the functions of the step for the first time"),) * 2,
+        (
+            (
+                "recompiles",
+                "recompiles: 0",
+                "dynamo compiled the functions of the step for the first time",
+            ),
+        )
+        * 2,
     ),
-    "wrong/graph-of-a-helper": ("FAIL", (("graph", "ops operator.matmul 1", "0"), ("guards", "guards with \"L['x'].size()\"", ""))),
+    "wrong/graph-of-a-helper": (
+        "FAIL",
+        (("graph", "ops operator.matmul 1", "0"), ("guards", "guards with \"L['x'].size()\"", "")),
+    ),
     "wrong/hook-not-called": ("FAIL", (("calls", "calls of copied: 2", "1"),)),
     "wrong/misspelt-operator": (
         "ERROR",
         (
             ("graph", "ops aten.addition.default", "torch has no operator aten.addition.default"),
-            ("graph", "the post_grad graph of the step", "no graph of the case's function was made at this stage"),
+            (
+                "graph",
+                "the post_grad graph of the step",
+                "no graph of the case's function was made at this stage",
+            ),
         ),
     ),
-    "wrong/nothing-traced": ("ERROR", (("graph_breaks", "graph breaks: 0", "dynamo traced no frame of the case's functions in the step"),)),
-    "wrong/one-more-kernel": ("FAIL", (("kernels", "launched 1", "2"), ("graph", "ops aten.sort 0", "1"))),
-    "wrong/other-output": ("FAIL", (("exit", "exit code 0 and standard output with 'two'", "one"),)),
+    "wrong/nothing-traced": (
+        "ERROR",
+        (
+            (
+                "graph_breaks",
+                "graph breaks: 0",
+                "dynamo traced no frame of the case's functions in the step",
+            ),
+        ),
+    ),
+    "wrong/one-more-kernel": (
+        "FAIL",
+        (("kernels", "launched 1", "2"), ("graph", "ops aten.sort 0", "1")),
+    ),
+    "wrong/other-output": (
+        "FAIL",
+        (("exit", "exit code 0 and standard output with 'two'", "one"),),
+    ),
     "wrong/served-from-cache": (
         "ERROR",
         (
             ("kernels", "compiled 1", "0"),
-            ("graph", "the post_grad graph of the step", "no graph of the case's function was made at this stage"),
+            (
+                "graph",
+                "the post_grad graph of the step",
+                "no graph of the case's function was made at this stage",
+            ),
         ),
     ),
 }
-"""Each planted fault: the outcome, and every verdict that is not green with what was expected and a part of what was observed."""
+"""Each planted fault: the outcome, and every verdict that is not green with what was expected and a
+part of what was observed.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -82,9 +126,13 @@ def test_what_is_right_passes(name: str, results: Mapping[str, Any]):
 @pytest.mark.parametrize("name", WRONG)
 def test_a_planted_fault_is_seen_for_its_reason(name: str, results: Mapping[str, Any]):
     outcome, wanted = WRONG[name]
-    found = [verdict for verdict in results[name]["verdicts"] if verdict["status"] in ("failed", "error")]
+    found = [
+        verdict for verdict in results[name]["verdicts"] if verdict["status"] in ("failed", "error")
+    ]
     assert results[name]["outcome"] == outcome
-    assert [(one["kind"], one["expected"]) for one in found] == [(kind, expected) for kind, expected, _ in wanted]
+    assert [(one["kind"], one["expected"]) for one in found] == [
+        (kind, expected) for kind, expected, _ in wanted
+    ]
     for verdict, (_, _, observed) in zip(found, wanted, strict=True):
         assert observed in verdict["observed"]
 
@@ -95,7 +143,11 @@ def test_no_expectation_of_a_right_spec_could_not_have_failed(folder: Path):
 
 
 def test_graphs_lie_beside_the_generated_code(folder: Path, results: Mapping[str, Any]):
-    files = {path.name for path in (folder / results["right/forward-and-backward"]["folder"]).iterdir()}
+    files = {
+        path.name for path in (folder / results["right/forward-and-backward"]["folder"]).iterdir()
+    }
     assert {"graph-0-joint-0.txt", "graph-0-post_grad-0.txt", "code-0-0.txt"} <= files
-    text = (folder / results["right/matmul-and-sort"]["folder"] / "graph-0-post_grad-0.txt").read_text("utf-8")
+    text = (
+        folder / results["right/matmul-and-sort"]["folder"] / "graph-0-post_grad-0.txt"
+    ).read_text("utf-8")
     assert "torch.ops.aten.mm.default" in text

@@ -6,15 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from runner.model.outcomes import ExitCode, Outcome
-from runner.record.case_files import digest
-from runner.tools.vendor.archive import packed, unpacked
-from runner.tools.vendor.verification import verified
 from tests.fakes import environment, program
 from tests.ran import Ran
 from tests.submissions import Archive
+from torch_conformance.model.outcomes import ExitCode, Outcome
+from torch_conformance.record.case_files import digest
+from torch_conformance.tools.attest.archive import packed, unpacked
+from torch_conformance.tools.attest.verification import verified
 
-PASS, FAIL, FELL_BACK, ERROR, UNAVAILABLE = Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK, Outcome.ERROR, Outcome.UNAVAILABLE
+PASS, FAIL, FELL_BACK, ERROR, UNAVAILABLE = (
+    Outcome.PASS,
+    Outcome.FAIL,
+    Outcome.FELL_BACK,
+    Outcome.ERROR,
+    Outcome.UNAVAILABLE,
+)
 
 SERVED, CALLS = "served: all", "calls: {of: tests.compilers.runtime.execute}"
 BOTH = f"{SERVED}, {CALLS}"
@@ -70,19 +76,37 @@ steps:
 
 
 def backend(number: int, compiler: str, proof: str) -> str:
-    module, fork = "dies" if compiler == "dies" else "registered", "false" if number == 0 else "true"
-    return BACKEND.format(name=f"b{number}", compiler=compiler, module=module, fork=fork, proof=proof)
+    module, fork = (
+        "dies" if compiler == "dies" else "registered",
+        "false" if number == 0 else "true",
+    )
+    return BACKEND.format(
+        name=f"b{number}", compiler=compiler, module=module, fork=fork, proof=proof
+    )
 
 
 IN_CI = (0, 1, 9, 11, 16)
-"""Rows that every run of the tests tries: a pass, and an answer of ATen in each call, after the first, in another thread, from a store."""
+"""Rows that every run of the tests tries: a pass, and an answer of ATen in each call, after the
+first, in another thread, from a store.
+"""
 
 
 def run(folder: Path, numbers: Sequence[int]) -> Ran:
     """Run the compilers of some rows, a backend each."""
     (folder / "s.yaml").write_text(SPEC.format(", ".join(f"b{number}" for number in numbers)))
-    (folder / "b.yaml").write_text("".join(backend(number, *TABLE[number][:2]) for number in numbers))
-    done = program("run", folder / "s.yaml", "--backends", folder / "b.yaml", "--out", folder / "out", env=environment(), timeout=600)
+    (folder / "b.yaml").write_text(
+        "".join(backend(number, *TABLE[number][:2]) for number in numbers)
+    )
+    done = program(
+        "run",
+        folder / "s.yaml",
+        "--backends",
+        folder / "b.yaml",
+        "--out",
+        folder / "out",
+        env=environment(),
+        timeout=600,
+    )
     return Ran(folder / "out", done.returncode, done.stdout, done.stderr)
 
 
@@ -98,12 +122,19 @@ def test_each_compiler_is_named_for_what_it_is(ran: Ran, number: int) -> None:
     result = ran.results[f"s[backend=b{number}]"]
     verdicts = [verdict for verdict in result.verdicts if verdict.status.value != "held"]
     assert result.outcome is outcome, verdicts
-    assert part in " ".join([result.reason, *(f"{verdict.kind} {verdict.observed}" for verdict in verdicts)])
+    assert part in " ".join(
+        [result.reason, *(f"{verdict.kind} {verdict.observed}" for verdict in verdicts)]
+    )
     assert (result.isolation == "process") is (number == 0)
-    assert "profiler_start" not in result.stderr, "what measures the call writes nothing into the output of the case"
+    assert "profiler_start" not in result.stderr, (
+        "what measures the call writes nothing into the output of the case"
+    )
 
 
-@pytest.mark.nightly(reason="each row compiles with another compiler; five rows, one of each kind of answer, are in every run of the tests")
+@pytest.mark.nightly(
+    reason="each row compiles with another compiler; five rows, one of each kind of answer, are in "
+    "every run of the tests"
+)
 @pytest.mark.torch
 def test_the_other_compilers_are_named_too(tmp_path: Path) -> None:
     numbers = [number for number in range(len(TABLE)) if number not in IN_CI]
@@ -116,24 +147,58 @@ def test_the_other_compilers_are_named_too(tmp_path: Path) -> None:
 def test_a_compiler_that_torch_does_not_know_is_an_error_at_its_line(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(SPEC.format("b1"))
     (tmp_path / "b.yaml").write_text(backend(1, "honnest", SERVED))
-    done = program("run", tmp_path / "s.yaml", "--backends", tmp_path / "b.yaml", "--out", tmp_path / "out", env=environment(), timeout=300)
+    done = program(
+        "run",
+        tmp_path / "s.yaml",
+        "--backends",
+        tmp_path / "b.yaml",
+        "--out",
+        tmp_path / "out",
+        env=environment(),
+        timeout=300,
+    )
     assert done.returncode == ExitCode.USAGE, done.stdout + done.stderr
     assert f"{tmp_path / 'b.yaml'}:6:22" in done.stdout + done.stderr
     assert "honest" in done.stdout + done.stderr
 
 
-@pytest.mark.nightly(reason="compiles samples of four operators twice; test_support_table makes the table of made-up results")
+@pytest.mark.nightly(
+    reason="compiles samples of four operators twice; test_support_table "
+    "makes the table of made-up "
+    "results"
+)
 @pytest.mark.torch
 def test_operators_of_a_compiler_have_a_support_table(tmp_path: Path) -> None:
     entries = [backend(1, "three_in_eager", SERVED), backend(2, "returns_eager", SERVED)]
-    (tmp_path / "b.yaml").write_text("".join(entry.replace("device:", "joins: [cpu]\n  trains: false\n  device:") for entry in entries))
+    (tmp_path / "b.yaml").write_text(
+        "".join(
+            entry.replace("device:", "joins: [cpu]\n  trains: false\n  device:")
+            for entry in entries
+        )
+    )
     cases = ("b1,op=mul", "b1,op=neg", "b1,op=t", "b2,op=mul")
-    selects = [word for name in cases for word in ("--select", f"*-functions[backend={name},dtype=float32,dynamic=false]")]
-    files = ["--backends", tmp_path / "b.yaml", "--support", tmp_path / "s.json", "--out", tmp_path / "out"]
+    selects = [
+        word
+        for name in cases
+        for word in ("--select", f"*-functions[backend={name},dtype=float32,dynamic=false]")
+    ]
+    files = [
+        "--backends",
+        tmp_path / "b.yaml",
+        "--support",
+        tmp_path / "s.json",
+        "--out",
+        tmp_path / "out",
+    ]
     program("run", "specs/operators", *files, *selects, env=environment(), timeout=600)
     cells = json.loads((tmp_path / "s.json").read_text())["cells"]
     states = {(cell["backend"], cell["operator"]): cell["state"] for cell in cells}
-    assert states == {("b1", "mul"): "served", ("b1", "neg"): "raised", ("b1", "t"): "moves-data", ("b2", "mul"): "by-aten"}
+    assert states == {
+        ("b1", "mul"): "served",
+        ("b1", "neg"): "raised",
+        ("b1", "t"): "moves-data",
+        ("b2", "mul"): "by-aten",
+    }
 
 
 PROFILE = """\
@@ -144,23 +209,47 @@ torch: ">=2.11"
 specs: [shipped]
 backend: any
 levels: {P0: {required: [{cases: "operators/core-forward[*,op=mul,*"}]}, P1: {required: [{cases: "operators/core-forward[*,op=mm,*"}]}}
-"""
+"""  # noqa: E501
 
 
-@pytest.mark.nightly(reason="compiles samples of two operators; test_profiles and test_archive_tampering have made-up runs")
+@pytest.mark.nightly(
+    reason="compiles samples of two operators; test_profiles and "
+    "test_archive_tampering have made-up "
+    "runs"
+)
 @pytest.mark.torch
 def test_a_profile_for_any_compiler_from_its_run_to_its_verification(tmp_path: Path) -> None:
-    entries = [backend(1, "honest", SERVED), backend(2, "returns_eager", "served: {allow: [aten.mm, aten.mul]}")]
+    entries = [
+        backend(1, "honest", SERVED),
+        backend(2, "returns_eager", "served: {allow: [aten.mm, aten.mul]}"),
+    ]
     extra = "joins: [cpu]\n  trains: false\n  claims: {}.yaml\n  device:"
-    (tmp_path / "b.yaml").write_text("".join(entry.replace("device:", extra.format(number)) for number, entry in enumerate(entries)))
+    (tmp_path / "b.yaml").write_text(
+        "".join(
+            entry.replace("device:", extra.format(number)) for number, entry in enumerate(entries)
+        )
+    )
     for number, operators in enumerate(("mul", "mul, mm")):
         (tmp_path / f"{number}.yaml").write_text(f"float32: [{operators}]\n")
     (tmp_path / "few.yaml").write_text(PROFILE)
-    words = ("run", "--profile", tmp_path / "few.yaml", "--backends", tmp_path / "b.yaml", "--backend")
-    for name, computed, archive in (("b1", {"served": 1, "not-claimed": 1}, "b1.zst"), ("b2", {"by-aten": 2}, "b2.zst")):
+    words = (
+        "run",
+        "--profile",
+        tmp_path / "few.yaml",
+        "--backends",
+        tmp_path / "b.yaml",
+        "--backend",
+    )
+    for name, computed, archive in (
+        ("b1", {"served": 1, "not-claimed": 1}, "b1.zst"),
+        ("b2", {"by-aten": 2}, "b2.zst"),
+    ):
         done = program(*words, name, "--out", tmp_path / name, env=environment(), timeout=600)
         assert done.returncode == ExitCode.NOTHING, done.stdout + done.stderr
-        assert program("submit", tmp_path / name, "--out", tmp_path / archive).returncode == ExitCode.OK
+        assert (
+            program("submit", tmp_path / name, "--out", tmp_path / archive).returncode
+            == ExitCode.OK
+        )
         data = (tmp_path / archive).read_bytes()
         statement = verified(data, profile=str(tmp_path / "few.yaml"), specs=[tmp_path]).statement
         assert statement is not None

@@ -2,9 +2,9 @@
 
 import pytest
 
-from runner.model.outcomes import Outcome
-from runner.record.journal import read_run
 from tests.fakes import prestarted_program
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.record.journal import read_run
 
 SPEC = """\
 summary: A library call on the host gives what Python gives, whatever its process does afterwards
@@ -39,21 +39,30 @@ steps:
 """
 
 
-NEW_ZYGOTE = pytest.mark.nightly(reason="starts a second zygote; test_hostile_workers stops the zygote in every run of the tests")
+NEW_ZYGOTE = pytest.mark.nightly(
+    reason="starts a second zygote; test_hostile_workers stops the zygote in every run of the tests"
+)
 SLOW = pytest.mark.nightly(reason="each of four cases imports torch; the same is tested with forks")
 
 
 @pytest.mark.torch
 @pytest.mark.parametrize(
     ("more", "stops_zygote"),
-    [("", False), pytest.param("", True, marks=NEW_ZYGOTE), pytest.param("isolation: process\n", False, marks=SLOW)],
+    [
+        ("", False),
+        pytest.param("", True, marks=NEW_ZYGOTE),
+        pytest.param("isolation: process\n", False, marks=SLOW),
+    ],
 )
 def test_it_delays_no_other_case_and_is_named(tmp_path, more, stops_zygote):
     spec = SPEC if stops_zygote else SPEC.replace("parent, ", "")
     (tmp_path / "stay.yaml").write_text(spec + more)
     done = prestarted_program("run", tmp_path / "stay.yaml", "--out", tmp_path / "out")
     assert done.returncode == 0, done.stdout + done.stderr
-    results = {result.case_id.partition("way=")[2].rstrip("]"): result for result in read_run(tmp_path / "out" / "run.jsonl").results}
+    results = {
+        result.case_id.partition("way=")[2].rstrip("]"): result
+        for result in read_run(tmp_path / "out" / "run.jsonl").results
+    }
     assert {result.outcome for result in results.values()} == {Outcome.PASS}
     for way, result in results.items():
         assert result.seconds < 60  # it sleeps for 600

@@ -1,7 +1,9 @@
-"""Specs that cannot fail prove nothing: with a fault planted in the workers' torch the cases that its row names turn red, and no others.
+"""Specs that cannot fail prove nothing: with a fault planted in the workers' torch the cases that
+its row names turn red, and no others.
 
-The catalogue is ``tools/faults/catalogue.py``; nothing of torch on the disk is touched. All trials of the selected tests are made in one
-run. The faults of ``IN_CI`` are planted by every run of the tests, the others by ``pytest -m nightly``.
+The catalogue is ``tools/faults/catalogue.py``; nothing of torch on the disk is touched. All trials
+of the selected tests are made in one run. The faults of ``IN_CI`` are planted by every run of the
+tests, the others by ``pytest -m nightly``.
 """
 
 from collections.abc import Mapping
@@ -28,24 +30,45 @@ ROWS = [pytest.param(name, marks=() if name in IN_CI else NIGHTLY) for name in F
 
 
 @pytest.fixture(scope="module")
-def table(request: pytest.FixtureRequest, cases: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Table:
+def table(
+    request: pytest.FixtureRequest, cases: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Table:
     """Return what became of every trial that a row of the selected tests asks for."""
-    mine = (item for item in request.session.items if item.path == request.path and "table" in getattr(item, "fixturenames", ()))
+    mine = (
+        item
+        for item in request.session.items
+        if item.path == request.path and "table" in getattr(item, "fixturenames", ())
+    )
     selected = {item.callspec.params["name"] for item in mine}
-    globs = [(name, glob) for name in FAULTS if name in selected for glob in (*FAULTS[name].seen_by, FAULTS[name].spares)]
-    trials = list(dict.fromkeys(Trial(name, case_id) for name, glob in globs for case_id in matching(glob, cases)))
+    globs = [
+        (name, glob)
+        for name in FAULTS
+        if name in selected
+        for glob in (*FAULTS[name].seen_by, FAULTS[name].spares)
+    ]
+    trials = list(
+        dict.fromkeys(
+            Trial(name, case_id) for name, glob in globs for case_id in matching(glob, cases)
+        )
+    )
     found = sightings(trials, cases, tmp_path_factory.mktemp("faults"), jobs=2, start=prestarted)
     return {sighting.trial: sighting for sighting in found}
 
 
 def described(sighting: Sighting) -> str:
     result = sighting.result
-    return f"{result.case_id}: {result.outcome.label}, {sighting.bites} executions: {result.reason}\n{result.stderr[-2000:]}"
+    return (
+        f"{result.case_id}: {result.outcome.label}, {sighting.bites} executions: "
+        f"{result.reason}\n{result.stderr[-2000:]}"
+    )
 
 
 def test_the_catalogue_is_as_large_as_promised_and_each_row_has_both_sides():
     assert len(FAULTS) >= 20
-    assert all(fault.seen_by and fault.spares and fault.spares not in fault.seen_by for fault in FAULTS.values())
+    assert all(
+        fault.seen_by and fault.spares and fault.spares not in fault.seen_by
+        for fault in FAULTS.values()
+    )
 
 
 def test_every_area_has_a_fault_that_every_run_plants():
@@ -58,7 +81,9 @@ def test_every_area_has_a_fault_that_every_run_plants():
 def test_every_case_of_the_row_is_red_because_the_fault_was_executed(name, table, cases):
     for case_id in [found for glob in FAULTS[name].seen_by for found in matching(glob, cases)]:
         sighting = table[Trial(name, case_id)]
-        assert sighting.result.outcome in RED, described(sighting)  # a case that crashed or was an error has seen nothing
+        assert sighting.result.outcome in RED, described(
+            sighting
+        )  # a case that crashed or was an error has seen nothing
         assert sighting.bites, described(sighting)
 
 

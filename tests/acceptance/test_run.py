@@ -1,6 +1,8 @@
-"""Real runs of the program: every outcome, exit code and file that a user or a CI system holds on to.
+"""Real runs of the program: every outcome, exit code and file that a user or a CI system holds on
+to.
 
-Most of it looks at one run of ``tests/specs/judged``; the others compile nothing, or nothing is run at all.
+Most of it looks at one run of ``tests/specs/judged``; the others compile nothing, or nothing is run
+at all.
 """
 
 import json
@@ -15,11 +17,11 @@ from typing import Any
 import pytest
 from junitparser import Error, Failure, JUnitXml, Skipped
 
-from runner.model.outcomes import JUnitTag, Outcome
-from runner.record.journal import read_run
 from tests.called import called
 from tests.fakes import ROOT, prestarted
 from tests.ran import Ran
+from torch_conformance.model.outcomes import JUnitTag, Outcome
+from torch_conformance.record.journal import read_run
 
 pytestmark = pytest.mark.torch
 
@@ -78,7 +80,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return run(out, JUDGED, "--junit", out.parent / "more" / "report.xml")
 
 
-# -- outcomes -------------------------------------------------------------------------------------------------------
+# -- outcomes --------------------------------------------------------------------------------------
 
 
 def test_every_case_has_the_outcome_that_its_spec_was_written_for(judged):
@@ -86,7 +88,7 @@ def test_every_case_has_the_outcome_that_its_spec_was_written_for(judged):
     assert judged.code == 1
 
 
-# -- reports --------------------------------------------------------------------------------------------------------
+# -- reports ---------------------------------------------------------------------------------------
 
 
 def test_junit_has_every_case_once_with_the_element_of_its_outcome(judged):
@@ -95,7 +97,9 @@ def test_junit_has_every_case_once_with_the_element_of_its_outcome(judged):
     kinds = {JUnitTag.FAILURE: Failure, JUnitTag.ERROR: Error, JUnitTag.SKIPPED: Skipped}
     for name, outcome in OUTCOMES.items():
         results = found[name].result
-        assert [type(result) for result in results] == ([kinds[outcome.junit]] if outcome.junit in kinds else [])
+        assert [type(result) for result in results] == (
+            [kinds[outcome.junit]] if outcome.junit in kinds else []
+        )
         assert (ROOT / found[name]._elem.get("file")).is_file()
         assert int(found[name]._elem.get("line")) >= 1
 
@@ -112,20 +116,37 @@ def test_the_journal_has_a_head_and_a_foot(judged):
 def test_the_repro_command_runs_that_case_and_fails_the_same_way(judged, tmp_path):
     shim = tmp_path / "bin" / "torch-conformance"
     shim.parent.mkdir()
-    shim.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m runner "$@"\n')
+    shim.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m torch_conformance "$@"\n')
     shim.chmod(0o755)
     variables = prestarted(PATH=f"{shim.parent}{os.pathsep}{os.environ['PATH']}")
     result = judged.results[ODD]
-    repro = next(line for line in junit_cases(judged)[ODD].result[0].text.splitlines() if line.startswith("repro: "))
+    repro = next(
+        line
+        for line in junit_cases(judged)[ODD].result[0].text.splitlines()
+        if line.startswith("repro: ")
+    )
     assert repro == f"repro: {result.repro}"
-    done = subprocess.run(["sh", "-c", result.repro], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        ["sh", "-c", result.repro],
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 1, done.stderr
     again = read_run(tmp_path / "reports" / "latest" / "run.jsonl")
-    assert [(one.case_id, one.outcome, one.reason) for one in again.results] == [(ODD, result.outcome, result.reason)]
-    assert done.stdout.splitlines()[-1] == "executed 1 of 1 selected, 0 unavailable; report: reports/latest/junit.xml"
+    assert [(one.case_id, one.outcome, one.reason) for one in again.results] == [
+        (ODD, result.outcome, result.reason)
+    ]
+    assert (
+        done.stdout.splitlines()[-1]
+        == "executed 1 of 1 selected, 0 unavailable; report: reports/latest/junit.xml"
+    )
 
 
-# -- going on -------------------------------------------------------------------------------------------------------
+# -- going on --------------------------------------------------------------------------------------
 
 
 MISSING = {name for name in OUTCOMES if name.startswith("host-pass")}
@@ -137,30 +158,44 @@ def truncated(judged: Ran, out: Path) -> None:
     shutil.copytree(judged.out, out)
     head, *cases, _ = (judged.out / "run.jsonl").read_bytes().splitlines(keepends=True)
     gone = [line for line in cases if json.loads(line)["case_id"] in MISSING]
-    (out / "run.jsonl").write_bytes(b"".join([head, *(line for line in cases if line not in gone), gone[0][:-50]]))
+    (out / "run.jsonl").write_bytes(
+        b"".join([head, *(line for line in cases if line not in gone), gone[0][:-50]])
+    )
 
 
-def test_a_resumed_run_runs_only_what_is_missing_and_ends_as_if_nothing_had_happened(judged, tmp_path):
+def test_a_resumed_run_runs_only_what_is_missing_and_ends_as_if_nothing_had_happened(
+    judged, tmp_path
+):
     out = tmp_path / "out"
     truncated(judged, out)
     done = called("run", JUDGED, "--resume", out, env=prestarted())
     resumed = Ran(out, done.returncode, done.stdout, done.stderr)
-    progress = [line for line in resumed.stderr.splitlines() if line.startswith(tuple(outcome.label for outcome in Outcome))]
+    progress = [
+        line
+        for line in resumed.stderr.splitlines()
+        if line.startswith(tuple(outcome.label for outcome in Outcome))
+    ]
     assert [line.split()[1] for line in progress] == ["1/3", "2/3", "3/3"]
     assert all(any(shlex.quote(name) in line for line in progress) for name in MISSING)
     before, after = judged.results, resumed.results
-    assert {name: after[name] for name in before.keys() - MISSING} == {name: before[name] for name in before.keys() - MISSING}
-    assert not {after[name].folder for name in MISSING} & {result.folder for result in before.values()}
+    assert {name: after[name] for name in before.keys() - MISSING} == {
+        name: before[name] for name in before.keys() - MISSING
+    }
+    assert not {after[name].folder for name in MISSING} & {
+        result.folder for result in before.values()
+    }
     for result in after.values():
         if result.folder:
-            assert json.loads((out / result.folder / "plan.json").read_text())["id"] == result.case_id
+            assert (
+                json.loads((out / result.folder / "plan.json").read_text())["id"] == result.case_id
+            )
     assert (resumed.code, resumed.outcomes, resumed.run.footer is None) == (1, OUTCOMES, False)
     assert resumed.run.header == judged.run.header
     assert resumed.last_line.startswith(EXECUTED)
     assert set(junit_cases(resumed)) == set(OUTCOMES)
 
 
-# -- runs that execute nothing --------------------------------------------------------------------------------------
+# -- runs that execute nothing ---------------------------------------------------------------------
 
 
 def test_nothing_executed_is_no_success(tmp_path):
@@ -186,9 +221,21 @@ def test_what_is_required_may_not_be_unavailable(tmp_path, name, code):
 
 
 def test_a_required_name_that_no_case_uses_fails_the_run(tmp_path):
-    done = called("run", JUDGED / "host-pass.yaml", "--require", "host", "--require", "gpus", "--out", tmp_path / "out", env=prestarted())
+    done = called(
+        "run",
+        JUDGED / "host-pass.yaml",
+        "--require",
+        "host",
+        "--require",
+        "gpus",
+        "--out",
+        tmp_path / "out",
+        env=prestarted(),
+    )
     assert done.returncode == read_run(tmp_path / "out" / "run.jsonl").footer.exit_code == 4
-    assert done.stderr.count("--require gpus: no selected case uses gpus") == 2  # a warning before the run, the reason after it
+    assert (
+        done.stderr.count("--require gpus: no selected case uses gpus") == 2
+    )  # a warning before the run, the reason after it
     assert "--require host" not in done.stderr
 
 
@@ -213,7 +260,7 @@ def test_wrong_usage_runs_nothing(tmp_path, arguments, words):
     assert not (tmp_path / "out").exists()
 
 
-# -- runs that compile nothing --------------------------------------------------------------------------------------
+# -- runs that compile nothing ---------------------------------------------------------------------
 
 
 def test_fail_fast_stops_after_the_first_failure(tmp_path):
@@ -223,12 +270,16 @@ def test_fail_fast_stops_after_the_first_failure(tmp_path):
     assert outcomes == [Outcome.FAIL] + [Outcome.NOT_RUN] * 4
     waiting = [result for result in ran.results.values() if result.outcome is Outcome.NOT_RUN]
     assert {result.reason for result in waiting} == {"stopped at the first failure"}
-    assert {junit_cases(ran)[str(result.case_id)].result[0].type for result in waiting} == {"not-run"}
+    assert {junit_cases(ran)[str(result.case_id)].result[0].type for result in waiting} == {
+        "not-run"
+    }
     assert ran.run.footer is not None
 
 
 def test_fewer_executed_than_asked_for_is_no_success(tmp_path):
-    ran = run(tmp_path / "out", JUDGED, "--select", "host-pass*", "--min-executed", "4", "--jobs", "3")
+    ran = run(
+        tmp_path / "out", JUDGED, "--select", "host-pass*", "--min-executed", "4", "--jobs", "3"
+    )
     assert (ran.code, set(ran.outcomes.values())) == (4, {Outcome.PASS})
     assert ran.run.footer is not None
     assert ran.run.footer.exit_code == 4

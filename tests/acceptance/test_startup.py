@@ -1,4 +1,6 @@
-"""What must answer at once imports no torch; exit codes and JSON of ``list`` and ``validate`` on good, bad and empty input."""
+"""What must answer at once imports no torch; exit codes and JSON of ``list`` and ``validate`` on
+good, bad and empty input.
+"""
 
 import json
 import os
@@ -9,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from runner.language.read import spec_schema
-from runner.model.outcomes import ExitCode
 from tests.called import called
 from tests.conftest import GOOD
-from tests.fakes import ROOT
+from tests.fakes import PACKAGE
 from tests.json_schemas import validator_of
+from torch_conformance.language.read import spec_schema
+from torch_conformance.model.outcomes import ExitCode
 
 WATCH = """\
 import atexit, json, os, sys
@@ -25,7 +27,8 @@ def report():
 
 atexit.register(report)
 """
-"""Written as ``sitecustomize``: Python imports it first, and it says last what had been imported."""
+"""Written as ``sitecustomize``: Python imports it first, and it says last what had been imported.
+"""
 
 
 class Program:
@@ -40,9 +43,21 @@ class Program:
     def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         report = self.folder / "watch" / "modules.json"
         report.unlink(missing_ok=True)
-        variables = {**os.environ, "PYTHONPATH": f"{self.folder / 'watch'}{os.pathsep}{ROOT}", "WATCH_FILE": str(report)}
-        command = [sys.executable, "-m", "runner", *arguments]
-        done = subprocess.run(command, cwd=self.folder, env=variables, capture_output=True, text=True, check=False, timeout=240)
+        variables = {
+            **os.environ,
+            "PYTHONPATH": f"{self.folder / 'watch'}{os.pathsep}{PACKAGE.parent}",
+            "WATCH_FILE": str(report),
+        }
+        command = [sys.executable, "-m", "torch_conformance", *arguments]
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env=variables,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=240,
+        )
         self.modules = set(json.loads(report.read_text()))
         return done
 
@@ -50,11 +65,15 @@ class Program:
 @pytest.fixture
 def program(tmp_path: Path) -> Program:
     (tmp_path / "good").mkdir()
-    (tmp_path / "good" / "product.yaml").write_text(GOOD + "matrix: {repeat: [1, .nan]}\nrequires: [cxx]\ncovers: [test_a.py::test_b]\n")
+    (tmp_path / "good" / "product.yaml").write_text(
+        GOOD + "matrix: {repeat: [1, .nan]}\nrequires: [cxx]\ncovers: [test_a.py::test_b]\n"
+    )
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "product.yaml").write_text(GOOD + "conifg: {freezing: true}\n")
     (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "torch.yaml").write_text(GOOD.replace("x @ y", "x @@ y") + 'config: {freezing: "{{ 1 +', "utf-8")
+    (tmp_path / "broken" / "torch.yaml").write_text(
+        GOOD.replace("x @ y", "x @@ y") + 'config: {freezing: "{{ 1 +', "utf-8"
+    )
     (tmp_path / "empty").mkdir()
     return Program(tmp_path)
 
@@ -62,9 +81,19 @@ def program(tmp_path: Path) -> Program:
 def test_the_watch_sees_torch(program: Program) -> None:
     """The tests below could not fail if it did not."""
     report = program.folder / "watch" / "modules.json"
-    variables = {**os.environ, "PYTHONPATH": str(program.folder / "watch"), "WATCH_FILE": str(report)}
+    variables = {
+        **os.environ,
+        "PYTHONPATH": str(program.folder / "watch"),
+        "WATCH_FILE": str(report),
+    }
     (program.folder / "torch.py").write_text("")
-    subprocess.run([sys.executable, "-c", "import torch"], cwd=program.folder, env=variables, check=True, timeout=240)
+    subprocess.run(
+        [sys.executable, "-c", "import torch"],
+        cwd=program.folder,
+        env=variables,
+        check=True,
+        timeout=240,
+    )
     assert "torch" in json.loads(report.read_text())
 
 
@@ -80,19 +109,28 @@ def test_the_watch_sees_torch(program: Program) -> None:
 def test_torch_is_not_imported(arguments: str, code: ExitCode, program: Program) -> None:
     done = program(*arguments.split())
     assert done.returncode == code, done.stderr
-    assert "runner.cli.parser" in program.modules
-    assert not {name for name in program.modules if name.split(".")[0] in ("torch", "triton", "numpy")}
+    assert "torch_conformance.cli.parser" in program.modules
+    assert not {
+        name for name in program.modules if name.split(".")[0] in ("torch", "triton", "numpy")
+    }
     assert not (program.folder / "out").exists()
 
 
 def test_help_imports_little(program: Program) -> None:
     """Each of these takes longer than argparse itself."""
     assert program("--help").returncode == ExitCode.OK
-    assert "runner.tools.vendor.commands" in program.modules
-    assert not program.modules & {"dataclasses", "inspect", "pathlib", "typing", "runner.model.options", "runner.machine.redaction"}
+    assert "torch_conformance.tools.attest.commands" in program.modules
+    assert not program.modules & {
+        "dataclasses",
+        "inspect",
+        "pathlib",
+        "typing",
+        "torch_conformance.model.options",
+        "torch_conformance.machine.redaction",
+    }
 
 
-# -- exit codes and output ------------------------------------------------------------------------------------------
+# -- exit codes and output -------------------------------------------------------------------------
 
 
 SPECS = "specs: 2 cases of ./good\n"
@@ -104,18 +142,73 @@ NONE = "no case is selected: none of the 2 cases that were read matches {} ('lis
     ("arguments", "code", "out", "err"),
     [
         ("validate good", 0, "1 spec, 2 cases, no problem\n", ""),
-        ("validate bad", 2, "bad/product.yaml:8:1: unknown key 'conifg' (did you mean 'config'?)\n1 problem\n", ""),
-        ("validate empty", 2, "", "torch-conformance: no spec below empty: specs are files that end in .yaml\n"),
+        (
+            "validate bad",
+            2,
+            "bad/product.yaml:8:1: unknown key 'conifg' (did you mean 'config'?)\n1 problem\n",
+            "",
+        ),
+        (
+            "validate empty",
+            2,
+            "",
+            "torch-conformance: no spec below empty: specs are files that end in .yaml\n",
+        ),
         ("validate nothing", 2, "", "torch-conformance: no such file or folder: nothing\n"),
-        ("list good", 0, "product[backend=cpu,repeat=1]\nproduct[backend=cpu,repeat=.nan]\n\n2 cases of 1 spec: 2 can run here\n", SPECS),
-        ("list good --select *repeat=1]", 0, "product[backend=cpu,repeat=1]\n\n1 case of 1 spec: 1 can run here\n", SPECS),
-        ("list good --select nothing", 4, "", f"{SPECS}no case matches 'nothing': {LIKE}\n" + NONE.format("--select nothing")),
+        (
+            "list good",
+            0,
+            "product[backend=cpu,repeat=1]\nproduct[backend=cpu,repeat=.nan]\n\n2 cases of 1 "
+            "spec: 2 can run here\n",
+            SPECS,
+        ),
+        (
+            "list good --select *repeat=1]",
+            0,
+            "product[backend=cpu,repeat=1]\n\n1 case of 1 spec: 1 can run here\n",
+            SPECS,
+        ),
+        (
+            "list good --select nothing",
+            4,
+            "",
+            f"{SPECS}no case matches 'nothing': {LIKE}\n" + NONE.format("--select nothing"),
+        ),
         ("list good --backend cuda", 4, "", SPECS + NONE.format("--backend cuda")),
-        ("list good --backend cdua", 2, "", SPECS + "torch-conformance: unknown backend 'cdua' (did you mean 'cuda'?)\n"),
-        ("list good --shard 3/2", 2, "", SPECS + "torch-conformance: '3/2' is no shard: write I/N with I from 1 to N, for example 2/4\n"),
-        ("list good --durations x", 2, "", SPECS + "torch-conformance: --durations is for shards: add --shard I/N, or leave it out\n"),
-        ("list bad", 2, "", "bad/product.yaml:8:1: unknown key 'conifg' (did you mean 'config'?)\n1 problem; nothing was run\n"),
-        ("list empty", 2, "", "torch-conformance: no spec below empty: specs are files that end in .yaml\n"),
+        (
+            "list good --backend cdua",
+            2,
+            "",
+            SPECS + "torch-conformance: unknown backend 'cdua' (did you mean 'cuda'?)\n",
+        ),
+        (
+            "list good --shard 3/2",
+            2,
+            "",
+            SPECS
+            + "torch-conformance: '3/2' is no shard: write I/N with I from 1 to N, for example "
+            "2/4\n",
+        ),
+        (
+            "list good --durations x",
+            2,
+            "",
+            SPECS
+            + "torch-conformance: --durations is for shards: add --shard I/N, or leave it out\n",
+        ),
+        (
+            "list bad",
+            2,
+            "",
+            "bad/product.yaml:8:1: unknown key 'conifg' (did you mean 'config'?)\n1 problem; "
+            "nothing was run\n",
+        ),
+        (
+            "list empty",
+            2,
+            "",
+            "torch-conformance: no spec below empty: specs are files that end in .yaml\n",
+        ),
         ("explain nothing good", 2, "", f"torch-conformance: no case matches 'nothing': {LIKE}\n"),
     ],
 )
@@ -134,9 +227,14 @@ def test_json_of_list(program: Program) -> None:
     found = strict(done.stdout)
     assert done.returncode == ExitCode.OK
     validator_of(spec_schema.resolved("list")).validate(found)
-    assert [case["id"] for case in found] == ["product[backend=cpu,repeat=1]", "product[backend=cpu,repeat=.nan]"]
+    assert [case["id"] for case in found] == [
+        "product[backend=cpu,repeat=1]",
+        "product[backend=cpu,repeat=.nan]",
+    ]
     first = found[0]
-    assert {key: first[key] for key in ("spec", "line", "area", "name", "backend", "covers", "tags")} == {
+    assert {
+        key: first[key] for key in ("spec", "line", "area", "name", "backend", "covers", "tags")
+    } == {
         "spec": "good/product.yaml",
         "line": 1,
         "area": "",
@@ -150,8 +248,12 @@ def test_json_of_list(program: Program) -> None:
     assert (first["reason"] == "") is (first["available"] is True)
 
 
-@pytest.mark.parametrize(("folder", "valid", "counts"), [("good", True, (1, 2, 0)), ("bad", False, (0, 0, 1))])
-def test_json_of_validate(folder: str, valid: bool, counts: tuple[int, int, int], program: Program) -> None:
+@pytest.mark.parametrize(
+    ("folder", "valid", "counts"), [("good", True, (1, 2, 0)), ("bad", False, (0, 0, 1))]
+)
+def test_json_of_validate(
+    folder: str, valid: bool, counts: tuple[int, int, int], program: Program
+) -> None:
     done = called("validate", folder, "--json", cwd=program.folder)
     found = strict(done.stdout)
     assert done.returncode == (ExitCode.OK if valid else ExitCode.USAGE)

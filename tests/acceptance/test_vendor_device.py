@@ -1,4 +1,7 @@
-"""A device that torch does not bring: a backend names the module that registers it. It is that of ``docs/guides/example-device.md``."""
+"""A device that torch does not bring: a backend names the module that registers it.
+
+It is that of ``docs/guides/example-device.md``.
+"""
 
 import os
 import subprocess
@@ -7,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from runner.model.outcomes import ExitCode, Outcome
 from tests import vendor_device
-from tests.fakes import ROOT, environment, program, write_specs
+from tests.fakes import PACKAGE, environment, program, write_specs
 from tests.ran import Ran
+from torch_conformance.model.outcomes import ExitCode, Outcome
 
 SPECS = {
     "kernels": """\
@@ -52,8 +55,17 @@ def ran(folder: Path, *more: str, site: Path | None = None) -> Ran:
     variables = environment()
     if site is not None:
         variables["PYTHONPATH"] = os.pathsep.join([str(site), variables["PYTHONPATH"]])
-    arguments = (folder / "specs", "--backends", folder / "npu.yaml", "--out", folder / "out", *more)
-    done = program("run", *arguments, env=variables, timeout=800)  # three environments, of which each warms a zygote
+    arguments = (
+        folder / "specs",
+        "--backends",
+        folder / "npu.yaml",
+        "--out",
+        folder / "out",
+        *more,
+    )
+    done = program(
+        "run", *arguments, env=variables, timeout=800
+    )  # three environments, of which each warms a zygote
     return Ran(folder / "out", done.returncode, done.stdout, done.stderr)
 
 
@@ -61,13 +73,15 @@ def test_without_the_package_every_case_is_unavailable(specs: Path) -> None:
     found = ran(specs)
     assert found.code == ExitCode.NOTHING, found.stdout + found.stderr
     reason = "the package our_npu is not installed, whose module registers the device npu"
-    assert {(result.outcome, result.reason) for result in found.results.values()} == {(Outcome.UNAVAILABLE, reason)}
+    assert {(result.outcome, result.reason) for result in found.results.values()} == {
+        (Outcome.UNAVAILABLE, reason)
+    }
 
 
 ASK = """\
 import multiprocessing, sys
 import torch
-from runner.worker.torch_compat import device_modules
+from torch_conformance.worker.torch_compat import device_modules
 
 print(*device_modules.answers(["madeup=vendor_not_forked"]).values())
 forks = multiprocessing.get_context("fork")  # a new Python for each imports torch for seconds
@@ -80,18 +94,42 @@ WORKS = """\
 import torch, types; torch.utils.rename_privateuse1_backend('madeup'); module = types.ModuleType('madeup')
 module.is_available = lambda: True; module.device_count = lambda: 1; module.synchronize = print
 torch._register_device_module('madeup', module)
-"""
+"""  # noqa: E501
 MODULES = {
-    "vendor_not_forked": (f"import multiprocessing; assert 'Fork' not in multiprocessing.current_process().name\n{WORKS}", "returned True"),
-    "vendor_raises": ("raise SystemExit('no licence\\nsecond line')", "its import raised SystemExit: no licence"),
-    "vendor_dies": ("import os; os.kill(os.getpid(), 11)", "the process that imported its module ended without an answer: SIGSEGV"),
-    "vendor_exits": ("import os; os._exit(3)", "the process that imported its module ended without an answer: exit code 3"),
-    "vendor_floods": ("while True: print('x' * 10000, flush=True)", "the import of its module did not end within 15 s"),
-    "vendor_hangs": ("import time; time.sleep(600)", "the import of its module did not end within 15 s"),
-    "vendor_nothing": ("", "its import raised ImportError: vendor_nothing was imported, and torch has no device 'madeup'"),
+    "vendor_not_forked": (
+        "import multiprocessing; assert 'Fork' not in "
+        f"multiprocessing.current_process().name\n{WORKS}",
+        "returned True",
+    ),
+    "vendor_raises": (
+        "raise SystemExit('no licence\\nsecond line')",
+        "its import raised SystemExit: no licence",
+    ),
+    "vendor_dies": (
+        "import os; os.kill(os.getpid(), 11)",
+        "the process that imported its module ended without an answer: SIGSEGV",
+    ),
+    "vendor_exits": (
+        "import os; os._exit(3)",
+        "the process that imported its module ended without an answer: exit code 3",
+    ),
+    "vendor_floods": (
+        "while True: print('x' * 10000, flush=True)",
+        "the import of its module did not end within 15 s",
+    ),
+    "vendor_hangs": (
+        "import time; time.sleep(600)",
+        "the import of its module did not end within 15 s",
+    ),
+    "vendor_nothing": (
+        "",
+        "its import raised ImportError: vendor_nothing was imported, and torch has no device "
+        "'madeup'",
+    ),
     "vendor_renames": (
         "import torch; torch.utils.rename_privateuse1_backend('madeup')",
-        "its import raised ImportError: vendor_renames was imported, and torch.madeup has no is_available, device_count, synchronize",
+        "its import raised ImportError: vendor_renames was imported, and torch.madeup has no "
+        "is_available, device_count, synchronize",
     ),
     "vendor_hidden": (
         WORKS.replace("True", "False", 1),
@@ -99,8 +137,11 @@ MODULES = {
     ),
     "vendor_works": (WORKS, "returned True"),
     "vendor_tells": (
-        f"{WORKS}module.get_device_name = lambda index: 'Made up 1'\nconformance_facts = lambda: {{'driver': 24.1, 'code': 'x' * 999}}\n",
-        'returned True\t{"madeup.device": "Made up 1", "madeup.driver": "24.1", "madeup.code": "' + "x" * 200 + '"}',
+        f"{WORKS}module.get_device_name = lambda index: 'Made up 1'\nconformance_facts = "
+        f"lambda: {{'driver': 24.1, 'code': 'x' * 999}}\n",
+        'returned True\t{"madeup.device": "Made up 1", "madeup.driver": "24.1", "madeup.code": "'
+        + "x" * 200
+        + '"}',
     ),
 }
 
@@ -109,16 +150,25 @@ MODULES = {
 def test_what_a_process_says_of_modules(tmp_path: Path) -> None:
     for name, (text, _) in MODULES.items():
         (tmp_path / f"{name}.py").write_text(text)
-    variables = environment() | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
-    command = [sys.executable, "-c", ASK, *(f"madeup={name}" for name in MODULES if name != "vendor_not_forked")]
-    done = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=240, check=False)
+    variables = environment() | {
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(PACKAGE.parent)])
+    }
+    command = [
+        sys.executable,
+        "-c",
+        ASK,
+        *(f"madeup={name}" for name in MODULES if name != "vendor_not_forked"),
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=variables, timeout=240, check=False
+    )
     assert done.stdout.splitlines() == [answer for _, answer in MODULES.values()], done.stderr
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.torch
 def test_what_files_say_of_an_amd_machine(tmp_path: Path) -> None:
-    from runner.worker.torch_compat.device_modules import facts_of_amd
+    from torch_conformance.worker.torch_compat.device_modules import facts_of_amd
 
     files = {
         "lib/libMIOpen.so": "four",
@@ -131,10 +181,17 @@ def test_what_files_say_of_an_amd_machine(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     (tmp_path / "rocm/lib/librocblas.so").symlink_to("librocblas.so.5.0.70000")
     facts = facts_of_amd(tmp_path / "lib", tmp_path / "rocm", tmp_path / "no-driver")
-    assert facts == {"rocm": "7", "miopen": "libMIOpen.so, 4 bytes", "rocblas": "librocblas.so.5.0.70000, 2 bytes"}
+    assert facts == {
+        "rocm": "7",
+        "miopen": "libMIOpen.so, 4 bytes",
+        "rocblas": "librocblas.so.5.0.70000, 2 bytes",
+    }
 
 
-WHOLE = pytest.mark.nightly(reason="compiles a C++ extension; the language, the probe and the unavailable case are tested without it")
+WHOLE = pytest.mark.nightly(
+    reason="compiles a C++ extension; the language, the probe and the unavailable case are tested "
+    "without it"
+)
 
 
 @pytest.fixture(scope="module")
@@ -170,12 +227,16 @@ def test_an_extension_without_its_library_is_unavailable(tmp_path: Path) -> None
     assert found.code == ExitCode.NOTHING, found.stdout + found.stderr
     reasons = {result.reason for result in found.results.values()}
     assert len(reasons) == 1
-    assert reasons.pop().startswith("the device npu of our_npu.torch_conformance: its import raised OSError: ")
+    assert reasons.pop().startswith(
+        "the device npu of our_npu.torch_conformance: its import raised OSError: "
+    )
 
 
 @WHOLE
 @pytest.mark.torch
-def test_a_hidden_device_is_unavailable(tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hidden_device_is_unavailable(
+    tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NPU_HIDDEN", "1")
     found = ran(written(tmp_path), "--backend", "npu", site=site)
     reason = "the device npu of our_npu.torch_conformance: torch.npu.is_available() returned False"

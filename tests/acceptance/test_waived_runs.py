@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from junitparser import Failure, JUnitXml, Skipped
 
-from runner.model.outcomes import Outcome
-from runner.model.results import WaiverEffect
-from runner.record.journal import Run, read_run
 from tests.called import called
 from tests.fakes import ROOT, prestarted
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.model.results import WaiverEffect
+from torch_conformance.record.journal import Run, read_run
 
 pytestmark = pytest.mark.torch
 
@@ -51,12 +51,27 @@ def ran(tmp_path: Path, text: str, *names: str) -> tuple[int, str, str, Run]:
     (tmp_path / "known.yaml").write_text(text)
     select = [word for name in names for word in ("--select", name)]
     out = tmp_path / "out"
-    done = called("run", JUDGED, *select, "--waivers", tmp_path / "known.yaml", "--jobs", "1", "--out", out, env=prestarted())
+    done = called(
+        "run",
+        JUDGED,
+        *select,
+        "--waivers",
+        tmp_path / "known.yaml",
+        "--jobs",
+        "1",
+        "--out",
+        out,
+        env=prestarted(),
+    )
     return done.returncode, done.stdout, done.stderr, read_run(out / "run.jsonl")
 
 
 def junit_of(tmp_path: Path) -> dict[str, list[object]]:
-    return {case.name: case.result for suite in JUnitXml.fromfile(str(tmp_path / "out" / "junit.xml")) for case in suite}
+    return {
+        case.name: case.result
+        for suite in JUnitXml.fromfile(str(tmp_path / "out" / "junit.xml"))
+        for case in suite
+    }
 
 
 def test_known_failures_beside_a_pass_are_a_success(tmp_path: Path) -> None:
@@ -70,10 +85,15 @@ def test_known_failures_beside_a_pass_are_a_success(tmp_path: Path) -> None:
     }
     assert results[FAILS].reason == "A library call answers too loud (https://example.org/issues/1)"
     assert [verdict.kind for verdict in results[FAILS].failed] == ["equals"]
-    assert [(note.effect, note.position.line) for note in results[CRASHES].waivers] == [(WaiverEffect.MATCHED, 8)]
+    assert [(note.effect, note.position.line) for note in results[CRASHES].waivers] == [
+        (WaiverEffect.MATCHED, 8)
+    ]
     assert results[PASSES].waivers == ()
     assert str(tmp_path / "known.yaml") in run.header.specs
-    assert f"XFAIL  '{CRASHES}': A library call dies (https://example.org/issues/2)" in stdout.splitlines()
+    assert (
+        f"XFAIL  '{CRASHES}': A library call dies (https://example.org/issues/2)"
+        in stdout.splitlines()
+    )
     assert "      2  XFAIL" in stdout.splitlines()
     junit = junit_of(tmp_path)
     (skipped,) = junit[FAILS]
@@ -89,7 +109,10 @@ def test_a_pass_that_is_waived_fails_the_run_and_says_what_to_remove(tmp_path: P
     assert f"warning: {known}:7:5: the waiver of 'host-past*' is for none of the" in stderr
     found = {str(result.case_id): result for result in run.results}
     assert sorted(result.outcome.label for result in found.values()) == ["PASS", "PASS", "XPASS"]
-    reason = f"passed, though waived: remove the waiver at {known}:2:5 (https://example.org/issues/3), or narrow the glob"
+    reason = (
+        f"passed, though waived: remove the waiver at {known}:2:5 (https://example.org/issues/3), "
+        "or narrow the glob"
+    )
     assert found[PASSES].reason == reason
     assert reason in stdout
     assert f"--waivers {known}" in found[PASSES].repro

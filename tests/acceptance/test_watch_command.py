@@ -1,4 +1,6 @@
-"""``watch`` as a person runs it, without a terminal: real workers that pass, fail, crash, hang, flood, and kill their zygote."""
+"""``watch`` as a person runs it, without a terminal: real workers that pass, fail, crash, hang,
+flood, and kill their zygote.
+"""
 
 import re
 import signal
@@ -33,10 +35,25 @@ class Session:
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.spec = folder / "one.yaml"
         self.save("pass")
-        command = [sys.executable, "-m", "runner", "watch", str(folder), "--timeout", "1", *arguments]
+        command = [
+            sys.executable,
+            "-m",
+            "torch_conformance",
+            "watch",
+            str(folder),
+            "--timeout",
+            "1",
+            *arguments,
+        ]
         environment = prestarted(PYTHONUNBUFFERED="1")
         self.process = subprocess.Popen(
-            command, cwd=folder.parent, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command,
+            cwd=folder.parent,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
 
     def save(self, body: str) -> None:
@@ -56,7 +73,9 @@ class Session:
         try:
             while not lines or words not in lines[-1]:
                 lines.append(self.process.stdout.readline())
-                assert lines[-1], f"it ended, or {seconds} s went by, without '{words}':\n{''.join(lines)}"
+                assert lines[-1], (
+                    f"it ended, or {seconds} s went by, without '{words}':\n{''.join(lines)}"
+                )
         finally:
             bound.cancel()
         return "".join(lines)
@@ -81,7 +100,9 @@ def zygotes() -> int:
     return len(re.findall(r"^(?:forked|refused):", prestart.log(), re.MULTILINE))
 
 
-@pytest.mark.nightly(reason="test_watch tests the loop, and test_executor an executor that is used again")
+@pytest.mark.nightly(
+    reason="test_watch tests the loop, and test_executor an executor that is used again"
+)
 def test_each_try_has_the_outcome_that_a_run_has(session: Session) -> None:
     assert "1  PASS" in session.until()
     before = zygotes()

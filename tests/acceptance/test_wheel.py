@@ -9,18 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from runner.record.journal import read_run
 from tests.fakes import ROOT, environment
+from torch_conformance.record.journal import read_run
 
 pytestmark = pytest.mark.torch
 
 SOURCES = ("runner", "specs", "schemas", "templates", "pyproject.toml", "README.md", "LICENSE")
-"""What is copied and built: others may write to the checkout meanwhile, and a build leaves things behind."""
+"""What is copied and built: others may write to the checkout meanwhile, and a build leaves things
+behind.
+"""
 
 
 def run(command: list[str], cwd: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
-    env = {name: value for name, value in environment(**variables).items() if name != "PYTHONPATH" or "PYTHONPATH" in variables}
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=240, check=False)
+    env = {
+        name: value
+        for name, value in environment(**variables).items()
+        if name != "PYTHONPATH" or "PYTHONPATH" in variables
+    }
+    return subprocess.run(
+        command, cwd=cwd, env=env, capture_output=True, text=True, timeout=240, check=False
+    )
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +41,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(ROOT / name, copy / name)
-    built = run([sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder / "dist")], copy)
+    built = run(
+        [
+            sys.executable,
+            "-m",
+            "build",
+            "--wheel",
+            "--no-isolation",
+            "--outdir",
+            str(folder / "dist"),
+        ],
+        copy,
+    )
     assert built.returncode == 0, built.stdout + built.stderr
     (found,) = (folder / "dist").glob("*.whl")
     shutil.rmtree(copy)
@@ -43,28 +62,52 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("installed")
-    done = run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(target), str(wheel)], target)
+    done = run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-index",
+            "--target",
+            str(target),
+            str(wheel),
+        ],
+        target,
+    )
     assert done.returncode == 0, done.stderr
     return target
 
 
 def files_below(folder: Path) -> set[str]:
-    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    return {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
 
 
-@pytest.mark.nightly(reason="builds and installs a wheel; nox -s build checks one in CI as a job of its own")
+@pytest.mark.nightly(
+    reason="builds and installs a wheel; nox -s build checks one in CI as a job of its own"
+)
 def test_the_wheel_holds_the_package_and_its_data_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    package = {f"runner/{name}" for name in files_below(ROOT / "runner")}
-    data = {f"runner/_data/{folder}/{name}" for folder in ("specs", "schemas", "templates") for name in files_below(ROOT / folder)}
+    package = files_below(ROOT / "runner")
+    data = {
+        f"torch_conformance/_data/{folder}/{name}"
+        for folder in ("specs", "schemas", "templates")
+        for name in files_below(ROOT / folder)
+    }
     inside = {name for name in names if ".dist-info/" not in name}
     assert {name for name in package if name.endswith((".py", ".json", "/py.typed"))} <= inside
     assert data <= inside
     assert inside <= package | data
-    assert "runner/py.typed" in inside
-    assert any(name.startswith("runner/language/data/names-") for name in inside)
-    assert "runner/_data/specs/backends.yaml" in inside
+    assert "torch_conformance/py.typed" in inside
+    assert any(name.startswith("torch_conformance/language/data/names-") for name in inside)
+    assert "torch_conformance/_data/specs/backends.yaml" in inside
 
 
 SPEC = """\
@@ -82,27 +125,40 @@ HOST = """\
 summary: A library call, far from the checkout
 backends: [host]
 prelude: |
-  import runner
+  import torch_conformance
 
   def place():
-      return runner.__file__
+      return torch_conformance.__file__
 steps:
   - api: {call: place, as: found}
     expect: [{differs: {found: nowhere}}]
 """
 
 
-@pytest.mark.nightly(reason="builds and installs a wheel; nox -s build checks one in CI as a job of its own")
+@pytest.mark.nightly(
+    reason="builds and installs a wheel; nox -s build checks one in CI as a job of its own"
+)
 def test_workers_are_those_of_the_installed_package(installed, tmp_path):
     (tmp_path / "compiled.yaml").write_text(SPEC)
     (tmp_path / "host.yaml").write_text(HOST)
-    done = run([sys.executable, "-m", "runner", "run", str(tmp_path), "--jobs", "2"], tmp_path, PYTHONPATH=str(installed))
+    done = run(
+        [sys.executable, "-m", "torch_conformance", "run", str(tmp_path), "--jobs", "2"],
+        tmp_path,
+        PYTHONPATH=str(installed),
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     found = read_run(tmp_path / "reports" / "latest" / "run.jsonl")
-    assert {result.name: result.outcome.label for result in found.results} == {"compiled": "FELL_BACK", "host": "PASS"}
+    assert {result.name: result.outcome.label for result in found.results} == {
+        "compiled": "FELL_BACK",
+        "host": "PASS",
+    }
     (host,) = [result for result in found.results if result.name == "host"]
-    facts = json.loads((tmp_path / "reports" / "latest" / host.folder / "observation.json").read_text())
-    assert facts["steps"][0]["measured"]["0"]["found"]["value"] == str(installed / "runner" / "__init__.py")
+    facts = json.loads(
+        (tmp_path / "reports" / "latest" / host.folder / "observation.json").read_text()
+    )
+    assert facts["steps"][0]["measured"]["0"]["found"]["value"] == str(
+        installed / "torch_conformance" / "__init__.py"
+    )
     for path in (tmp_path / "reports").rglob("*"):
         if path.is_file() and not path.is_symlink():
             for folder in ("runner", "specs"):  # a virtual environment may lie in the checkout

@@ -1,12 +1,14 @@
-"""One run of ``tests/specs/words``, with a real torch: words of the language for values and conditions, each said by one small spec."""
+"""One run of ``tests/specs/words``, with a real torch: words of the language for values and
+conditions, each said by one small spec.
+"""
 
 import pytest
 
-from runner.cli.parser import main
-from runner.model.outcomes import ExitCode, Outcome
 from tests.called import called
 from tests.fakes import ROOT, prestarted
 from tests.ran import Ran
+from torch_conformance.cli.parser import main
+from torch_conformance.model.outcomes import ExitCode, Outcome
 
 pytestmark = pytest.mark.torch
 
@@ -21,7 +23,14 @@ OUTCOMES = {
     "conditions[backend=cpu]": Outcome.PASS,
     **{
         f"further-dtypes[backend=eager,dtype={dtype}]": Outcome.PASS
-        for dtype in ("uint16", "uint32", "uint64", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
+        for dtype in (
+            "uint16",
+            "uint32",
+            "uint64",
+            "float8_e4m3fnuz",
+            "float8_e5m2fnuz",
+            "float8_e8m0fnu",
+        )
     },
     "hollow[backend=cpu]": Outcome.ERROR,
     "layouts[backend=eager]": Outcome.PASS,
@@ -49,11 +58,16 @@ def test_every_word_is_said_of_a_real_torch(ran: Ran) -> None:
 
 
 def test_a_case_of_which_no_expectation_applies_is_an_error(ran: Ran) -> None:
-    assert ran.results["hollow[backend=cpu]"].reason == "no expectation applies here: the case claims nothing"
+    assert (
+        ran.results["hollow[backend=cpu]"].reason
+        == "no expectation applies here: the case claims nothing"
+    )
 
 
 def test_a_missing_capability_is_named_with_question_and_answer(ran: Ran) -> None:
-    reasons = {name: ran.results[f"requires-{name}[backend=host]"].reason for name in ("false", "number")}
+    reasons = {
+        name: ran.results[f"requires-{name}[backend=host]"].reason for name in ("false", "number")
+    }
     assert reasons == {
         "false": "torch.are_deterministic_algorithms_enabled() returned False",
         "number": "torch.get_num_threads() returned a value of type int, not True or False",
@@ -66,7 +80,9 @@ def test_answers_are_no_part_of_the_recorded_machine(ran: Ran) -> None:
     assert "answers" not in ran.run.header.environment
 
 
-def test_no_mutant_of_these_expectations_survives(ran: Ran, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_mutant_of_these_expectations_survives(
+    ran: Ran, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)  # a run names its specs as they were given
     code = main(["audit", str(ran.out)])
     said = capsys.readouterr()

@@ -1,4 +1,6 @@
-"""What lies in the folder where a run is started, or in a case's own, is imported by no Python of the run."""
+"""What lies in the folder where a run is started, or in a case's own, is imported by no Python of
+the run.
+"""
 
 import subprocess
 import sys
@@ -7,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.model.outcomes import Outcome
-from runner.record.journal import read_run
-from tests.fakes import ROOT, environment
+from tests.fakes import PACKAGE, environment
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.record.journal import read_run
 
 SPEC = """\
 summary: A library call, and a child that is spawned where other packages lie, import none of them
@@ -36,11 +38,11 @@ steps:
 
 FAKE = "raise SystemExit('imported {} of the working folder')\n"
 
-SCRIPT = "import sys\nfrom runner.__main__ import main\nsys.exit(main())\n"
+SCRIPT = "import sys\nfrom torch_conformance.__main__ import main\nsys.exit(main())\n"
 
 
 def plant(folder: Path) -> None:
-    for name in ("torch", "runner", "yaml", "jinja2", "redis", "socket"):
+    for name in ("torch", "torch_conformance", "yaml", "jinja2", "redis", "socket"):
         (folder / name).mkdir(parents=True)
         (folder / name / "__init__.py").write_text(FAKE.format(name))
     (folder / "torch" / "version.py").write_text("__version__ = '2.99.0'\n")
@@ -50,7 +52,13 @@ def plant(folder: Path) -> None:
 
 def run(command: Sequence[object], cwd: Path, **changes: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [*map(str, command)], cwd=cwd, env=environment(**changes), capture_output=True, text=True, timeout=240, check=False
+        [*map(str, command)],
+        cwd=cwd,
+        env=environment(**changes),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
 
 
@@ -63,7 +71,7 @@ def test_a_run_from_a_folder_of_fakes_imports_none_of_them(tmp_path):
     script.write_text(SCRIPT)
     (tmp_path / "spec.yaml").write_text(SPEC)
     command = [sys.executable, script, "run", tmp_path / "spec.yaml", "--out", tmp_path / "out"]
-    done = run(command, here, PYTHONPATH=str(ROOT))
+    done = run(command, here, PYTHONPATH=str(PACKAGE.parent))
     assert done.returncode == 0, done.stdout + done.stderr
     record = read_run(tmp_path / "out" / "run.jsonl")
     assert [result.outcome for result in record.results] == [Outcome.PASS]

@@ -1,4 +1,7 @@
-"""A small compiler of its own: it runs captured graphs by numpy, operator by operator. The compilers of this folder are made of it."""
+"""A small compiler of its own: it runs captured graphs by numpy, operator by operator.
+
+The compilers of this folder are made of it.
+"""
 
 import operator
 from collections.abc import Callable, Sequence
@@ -30,11 +33,16 @@ Run = Callable[..., list[Any]]
 def execute(run: Run, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
     """Run a program of this runtime: all of its calls pass here."""
     results = run(*[tensor.detach().numpy() for tensor in inputs])
-    return [None if value is None else torch.from_numpy(numpy.array(value, numpy.float32)) for value in results]
+    return [
+        None if value is None else torch.from_numpy(numpy.array(value, numpy.float32))
+        for value in results
+    ]
 
 
 def program(graph: torch.fx.GraphModule, kernels: dict[Any, Callable[..., Any]]) -> Run:
-    """Return a function of arrays that computes a graph of ATen's operators; raise ``KeyError`` for one that has no kernel."""
+    """Return a function of arrays that computes a graph of ATen's operators; raise ``KeyError`` for
+    one that has no kernel.
+    """
     for node in graph.graph.nodes:
         if node.op == "call_function":
             kernels[node.target]
@@ -45,14 +53,18 @@ def program(graph: torch.fx.GraphModule, kernels: dict[Any, Callable[..., Any]])
             if node.op == "placeholder":
                 values[node] = next(given)
             elif node.op == "call_function":
-                values[node] = kernels[node.target](*torch.fx.node.map_arg(node.args, values.__getitem__))
+                values[node] = kernels[node.target](
+                    *torch.fx.node.map_arg(node.args, values.__getitem__)
+                )
         return list(torch.fx.node.map_arg(list(graph.graph.nodes)[-1].args[0], values.__getitem__))
 
     return run
 
 
 def compiled(
-    graph: torch.fx.GraphModule, inputs: Sequence[Any], kernels: dict[Any, Callable[..., Any]] | None = None
+    graph: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    kernels: dict[Any, Callable[..., Any]] | None = None,
 ) -> Callable[..., Any]:
     """Return what computes a graph in this runtime, by its own kernels or by others."""
     run = program(graph, KERNELS if kernels is None else kernels)
@@ -63,6 +75,10 @@ def compiled(
     return call
 
 
-def register(name: str, forward: Callable[..., Any], backward: Callable[..., Any] | None = None) -> None:
+def register(
+    name: str, forward: Callable[..., Any], backward: Callable[..., Any] | None = None
+) -> None:
     """Register a compiler that torch traces forward and backward for."""
-    torch._dynamo.register_backend(aot_autograd(fw_compiler=forward, bw_compiler=backward or compiled), name=name)  # type: ignore[no-untyped-call]
+    torch._dynamo.register_backend(
+        aot_autograd(fw_compiler=forward, bw_compiler=backward or compiled), name=name
+    )  # type: ignore[no-untyped-call]

@@ -1,7 +1,9 @@
-"""``python -m tests.corpus record SPEC...``, ``show [NAME...]``, ``accept NAME...``, ``texts``, ``check``.
+"""``python -m tests.corpus record SPEC...``, ``show [NAME...]``, ``accept NAME...``, ``texts``,
+``check``.
 
-``record`` runs specs and makes a folder of each from what the run left. ``show`` prints what the cases of folders give. ``accept`` writes
-it into ``cases.yaml``, to be reviewed as data; ``texts`` does so with whole texts. ``check`` is the test.
+``record`` runs specs and makes a folder of each from what the run left. ``show`` prints what the
+cases of folders give. ``accept`` writes it into ``cases.yaml``, to be reviewed as data; ``texts``
+does so with whole texts. ``check`` is the test.
 """
 
 import itertools
@@ -25,21 +27,38 @@ def record(specs: list[Path]) -> None:
             path = place / "specs" / spec.stem / "recorded.yaml"
             path.parent.mkdir(parents=True)
             path.write_text(spec.read_text("utf-8"), "utf-8")
-        subprocess.run([sys.executable, "-m", "runner", "run", "specs", "--out", "out"], cwd=place, check=False)
+        subprocess.run(
+            [sys.executable, "-m", "torch_conformance", "run", "specs", "--out", "out"],
+            cwd=place,
+            check=False,
+        )
         for line in map(json.loads, (place / "out" / "run.jsonl").read_text("utf-8").splitlines()):
             if line["kind"] == "case":
-                _make_folder(HERE / line["area"], place / "specs" / line["area"] / "recorded.yaml", place / "out" / line["folder"], line)
+                _make_folder(
+                    HERE / line["area"],
+                    place / "specs" / line["area"] / "recorded.yaml",
+                    place / "out" / line["folder"],
+                    line,
+                )
 
 
 def _make_folder(folder: Path, spec: Path, left: Path, line: dict[str, object]) -> None:
     folder.mkdir()
     (folder / "spec.yaml").write_text(spec.read_text("utf-8"), "utf-8")
-    for path in [*left.glob("observation.json"), *left.glob("services.json"), *left.glob("code-*.txt")]:
-        text = re.sub(r"(?<=[\s'\"(=])/[^\s'\":]*/(?=[^/\s'\":]+)", "/elsewhere/", path.read_text("utf-8"))
+    for path in [
+        *left.glob("observation.json"),
+        *left.glob("services.json"),
+        *left.glob("code-*.txt"),
+    ]:
+        text = re.sub(
+            r"(?<=[\s'\"(=])/[^\s'\":]*/(?=[^/\s'\":]+)", "/elsewhere/", path.read_text("utf-8")
+        )
         if path.suffix == ".json":
             text = readable(json.loads(text)) + "\n"
         (folder / path.name).write_text(text, "utf-8")
-    (folder / "cases.yaml").write_text(f'cases:\n  recorded:\n    gives: "{given(line)}"\n', "utf-8")
+    (folder / "cases.yaml").write_text(
+        f'cases:\n  recorded:\n    gives: "{given(line)}"\n', "utf-8"
+    )
 
 
 def readable(value: object, indent: str = "") -> str:
@@ -47,9 +66,16 @@ def readable(value: object, indent: str = "") -> str:
     text = json.dumps(value)
     if len(text) + len(indent) <= 130 or not isinstance(value, dict | list):
         return text
-    keys = (f"{json.dumps(key)}: " for key in value) if isinstance(value, dict) else itertools.repeat("")
+    keys = (
+        (f"{json.dumps(key)}: " for key in value)
+        if isinstance(value, dict)
+        else itertools.repeat("")
+    )
     items = value.values() if isinstance(value, dict) else value
-    lines = ",\n".join(f"{indent} {key}{readable(item, f'{indent} ')}" for key, item in zip(keys, items, strict=False))
+    lines = ",\n".join(
+        f"{indent} {key}{readable(item, f'{indent} ')}"
+        for key, item in zip(keys, items, strict=False)
+    )
     return f"{{\n{lines}\n{indent}}}" if isinstance(value, dict) else f"[\n{lines}\n{indent}]"
 
 
@@ -62,7 +88,12 @@ def shown(names: list[str]) -> dict[CorpusCase, tuple[str, list[str]]]:
             with tempfile.TemporaryDirectory() as scratch:
                 made = run(Path(scratch), chosen)
                 contradictions = made.contradictions
-                found.update({case: (given(line), contradictions.get(case.title, [])) for case, line in made.results})
+                found.update(
+                    {
+                        case: (given(line), contradictions.get(case.title, []))
+                        for case, line in made.results
+                    }
+                )
     return found
 
 
@@ -75,8 +106,12 @@ def accept(names: list[str]) -> None:
         assert start is not None, case.title
         end = re.compile(r"^  \S|\Z", re.M).search(file, start.end())
         assert end is not None
-        body = re.sub(r"^    (gives|contradicts):.*\n", "", file[start.end() : end.start()], flags=re.M)
-        body += f'    gives: "{text}"\n' + (f"    contradicts: [{', '.join(checks)}]\n" if checks else "")
+        body = re.sub(
+            r"^    (gives|contradicts):.*\n", "", file[start.end() : end.start()], flags=re.M
+        )
+        body += f'    gives: "{text}"\n' + (
+            f"    contradicts: [{', '.join(checks)}]\n" if checks else ""
+        )
         path.write_text(file[: start.end()] + body + file[end.start() :], "utf-8")
 
 

@@ -1,14 +1,18 @@
-"""Zygotes that begin as forks of a process that has warmed up already, for tests in which torch is not what is tested.
+"""Zygotes that begin as forks of a process that has warmed up already, for tests in which torch is
+not what is tested.
 
-Each run starts a zygote, which imports torch and compiles something small: five seconds of a core, and four more. A run with the
-variable ``SERVER`` starts its zygote as ever. In that process ``site/sitecustomize.py`` sends its arguments, environment and descriptors
-to the server of this test session, waits, and ends as the fork ended. Everything else of the run is real: its process, its workers, its
-signals. The server refuses an environment in which torch would behave differently (``server.py``); the zygote then imports torch itself.
-A folder that plants faults or mutants (``PLANTERS``) is used by the fork too.
+Each run starts a zygote, which imports torch and compiles something small: five seconds of a core,
+and four more. A run with the variable ``SERVER`` starts its zygote as ever. In that process
+``site/sitecustomize.py`` sends its arguments, environment and descriptors to the server of this
+test session, waits, and ends as the fork ended. Everything else of the run is real: its process,
+its workers, its signals. The server refuses an environment in which torch would behave differently
+(``server.py``); the zygote then imports torch itself. A folder that plants faults or mutants
+(``PLANTERS``) is used by the fork too.
 
-Four things differ: what torch computes from variables when it is imported is the server's; each zygote is warmed up for the CPU, in the
-server's folders; /proc shows the server's variables for the zygote and its workers; the zygote is no child of the run. Tests of any of
-these use ``environment`` and not ``prestarted``.
+Four things differ: what torch computes from variables when it is imported is the server's; each
+zygote is warmed up for the CPU, in the server's folders; /proc shows the server's variables for the
+zygote and its workers; the zygote is no child of the run. Tests of any of these use ``environment``
+and not ``prestarted``.
 """
 
 import atexit
@@ -26,18 +30,32 @@ SERVER = "PRESTARTED_ZYGOTES"
 """The variable that names the server's socket."""
 
 UNREAD = "PRESTARTED_UNREAD"
-"""The variable with names, separated by spaces, that torch does not read before its first case, though they begin like its own."""
+"""The variable with names, separated by spaces, that torch does not read before its first case,
+though they begin like its own.
+"""
 
 SITE = Path(__file__).with_name("site")
 
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
-AS_THE_RUNNER_STARTS_IT = {**ONE_THREAD, "PYTORCH_NVML_BASED_CUDA_CHECK": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)
+AS_THE_RUNNER_STARTS_IT = {
+    **ONE_THREAD,
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+}
 
 
 def variables(given: Mapping[str, str], common: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a run whose zygotes are prestarted by a server with the common variables."""
+    """Return the variables of a run whose zygotes are prestarted by a server with the common
+    variables.
+    """
     address = _address(common)
-    return {**given, SERVER: address, "PYTHONPATH": os.pathsep.join([str(SITE), given["PYTHONPATH"]])}
+    return {
+        **given,
+        SERVER: address,
+        "PYTHONPATH": os.pathsep.join([str(SITE), given["PYTHONPATH"]]),
+    }
 
 
 FOLDER = "PRESTARTED_FOLDER"
@@ -57,16 +75,19 @@ _servers: list["subprocess.Popen[bytes]"] = []
 
 
 def _address(given: Mapping[str, str]) -> str:
-    """Return the address of the session's server, which the first process that wants it starts, and which ends with that process.
+    """Return the address of the session's server, which the first process that wants it starts, and
+    which ends with that process.
 
-    With xdist that process is a worker, and these end together, after the last test. A server holds a lock while it lives.
+    With xdist that process is a worker, and these end together, after the last test. A server holds
+    a lock while it lives.
     """
     address = os.path.join(_folder(), "socket")
     alive = os.open(os.path.join(_folder(), "alive"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _start(address, given, alive)
-    except BlockingIOError:  # there is a server, or another process starts it: who asks it waits for it
+    except BlockingIOError:
+        # there is a server, or another process starts it: who asks it waits for it
         pass
     finally:
         os.close(alive)  # the lock is the server's now
@@ -75,7 +96,12 @@ def _address(given: Mapping[str, str]) -> str:
 
 def _start(address: str, given: Mapping[str, str], alive: int) -> None:
     Path(address).unlink(missing_ok=True)
-    environment = {**given, **AS_THE_RUNNER_STARTS_IT, "TMPDIR": _folder(), "TORCHINDUCTOR_CACHE_DIR": os.path.join(_folder(), "warm")}
+    environment = {
+        **given,
+        **AS_THE_RUNNER_STARTS_IT,
+        "TMPDIR": _folder(),
+        "TORCHINDUCTOR_CACHE_DIR": os.path.join(_folder(), "warm"),
+    }
     command = [sys.executable, "-m", "tests.prestart.server", address, str(os.getpid()), str(alive)]
     with open(os.path.join(_folder(), "log"), "ab") as log:
         options = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "pass_fds": [alive]}

@@ -1,4 +1,6 @@
-"""``python -m tests.prestart.server ADDRESS PARENT LOCK``: warms up as a zygote does, then forks one for each process that asks."""
+"""``python -m tests.prestart.server ADDRESS PARENT LOCK``: warms up as a zygote does, then forks
+one for each process that asks.
+"""
 
 import contextlib
 import functools
@@ -16,10 +18,12 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from runner.model import devices
 from tests.prestart import SITE, UNREAD
+from torch_conformance.model import devices
 
-_OF_TORCH = tuple("TORCH PYTORCH TRITON OMP_ MKL_ OPENBLAS_ NUMEXPR_ CUDA HIP ROC CXX CC KMP_ LD_ INDUCTOR".split())
+_OF_TORCH = tuple(
+    "TORCH PYTORCH TRITON OMP_ MKL_ OPENBLAS_ NUMEXPR_ CUDA HIP ROC CXX CC KMP_ LD_ INDUCTOR".split()  # noqa: E501
+)
 """How variables begin that torch, or a library that it loads, reads while it is imported."""
 
 _OWN = ("TORCH_CONFORMANCE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
@@ -27,19 +31,27 @@ _OWN = ("TORCH_CONFORMANCE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 
 PLANTERS = tuple(str(SITE.parents[1] / name / "site") for name in ("faults", "mutants"))
-"""Folders whose ``sitecustomize`` plants something before a worker's case, which needs no other torch."""
+"""Folders whose ``sitecustomize`` plants something before a worker's case, which needs no other
+torch.
+"""
 
 
 def refusal(wanted: Mapping[str, str], here: Mapping[str, str]) -> str:
     """Return why torch would be another one under these variables; empty when it would not."""
     for name in sorted((wanted.keys() | here.keys()) - set(wanted.get(UNREAD, "").split())):
-        if name.startswith(_OF_TORCH) and not name.startswith(_OWN) and wanted.get(name) != here.get(name):
+        if (
+            name.startswith(_OF_TORCH)
+            and not name.startswith(_OWN)
+            and wanted.get(name) != here.get(name)
+        ):
             return f"{name} is {wanted.get(name)!r}, and {here.get(name)!r} in the server"
     ours = set(_folders(here))
     # the first folder names the package, which is the server's too
     if _compiler(wanted) != _compiler(here):
         return f"g++ is {_compiler(wanted)}, and {_compiler(here)} in the server"
-    strange = [folder for folder in _folders(wanted)[1:] if folder not in {*ours, str(SITE), *PLANTERS}]
+    strange = [
+        folder for folder in _folders(wanted)[1:] if folder not in {*ours, str(SITE), *PLANTERS}
+    ]
     return f"{strange[0]} is on PYTHONPATH" if strange else ""
 
 
@@ -48,7 +60,11 @@ def _compiler(variables: Mapping[str, str]) -> str | None:
 
 
 def _folders(variables: Mapping[str, str]) -> list[str]:
-    return [os.path.abspath(entry) for entry in variables.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    return [
+        os.path.abspath(entry)
+        for entry in variables.get("PYTHONPATH", "").split(os.pathsep)
+        if entry
+    ]
 
 
 class Server:
@@ -79,7 +95,11 @@ class Server:
         connection, _ = self._listener.accept()
         data, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 3)
         request = json.loads(data) if data else {}
-        why = (self.danger or refusal(request["environment"], os.environ)) if len(descriptors) == 3 else "no request"
+        why = (
+            (self.danger or refusal(request["environment"], os.environ))
+            if len(descriptors) == 3
+            else "no request"
+        )
         if why:
             print("refused:", why, flush=True)
             with contextlib.suppress(OSError):
@@ -96,7 +116,9 @@ class Server:
             os.close(descriptor)
 
     def _tell_stops(self) -> None:
-        """Tell which zygotes were stopped: the processes that they stand for stop too, and continue them when they are continued."""
+        """Tell which zygotes were stopped: the processes that they stand for stop too, and continue
+        them when they are continued.
+        """
         os.read(self._wake, 1 << 12)
         for pid, connection in self._forks.items():
             if os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG) is not None:
@@ -118,7 +140,11 @@ class Server:
                 self._selector.unregister(connection)
             del self._forks[pid]
             _, status, usage = os.wait4(pid, 0)
-            print(f"ended: {pid} with {status}, after {usage.ru_utime + usage.ru_stime:.2f} s of a core", flush=True)
+            print(
+                f"ended: {pid} with {status}, after {usage.ru_utime + usage.ru_stime:.2f} s "
+                "of a core",
+                flush=True,
+            )
             with contextlib.suppress(OSError):
                 connection.send(json.dumps({"status": status}).encode())
             connection.close()
@@ -139,7 +165,10 @@ def become(request: Mapping[str, Any], descriptors: list[int]) -> NoReturn:
         before = set(_folders(os.environ))
         os.environ.clear()
         os.environ.update(request["environment"])
-        sys.path[:] = [*_folders(os.environ), *(entry for entry in sys.path if entry and os.path.abspath(entry) not in before)]
+        sys.path[:] = [
+            *_folders(os.environ),
+            *(entry for entry in sys.path if entry and os.path.abspath(entry) not in before),
+        ]
         os.chdir(request["folder"])
         tempfile.tempdir = None
         runpy.run_path(str(SITE / "sitecustomize.py"))  # and what it stands in front of
@@ -154,14 +183,18 @@ def become(request: Mapping[str, Any], descriptors: list[int]) -> NoReturn:
 
 
 def _warm_already(warm: Callable[[list[str]], float], kinds: list[str]) -> float:
-    """Stand for the warm-up of a zygote: the server has done that for the CPU, and its forks inherit it."""
+    """Stand for the warm-up of a zygote: the server has done that for the CPU, and its forks
+    inherit it.
+    """
     return warm(kinds) if any(map(devices.is_accelerator, kinds)) else 0.0
 
 
 def _take(descriptors: list[int], control: int) -> None:
     """Have these descriptors where a zygote has them, and no others."""
     highest = os.sysconf("SC_OPEN_MAX") if os.sysconf("SC_OPEN_MAX") < 1 << 16 else 1 << 16
-    high = [os.dup2(descriptor, highest - 1 - number) for number, descriptor in enumerate(descriptors)]
+    high = [
+        os.dup2(descriptor, highest - 1 - number) for number, descriptor in enumerate(descriptors)
+    ]
     os.closerange(3, min(high))
     os.dup2(high[0], 1)
     os.dup2(high[1], 2)
@@ -172,8 +205,10 @@ def _take(descriptors: list[int], control: int) -> None:
 
 
 def main() -> None:
-    """Bind at once, so that who asks can wait; then do what a zygote does before it forks, and serve."""
-    from runner.worker.process import entry, zygote
+    """Bind at once, so that who asks can wait; then do what a zygote does before it forks, and
+    serve.
+    """
+    from torch_conformance.worker.process import entry, zygote
 
     entry.follow(int(sys.argv[2]))
     os.set_inheritable(int(sys.argv[3]), False)  # the lock, which is held until this process ends

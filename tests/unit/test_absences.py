@@ -4,13 +4,19 @@ from typing import Any
 
 import pytest
 
-from runner.model.expectation import Status
-from runner.model.outcomes import Outcome
 from tests.fakes import backend, case, expected, observation, seen, step, verdict_of
+from torch_conformance.model.expectation import Status
+from torch_conformance.model.outcomes import Outcome
 
 HELD, ERROR, FAILED = Status.HELD, Status.ERROR, Status.FAILED
 
-IDLE: dict[str, Any] = {"counters": {}, "metrics": {"generated_kernel_count": 0}, "entered": 0, "graphs": [], "executed": {}}
+IDLE: dict[str, Any] = {
+    "counters": {},
+    "metrics": {"generated_kernel_count": 0},
+    "entered": 0,
+    "graphs": [],
+    "executed": {},
+}
 """The facts of a step in which torch compiled and counted nothing."""
 
 NO_MISS = expected("counter", {"inductor.fxgraph_cache_miss": 0})
@@ -22,7 +28,12 @@ ONE_KERNEL = expected("metric", {"generated_kernel_count": 1})
 
 def judged(*steps: Any, facts: tuple[dict[str, Any], ...]) -> tuple[Outcome, list[Status]]:
     """Judge steps of a case that compiles nothing."""
-    found = verdict_of(case(*steps, body={"compiles": False}), observation(*facts), by=backend("host"), code={(0, 0): "x = 1"})
+    found = verdict_of(
+        case(*steps, body={"compiles": False}),
+        observation(*facts),
+        by=backend("host"),
+        code={(0, 0): "x = 1"},
+    )
     return found.outcome, [verdict.status for verdict in found.verdicts]
 
 
@@ -36,7 +47,9 @@ def judged(*steps: Any, facts: tuple[dict[str, Any], ...]) -> tuple[Outcome, lis
         ((ONE_KERNEL,), Outcome.FAIL, [FAILED]),
     ],
 )
-def test_zero_where_nothing_was_compiled_or_counted(claims: Any, outcome: Outcome, statuses: list[Status]) -> None:
+def test_zero_where_nothing_was_compiled_or_counted(
+    claims: Any, outcome: Outcome, statuses: list[Status]
+) -> None:
     assert judged(step(*claims, kind="api"), facts=(seen(**IDLE),)) == (outcome, statuses)
 
 
@@ -61,4 +74,6 @@ def test_a_number_of_another_step_shows_that_torch_counts() -> None:
     ],
 )
 def test_what_shows_that_torch_did_something(change: dict[str, Any], active: bool) -> None:
-    assert judged(step(NO_MISS, kind="api"), facts=(seen(**{**IDLE, **change}),))[0] is (Outcome.PASS if active else Outcome.ERROR)
+    assert judged(step(NO_MISS, kind="api"), facts=(seen(**{**IDLE, **change}),))[0] is (
+        Outcome.PASS if active else Outcome.ERROR
+    )

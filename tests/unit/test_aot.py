@@ -1,4 +1,8 @@
-"""The step ``aot``: what is exported and run, what its result is, and what shows that inductor compiled it. Nothing is built here."""
+"""The step ``aot``: what is exported and run, what its result is, and what shows that inductor
+compiled it.
+
+Nothing is built here.
+"""
 
 import functools
 from collections.abc import Callable
@@ -8,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from runner.vocabulary.steps import STEPS
-from runner.worker.process.channel import Phases
 from tests.sessions import do, prepared
+from torch_conformance.vocabulary.steps import STEPS
+from torch_conformance.worker.process.channel import Phases
 
 # what torch warns of while it exports is not ours
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -64,7 +68,9 @@ def session(torch: Any, tmp_path: Path) -> Callable[[str], Any]:
 
 @pytest.mark.parametrize("strict", ["", "strict: false", "strict: true"])
 def test_only_a_strict_export_refuses_a_graph_break(torch, session, packages, strict):
-    broken = PRODUCT.replace("      return x @ y", "      torch._dynamo.graph_break()\n      return x @ y")
+    broken = PRODUCT.replace(
+        "      return x @ y", "      torch._dynamo.graph_break()\n      return x @ y"
+    )
     one = session(broken.replace("{as: packaged}", f"{{{strict}}}"))
     if strict == "strict: true":
         with pytest.raises(torch._dynamo.exc.Unsupported):
@@ -79,7 +85,9 @@ def test_the_result_is_what_the_loaded_package_returns(torch, session, packages)
     (given,) = packages.ran
     assert torch.equal(result, given[0] @ given[1])
     assert torch.equal(one.names.value("packaged"), result)
-    assert torch.equal(one.reference.output, result), "the reference was run on copies of the same numbers"
+    assert torch.equal(one.reference.output, result), (
+        "the reference was run on copies of the same numbers"
+    )
 
 
 def test_a_package_that_computes_something_else_is_seen(torch, session, packages, monkeypatch):
@@ -98,34 +106,57 @@ def test_what_cannot_be_exported_is_torchs_answer(torch, session, packages):
     assert STEPS["aot"].traits.claims
 
 
-# -- the proof ------------------------------------------------------------------------------------------------------
+# -- the proof -------------------------------------------------------------------------------------
 
 
 def graph_with(sources: str) -> SimpleNamespace:
     written = SimpleNamespace(getvalue=lambda: f"async_compile = AsyncCompile()\n{sources}")
-    return SimpleNamespace(device_types={"cuda", "cpu"}, wrapper_code=SimpleNamespace(kernel_autotune_defs=written))
+    return SimpleNamespace(
+        device_types={"cuda", "cpu"}, wrapper_code=SimpleNamespace(kernel_autotune_defs=written)
+    )
 
 
 GRAPH = graph_with("")
 
 
 def test_packages_are_counted_when_they_are_built_and_when_they_run(torch):
-    from runner.worker.torch_compat.compiler_hooks import Witness, _counting_ahead, _recording_ahead, watch
+    from torch_conformance.worker.torch_compat.compiler_hooks import (
+        Witness,
+        _counting_ahead,
+        _recording_ahead,
+        watch,
+    )
 
     def refuse(*arguments: Any) -> Any:
         raise RuntimeError("no compiler")
 
     witness = Witness()
     watch(Phases(), witness)
-    built = functools.partial(_recording_ahead, lambda cls, graph, wrapper, kernels, extern, *, device_type: [device_type])
+    built = functools.partial(
+        _recording_ahead, lambda cls, graph, wrapper, kernels, extern, *, device_type: [device_type]
+    )
     assert built(None, GRAPH, "int main()", "", None, device_type="cuda") == ["cuda"]
     assert built(None, GRAPH, "int again()", "kernel", None, device_type="cuda") == ["cuda"]
-    assert (witness.seen.graphs, witness.seen.code) == ([["cpu", "cuda"], ["cpu", "cuda"]], ["int main()", "int again()", "kernel"])
+    assert (witness.seen.graphs, witness.seen.code) == (
+        [["cpu", "cuda"], ["cpu", "cuda"]],
+        ["int main()", "int again()", "kernel"],
+    )
     with pytest.raises(RuntimeError, match="no compiler"):
         _recording_ahead(refuse, None, GRAPH, "wrapper", "kernel", None)
-    assert (len(witness.seen.graphs), witness.seen.code[3:]) == (2, ["wrapper", "kernel"]), "what could not be built leaves its code"
-    built(None, graph_with("gemm_0 = async_compile.rocm(r'''...''')\n"), "kernels.gemm_0();", "", None, device_type="cuda")
-    assert ["gemm_0 = async_compile" in code for code in witness.seen.code[5:]] == [True, False], "the wrapper only calls its kernels"
+    assert (len(witness.seen.graphs), witness.seen.code[3:]) == (2, ["wrapper", "kernel"]), (
+        "what could not be built leaves its code"
+    )
+    built(
+        None,
+        graph_with("gemm_0 = async_compile.rocm(r'''...''')\n"),
+        "kernels.gemm_0();",
+        "",
+        None,
+        device_type="cuda",
+    )
+    assert ["gemm_0 = async_compile" in code for code in witness.seen.code[5:]] == [True, False], (
+        "the wrapper only calls its kernels"
+    )
     package = SimpleNamespace(get_metadata=lambda: {"AOTI_DEVICE_KEY": "cuda"})
     run = functools.partial(_counting_ahead, lambda package, *arguments: sum(arguments))
     assert [run(package, 1, 2), run(package, 3)] == [3, 3]

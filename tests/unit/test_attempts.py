@@ -1,18 +1,22 @@
-"""What several attempts of a case come to, also of a run that was stopped; the corpus has the same for whole runs with their verdicts."""
+"""What several attempts of a case come to, also of a run that was stopped; the corpus has the same
+for whole runs with their verdicts.
+"""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from runner.model.diagnostics import UsageError
-from runner.model.expectation import Status, Verdict
-from runner.model.outcomes import RETRIED, Outcome
-from runner.model.results import CaseResult, Policy
 from tests.fakes import place
 from tests.recorded import recorded
+from torch_conformance.model.diagnostics import UsageError
+from torch_conformance.model.expectation import Status, Verdict
+from torch_conformance.model.outcomes import RETRIED, Outcome
+from torch_conformance.model.results import CaseResult, Policy
 
-COUNTER = Verdict(kind="counter", status=Status.FAILED, position=place(7), expected="1", observed="0")
+COUNTER = Verdict(
+    kind="counter", status=Status.FAILED, position=place(7), expected="1", observed="0"
+)
 HELD = Verdict(kind="close", status=Status.HELD, position=place(7))
 PASS, FAIL, FELL_BACK, ERROR = Outcome.PASS, Outcome.FAIL, Outcome.FELL_BACK, Outcome.ERROR
 CRASH, TIMEOUT, FLAKY, NOT_RUN = Outcome.CRASH, Outcome.TIMEOUT, Outcome.FLAKY, Outcome.NOT_RUN
@@ -23,7 +27,15 @@ RETRIES, REPEAT = Policy(retries=2), Policy(repeat=3)
 def attempt(outcome: Outcome, number: int = 1, **changes: Any) -> CaseResult:
     verdicts = (HELD,) if outcome is PASS else (HELD, COUNTER)
     reason = f"because of {outcome.label}"
-    made = recorded("one", outcome, reason=reason, folder=f"cases/{number:05d}", verdicts=verdicts, stdout="said", stderr="cried")
+    made = recorded(
+        "one",
+        outcome,
+        reason=reason,
+        folder=f"cases/{number:05d}",
+        verdicts=verdicts,
+        stdout="said",
+        stderr="cried",
+    )
     return replace(made, failure_type="" if outcome is PASS else outcome.label.lower(), **changes)
 
 
@@ -33,12 +45,20 @@ def attempts(*outcomes: Outcome) -> list[CaseResult]:
 
 @pytest.mark.parametrize("outcome", Outcome)
 def test_what_failed_is_run_again_and_nothing_else(outcome):
-    assert RETRIES.is_done(attempts(outcome)) is (outcome not in (FAIL, FELL_BACK, ERROR, CRASH, TIMEOUT))
+    assert RETRIES.is_done(attempts(outcome)) is (
+        outcome not in (FAIL, FELL_BACK, ERROR, CRASH, TIMEOUT)
+    )
 
 
 @pytest.mark.parametrize(
     ("outcomes", "done"),
-    [([FAIL, CRASH], False), ([FAIL, CRASH, FAIL], True), ([FAIL, PASS], True), ([FAIL, XPASS], True), ([FAIL, XFAIL], True)],
+    [
+        ([FAIL, CRASH], False),
+        ([FAIL, CRASH, FAIL], True),
+        ([FAIL, PASS], True),
+        ([FAIL, XPASS], True),
+        ([FAIL, XFAIL], True),
+    ],
 )
 def test_retries_end_with_the_first_pass_or_when_they_are_used_up(outcomes, done):
     assert RETRIES.is_done(attempts(*outcomes)) is done
@@ -48,16 +68,36 @@ def test_retries_end_with_the_first_pass_or_when_they_are_used_up(outcomes, done
 FOLDED = [
     (RETRIES, "", [PASS], PASS),
     (RETRIES, "", [XFAIL], XFAIL),
-    *((RETRIES, "", [*failures, PASS], FLAKY) for failure in RETRIED for failures in ([failure], [failure] * 2)),
+    *(
+        (RETRIES, "", [*failures, PASS], FLAKY)
+        for failure in RETRIED
+        for failures in ([failure], [failure] * 2)
+    ),
     *((RETRIES, "", [failure, XPASS], FLAKY) for failure in RETRIED),
-    *((RETRIES, "", [failure, *others], failure) for failure in RETRIED for others in ([failure] * 2, [XFAIL], [CRASH, FAIL])),
+    *(
+        (RETRIES, "", [failure, *others], failure)
+        for failure in RETRIED
+        for others in ([failure] * 2, [XFAIL], [CRASH, FAIL])
+    ),
     *((REPEAT, "", [outcome] * 3, outcome) for outcome in (PASS, *RETRIED, XFAIL, XPASS)),
-    *((REPEAT, "", outcomes, FLAKY) for outcomes in ([PASS, PASS, FAIL], [FAIL, CRASH, FAIL], [XFAIL, XPASS, XFAIL], [XFAIL, FAIL, XFAIL])),
+    *(
+        (REPEAT, "", outcomes, FLAKY)
+        for outcomes in (
+            [PASS, PASS, FAIL],
+            [FAIL, CRASH, FAIL],
+            [XFAIL, XPASS, XFAIL],
+            [XFAIL, FAIL, XFAIL],
+        )
+    ),
     # a stopped run: a failure or a difference stands; a case without all its repetitions is NOT_RUN
     *((RETRIES, "stopped", outcomes, FAIL) for outcomes in ([FAIL], [FAIL, CRASH])),
     *((REPEAT, "stopped", [outcome], outcome) for outcome in (FAIL, XPASS)),
     *((REPEAT, "stopped", outcomes, FLAKY) for outcomes in ([FAIL, PASS], [XFAIL, XPASS])),
-    *((REPEAT, "stopped", [outcome] * count, NOT_RUN) for outcome in (PASS, XFAIL) for count in (1, 2)),
+    *(
+        (REPEAT, "stopped", [outcome] * count, NOT_RUN)
+        for outcome in (PASS, XFAIL)
+        for count in (1, 2)
+    ),
 ]
 
 
@@ -67,18 +107,25 @@ def test_several_attempts_come_to_one_outcome(policy, why, outcomes, expected):
     assert folded.outcome is expected
     assert why in folded.reason
     assert bool(folded.reason.strip()) is (expected is not PASS)
-    assert [one.outcome for one in folded.attempts] == (outcomes if len(outcomes) > 1 or expected is NOT_RUN else [])
+    assert [one.outcome for one in folded.attempts] == (
+        outcomes if len(outcomes) > 1 or expected is NOT_RUN else []
+    )
     assert expected is not NOT_RUN or (folded.failure_type, folded.verdicts) == ("not-run", ())
 
 
 @pytest.mark.parametrize(
-    ("policy", "outcomes"), [(RETRIES, [FAIL]), (RETRIES, [FAIL, FAIL]), (REPEAT, [PASS, PASS]), (REPEAT, [PASS, CRASH])]
+    ("policy", "outcomes"),
+    [(RETRIES, [FAIL]), (RETRIES, [FAIL, FAIL]), (REPEAT, [PASS, PASS]), (REPEAT, [PASS, CRASH])],
 )
 def test_an_interrupted_case_has_attempts_left_and_says_what_was_seen(policy, outcomes):
     folded = policy.interrupted(attempts(*outcomes))
     assert (folded.outcome, folded.failure_type, folded.verdicts) == (NOT_RUN, "not-run", ())
     assert [one.outcome for one in folded.attempts] == outcomes
-    assert [outcome.label for outcome in outcomes if outcome is not PASS and outcome.label not in folded.reason] == []
+    assert [
+        outcome.label
+        for outcome in outcomes
+        if outcome is not PASS and outcome.label not in folded.reason
+    ] == []
 
 
 @pytest.mark.parametrize("policy", [RETRIES, REPEAT])
@@ -101,17 +148,36 @@ def test_failures_that_look_otherwise_are_named(policy, outcome, changes, differ
     made = [attempt(outcome), attempt(outcome, 2), attempt(outcome, 3, **changes)]
     folded = policy.fold(made)
     assert folded.outcome is outcome
-    assert (f"another failure in attempt 3: {outcome.label}: {made[2].reason}" in folded.reason) is differs
+    assert (
+        f"another failure in attempt 3: {outcome.label}: {made[2].reason}" in folded.reason
+    ) is differs
 
 
 def test_an_attempt_keeps_what_speaks_against_it_and_what_it_printed():
-    failed, passed = RETRIES.fold([attempt(FAIL, stdout="x" * 100_000 + "end"), attempt(PASS, 2)]).attempts
-    assert (failed.reason, failed.folder, failed.verdicts) == ("because of FAIL", "cases/00001", (COUNTER,))
+    failed, passed = RETRIES.fold(
+        [attempt(FAIL, stdout="x" * 100_000 + "end"), attempt(PASS, 2)]
+    ).attempts
+    assert (failed.reason, failed.folder, failed.verdicts) == (
+        "because of FAIL",
+        "cases/00001",
+        (COUNTER,),
+    )
     assert (failed.stdout[-3:], len(failed.stdout)) == ("end", 16_000)
-    assert (passed.folder, passed.verdicts, passed.stdout, passed.stderr) == ("cases/00002", (), "", "")
+    assert (passed.folder, passed.verdicts, passed.stdout, passed.stderr) == (
+        "cases/00002",
+        (),
+        "",
+        "",
+    )
 
 
-@pytest.mark.parametrize("options", [{"retries": 1, "repeat": 2, "fail_fast": False}, {"retries": 3, "repeat": 1, "fail_fast": True}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"retries": 1, "repeat": 2, "fail_fast": False},
+        {"retries": 3, "repeat": 1, "fail_fast": True},
+    ],
+)
 def test_what_contradicts_itself_is_refused(options):
     with pytest.raises(UsageError, match=f"--retries {options['retries']} with --"):
         Policy.of(**options)

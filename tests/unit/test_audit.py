@@ -1,4 +1,7 @@
-"""Could each expectation have failed? Every kind's mutants on facts, what survives, and what a spec may say about it."""
+"""Whether each expectation could have failed.
+
+Every kind's mutants on facts, what survives, and what a spec may say about it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,21 +9,37 @@ from typing import Any
 
 import pytest
 
-from runner.judge.evidence import carried_out, recorded_facts
-from runner.judge.mutants import Fate, Trial, try_case, with_control
-from runner.model.case import Case, Control
-from runner.model.case_facts import Raised, StepFacts
-from runner.model.expectation import Status, Verdict
-from runner.model.outcomes import Outcome
-from runner.model.results import CaseResult
-from runner.run.auditing import Audit, judge_control
-from runner.vocabulary.expectations import EXPECTATIONS
-from tests.fakes import AT, HERE, case, close_facts, close_leaf, expected, observation, seen, step, verdict_of
+from tests.fakes import (
+    AT,
+    HERE,
+    case,
+    close_facts,
+    close_leaf,
+    expected,
+    observation,
+    seen,
+    step,
+    verdict_of,
+)
 from tests.recorded import recorded
+from torch_conformance.judge.evidence import carried_out, recorded_facts
+from torch_conformance.judge.mutants import Fate, Trial, try_case, with_control
+from torch_conformance.model.case import Case, Control
+from torch_conformance.model.case_facts import Raised, StepFacts
+from torch_conformance.model.expectation import Status, Verdict
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.model.results import CaseResult
+from torch_conformance.run.auditing import Audit, judge_control
+from torch_conformance.vocabulary.expectations import EXPECTATIONS
 
 RAISED = Raised(
     type="builtins.ValueError",
-    ancestors=("builtins.ValueError", "builtins.Exception", "builtins.BaseException", "builtins.object"),
+    ancestors=(
+        "builtins.ValueError",
+        "builtins.Exception",
+        "builtins.BaseException",
+        "builtins.object",
+    ),
     message="a bad shape",
     traceback="",
     phase="trace",
@@ -33,7 +52,10 @@ def mutants(kind: str, body: Any, **facts: Any) -> dict[str, str]:
     """Return the fate of each mutant of one expectation that holds, by its name, leaf and place."""
     check = EXPECTATIONS[kind].parse(body)
     known = StepFacts(**facts)
-    assert {judgement.status for judgement in check.judge(known, HERE)} <= {Status.HELD, Status.NOT_APPLICABLE}
+    assert {judgement.status for judgement in check.judge(known, HERE)} <= {
+        Status.HELD,
+        Status.NOT_APPLICABLE,
+    }
     found = {}
     for mutant in check.mutants(known, HERE):
         name = " ".join(filter(None, [mutant.leaf, mutant.name, mutant.where]))
@@ -47,25 +69,43 @@ def _fate(check: Any, mutant: Any) -> str:
     return "survived" if statuses == [Status.HELD] else "killed"
 
 
-# -- each kind: test_expectations has their mutants ---------------------------------------------------------------------
+# -- each kind: test_expectations has their mutants ------------------------------------------------
 
 
 def test_raises_of_what_every_exception_is_survives_another_type() -> None:
-    assert mutants("raises", {"type": "Exception"}, raised=RAISED) == {"none raised": "killed", "another type": "survived"}
+    assert mutants("raises", {"type": "Exception"}, raised=RAISED) == {
+        "none raised": "killed",
+        "another type": "survived",
+    }
 
 
 def test_raises_with_a_pattern_that_any_text_satisfies_survives_another_text() -> None:
-    assert mutants("raises", {"type": "ValueError", "match": "[a-z]+"}, raised=RAISED)["another text"] == "survived"
+    assert (
+        mutants("raises", {"type": "ValueError", "match": "[a-z]+"}, raised=RAISED)["another text"]
+        == "survived"
+    )
 
 
-# -- close ----------------------------------------------------------------------------------------------------------
+# -- close -----------------------------------------------------------------------------------------
 
 
 def test_close_is_judged_with_each_stand_in_at_each_leaf() -> None:
-    first = close_leaf(path="[0]", stand_ins={"zeros": FAR, "negated": NEAR, "NaN": {**NEAR, "nan_mismatches": 1}})
+    first = close_leaf(
+        path="[0]", stand_ins={"zeros": FAR, "negated": NEAR, "NaN": {**NEAR, "nan_mismatches": 1}}
+    )
     second = close_leaf(path="[1]", stand_ins={"zeros": {"why_not": "it equals the reference"}})
-    number = {"path": "[2]", "type": "int", "shape": None, "dtype": None, "device": None, "equal": True, "value": "3"}
-    number |= {f"reference_{key}": number[key] for key in ("type", "shape", "dtype", "device", "value")}
+    number = {
+        "path": "[2]",
+        "type": "int",
+        "shape": None,
+        "dtype": None,
+        "device": None,
+        "equal": True,
+        "value": "3",
+    }
+    number |= {
+        f"reference_{key}": number[key] for key in ("type", "shape", "dtype", "device", "value")
+    }
     found = mutants("close", {"to": "eager"}, measured=close_facts(first, second, number))
     assert found["zeros output[0]"] == "killed"
     assert found["negated output[0]"] == "survived"
@@ -75,10 +115,12 @@ def test_close_is_judged_with_each_stand_in_at_each_leaf() -> None:
     assert found["another value output[2]"] == "killed"
 
 
-# -- whole cases ----------------------------------------------------------------------------------------------------
+# -- whole cases -----------------------------------------------------------------------------------
 
 
-def tried(of: Case, *steps: Mapping[str, Any], code: Mapping[tuple[int, int], str] | None = None) -> list[Trial]:
+def tried(
+    of: Case, *steps: Mapping[str, Any], code: Mapping[tuple[int, int], str] | None = None
+) -> list[Trial]:
     facts = recorded_facts(observation(*steps), lambda index, piece, _: (code or {})[index, piece])
     return try_case(of, HERE, carried_out(of, facts.steps))
 
@@ -121,7 +163,10 @@ def test_facts_that_make_no_sense_to_a_mutant_are_not_applicable() -> None:
 
 def test_what_rounding_explains_need_not_fail() -> None:
     small, great = ({**NEAR, "excess": size} for size in (1e-7, 1.0))
-    leaves = [close_leaf(path=f"[{index}]", stand_ins={"zeros": size}) for index, size in enumerate((small, great))]
+    leaves = [
+        close_leaf(path=f"[{index}]", stand_ins={"zeros": size})
+        for index, size in enumerate((small, great))
+    ]
     found = mutants("close", {"to": "eager"}, measured=close_facts(*leaves))
     assert found["zeros output[0]"] == "it is nothing but rounding beside the other values"
 
@@ -138,13 +183,28 @@ def test_a_filecheck_is_tried_line_by_line() -> None:
 
 
 def test_a_forbidden_word_that_nothing_emits_could_not_have_failed() -> None:
-    checks = expected("filecheck", "CHECK: convolution\nCHECK-NOT: at::sqrtt(\nCHECK-NOT: {{re}}lu_gluu\n", line=20)
+    checks = expected(
+        "filecheck",
+        "CHECK: convolution\nCHECK-NOT: at::sqrtt(\nCHECK-NOT: {{re}}lu_gluu\n",
+        line=20,
+    )
     assert checks.check.measurement() == {"words": ["sqrtt", "lu_gluu"]}
     facts = seen(code=1, measured={"0": {"unknown": ["sqrtt", "lu_gluu"]}})
-    found = tried(case(step(checks)), facts, code={(0, 0): "lu_gluu = 1\nx = convolution(y)\nreturn x\n"})
-    assert [trial.where[:27] for trial in found if trial.fate is Fate.SURVIVED] == ["line 2: CHECK-NOT: at::sqrt"]
-    assert expected("filecheck", {"stage": "wrapper", "checks": "CHECK: a_b\nCHECK-NOT: sqrt"}).check.measurement() == {"words": ["sqrt"]}
-    assert expected("filecheck", {"stage": "amdgcn", "checks": "CHECK: a_b\nCHECK-NOT: sqrt"}).check.measurement() is None
+    found = tried(
+        case(step(checks)), facts, code={(0, 0): "lu_gluu = 1\nx = convolution(y)\nreturn x\n"}
+    )
+    assert [trial.where[:27] for trial in found if trial.fate is Fate.SURVIVED] == [
+        "line 2: CHECK-NOT: at::sqrt"
+    ]
+    assert expected(
+        "filecheck", {"stage": "wrapper", "checks": "CHECK: a_b\nCHECK-NOT: sqrt"}
+    ).check.measurement() == {"words": ["sqrt"]}
+    assert (
+        expected(
+            "filecheck", {"stage": "amdgcn", "checks": "CHECK: a_b\nCHECK-NOT: sqrt"}
+        ).check.measurement()
+        is None
+    )
 
 
 def test_what_looks_at_comments_needs_a_reason() -> None:
@@ -153,18 +213,28 @@ def test_what_looks_at_comments_needs_a_reason() -> None:
     fates = {}
     for text in ("whole", "code"):
         checks = expected("filecheck", {"checks": "CHECK: convolution", "text": text})
-        fates[text] = [trial.fate for trial in tried(case(step(checks)), seen(code=1), code=code) if "comment" in trial.mutant]
+        fates[text] = [
+            trial.fate
+            for trial in tried(case(step(checks)), seen(code=1), code=code)
+            if "comment" in trial.mutant
+        ]
     assert fates == {"whole": [Fate.SURVIVED], "code": [Fate.KILLED]}
 
 
 @pytest.mark.parametrize("forbidden", ["# Original", "import math", "{{^}}from ctypes"])
 def test_a_forbidden_comment_can_never_fail(forbidden: str) -> None:
     checks = expected("filecheck", f"CHECK: convolution\nCHECK-NOT: {forbidden}")
-    found = tried(case(step(checks)), seen(code=1), code={(0, 0): "import torch\nx = convolution(y)\nreturn x\n"})
-    assert [trial.fate for trial in found if trial.mutant == "a matching line put in"] == [Fate.SURVIVED]
+    found = tried(
+        case(step(checks)),
+        seen(code=1),
+        code={(0, 0): "import torch\nx = convolution(y)\nreturn x\n"},
+    )
+    assert [trial.fate for trial in found if trial.mutant == "a matching line put in"] == [
+        Fate.SURVIVED
+    ]
 
 
-# -- reasons in the spec --------------------------------------------------------------------------------------------
+# -- reasons in the spec ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -176,13 +246,19 @@ def test_a_forbidden_comment_can_never_fail(forbidden: str) -> None:
         ([{"zeros": FAR}, {"zeros": NEAR}], 0, ["zeros"], 0),
     ],
 )
-def test_a_written_reason(stand_ins: list[dict[str, Any]], survivors: int, excused: list[str], stale: int) -> None:
+def test_a_written_reason(
+    stand_ins: list[dict[str, Any]], survivors: int, excused: list[str], stale: int
+) -> None:
     of = case(step(replace(CLOSE, weak="it is meant so")))
     found = Audit.of(tried(of, compared(**those)) for those in stand_ins)
-    assert (len(found.survivors), [trial.mutant for trial in found.excused], len(found.stale)) == (survivors, excused, stale)
+    assert (len(found.survivors), [trial.mutant for trial in found.excused], len(found.stale)) == (
+        survivors,
+        excused,
+        stale,
+    )
 
 
-# -- controls -------------------------------------------------------------------------------------------------------
+# -- controls --------------------------------------------------------------------------------------
 
 
 def controlled(*fails: str, **patch: Any) -> Case:
@@ -214,7 +290,9 @@ def test_a_control_patches_its_sections_and_leaves_the_rest() -> None:
         (("close",), [("counter", Status.FAILED)], False),
     ],
 )
-def test_a_control_fails_as_it_must(fails: tuple[str, ...], verdicts: list[tuple[str, Status]], as_it_must: bool) -> None:
+def test_a_control_fails_as_it_must(
+    fails: tuple[str, ...], verdicts: list[tuple[str, Status]], as_it_must: bool
+) -> None:
     found = judge_control(controlled(*fails), result(*verdicts))
     assert found.failed_as_it_must is as_it_must
     assert found.patch == "config freezing = False"

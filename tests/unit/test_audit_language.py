@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.language.load import load
-from runner.model.case import Case
+from torch_conformance.language.load import load
+from torch_conformance.model.case import Case
 
 SPEC = """
 summary: A sum that is frozen
@@ -38,7 +38,9 @@ CUDA = "sum[backend=cuda,dynamic=true]"
 
 
 def test_a_patch(cases: Cases) -> None:
-    control = cases("control: {config: {freezing: false}, env: {OMP: 1}, fails: [counter]}\n")[CPU].control
+    control = cases("control: {config: {freezing: false}, env: {OMP: 1}, fails: [counter]}\n")[
+        CPU
+    ].control
     assert control is not None
     assert control.patch == {"config": {"freezing": False}, "env": {"OMP": 1}}
     assert control.fails == ("counter",)
@@ -54,7 +56,11 @@ def test_a_patch_under_a_condition(cases: Cases) -> None:
 
 def test_a_patch_with_a_template(cases: Cases) -> None:
     found = cases('control: {compile: {dynamic: "{{ not dynamic }}"}}\n')
-    assert {id: case.control.patch["compile"]["dynamic"] for id, case in found.items() if case.control and "cpu" in id} == {
+    assert {
+        id: case.control.patch["compile"]["dynamic"]
+        for id, case in found.items()
+        if case.control and "cpu" in id
+    } == {
         "sum[backend=cpu,dynamic=true]": False,
         "sum[backend=cpu,dynamic=false]": True,
     }
@@ -62,7 +68,11 @@ def test_a_patch_with_a_template(cases: Cases) -> None:
 
 def test_a_reason_stands_beside_its_kind(cases: Cases, tmp_path: Path) -> None:
     cases("")
-    text = (tmp_path / "sum.yaml").read_text().replace("{close: {to: eager}}", "{close: {to: eager}, weak: it is meant so}")
+    text = (
+        (tmp_path / "sum.yaml")
+        .read_text()
+        .replace("{close: {to: eager}}", "{close: {to: eager}, weak: it is meant so}")
+    )
     (tmp_path / "sum.yaml").write_text(text)
     close, counter = load([tmp_path / "sum.yaml"]).cases[0].steps[0].expectations
     assert (close.kind, close.weak, counter.weak) == ("close", "it is meant so", "")

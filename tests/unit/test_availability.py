@@ -1,4 +1,6 @@
-"""Whether a case can run here: the first thing that is missing, with a reason that is never blank."""
+"""Whether a case can run here: the first thing that is missing, with a reason that is never
+blank.
+"""
 
 import importlib
 import sys
@@ -7,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from runner.machine import capabilities
-from runner.machine.capabilities import TORCH_ROOT, Machine
-from runner.model.case import Availability
-from runner.model.diagnostics import UsageError
 from tests.fakes import case, requirement
+from torch_conformance.machine import capabilities
+from torch_conformance.machine.capabilities import TORCH_ROOT, Machine
+from torch_conformance.model.case import Availability
+from torch_conformance.model.diagnostics import UsageError
 
 BARE = Machine(python=(3, 11, 7), torch="2.13.0+cpu", release=(2, 13, 0), gpus=0)
 FOUND = {"triton": ("/triton",), "cxx": ("/usr/bin/g++",)}
-NVIDIA = replace(BARE, torch="2.13.0+cu130", builds={"cuda": "13.0"}, gpus=2, gpu_memory=80 << 30, found=FOUND)
+NVIDIA = replace(
+    BARE, torch="2.13.0+cu130", builds={"cuda": "13.0"}, gpus=2, gpu_memory=80 << 30, found=FOUND
+)
 NONE = replace(BARE, torch=None, release=None)
 YES, NO, UNKNOWN = Availability.YES, Availability.NO, Availability.UNKNOWN
 
@@ -24,24 +28,46 @@ YES, NO, UNKNOWN = Availability.YES, Availability.NO, Availability.UNKNOWN
     ("name", "argument", "machine", "expected"),
     [
         ("cuda", None, NVIDIA, capabilities.CaseAvailability(YES)),
-        ("cuda", None, BARE, capabilities.CaseAvailability(NO, "torch 2.13.0+cpu is built without CUDA", "cuda")),
-        ("gpus", ">=3", NVIDIA, capabilities.CaseAvailability(NO, "2 GPUs visible, >=3 required", "gpus")),
-        ("module", "json", NONE, capabilities.CaseAvailability(NO, "torch is not installed", "torch")),
+        (
+            "cuda",
+            None,
+            BARE,
+            capabilities.CaseAvailability(NO, "torch 2.13.0+cpu is built without CUDA", "cuda"),
+        ),
+        (
+            "gpus",
+            ">=3",
+            NVIDIA,
+            capabilities.CaseAvailability(NO, "2 GPUs visible, >=3 required", "gpus"),
+        ),
+        (
+            "module",
+            "json",
+            NONE,
+            capabilities.CaseAvailability(NO, "torch is not installed", "torch"),
+        ),
     ],
 )
 def test_a_verdict_has_the_answer_of_the_capability_and_its_name(name, argument, machine, expected):
-    assert capabilities.availability_of(case(requires=(requirement(name, argument),)), machine) == expected
+    assert (
+        capabilities.availability_of(case(requires=(requirement(name, argument),)), machine)
+        == expected
+    )
 
 
 def test_what_is_missing_comes_before_what_is_not_known():
     machine = replace(NVIDIA, gpus=None, found={})
-    found = capabilities.availability_of(case(requires=(requirement("cuda"), requirement("triton"))), machine)
+    found = capabilities.availability_of(
+        case(requires=(requirement("cuda"), requirement("triton"))), machine
+    )
     assert (found.availability, found.capability) == (NO, "triton")
 
 
 def test_a_worker_makes_the_unknown_known():
     machine = replace(NVIDIA, gpus=None, gpu_memory=None)
-    informed = capabilities.with_facts(machine, {"gpus": 1, "gpu_memory": 8 << 30, "arch": "sm_90", "torch": "x"})
+    informed = capabilities.with_facts(
+        machine, {"gpus": 1, "gpu_memory": 8 << 30, "arch": "sm_90", "torch": "x"}
+    )
     assert (informed.gpus, informed.gpu_memory, informed.arch) == (1, 8 << 30, "sm_90")
     assert informed.facts["torch"] == "x"
     assert capabilities.with_facts(machine, {}).gpus == 0
@@ -57,7 +83,8 @@ def test_a_worker_with_another_torch_is_refused(folder, version, tmp_path):
     with pytest.raises(UsageError) as caught:
         capabilities.with_facts(machine, {"torch": version, TORCH_ROOT: str(tmp_path / folder)})
     assert str(caught.value).startswith(
-        f"the workers import torch {version} from {tmp_path / folder}, but the specs were read for torch 2.12.1 in {tmp_path / 'torch'} ("
+        f"the workers import torch {version} from {tmp_path / folder}, but the specs were "
+        f"read for torch 2.12.1 in {tmp_path / 'torch'} ("
     )
     assert "PYTHONPATH" in str(caught.value)
 
@@ -75,10 +102,15 @@ def test_packages_are_found_without_import(monkeypatch, tmp_path):
     clang.touch(0o755)
     for name in ("triton", "ck4inductor"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text("raise SystemExit('this must not be imported')\n")
+        (tmp_path / name / "__init__.py").write_text(
+            "raise SystemExit('this must not be imported')\n"
+        )
     importlib.invalidate_caches()
     full = capabilities.inspect_files(None)
-    assert (full.found["triton"], full.found["ck"]) == ((str(tmp_path / "triton"),), (str(tmp_path / "ck4inductor"),))
+    assert (full.found["triton"], full.found["ck"]) == (
+        (str(tmp_path / "triton"),),
+        (str(tmp_path / "ck4inductor"),),
+    )
     assert full.found["hipcc"] == (str(clang),)
 
 
@@ -94,7 +126,11 @@ def test_packages_are_found_without_import(monkeypatch, tmp_path):
     ],
 )
 def test_the_compiler_is_the_one_that_torch_calls(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cxx: str | None, installed: str, found: str | None
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    cxx: str | None,
+    installed: str,
+    found: str | None,
 ) -> None:
     for name in installed.split():
         (tmp_path / name).write_text("#!/bin/sh\n")
@@ -103,4 +139,6 @@ def test_the_compiler_is_the_one_that_torch_calls(
     monkeypatch.delenv("CXX", raising=False)
     if cxx is not None:
         monkeypatch.setenv("CXX", cxx)
-    assert capabilities.inspect_files(None).found["cxx"] == ((str(tmp_path / found),) if found else ())
+    assert capabilities.inspect_files(None).found["cxx"] == (
+        (str(tmp_path / found),) if found else ()
+    )

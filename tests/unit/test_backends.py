@@ -4,29 +4,40 @@ from pathlib import Path
 
 import pytest
 
-from runner.language.backends import load_backends
-from runner.model.diagnostics import InvalidSpecs
-from runner.model.matching.filecheck import parse
-from runner.vocabulary.expectations.texts import check_specific_checks
+from torch_conformance.language.backends import load_backends
+from torch_conformance.model.diagnostics import InvalidSpecs
+from torch_conformance.model.matching.filecheck import parse
+from torch_conformance.vocabulary.expectations.texts import check_specific_checks
 
-VENDOR = "vendor: {summary: A backend of a vendor, device: cuda, joins: [rocm], proof: {graphs: {min: 1}}}\n"
+VENDOR = (
+    "vendor: {summary: A backend of a vendor, device: cuda, joins: [rocm], proof: {graphs: "
+    "{min: 1}}}\n"
+)
 
 
 def codes(text: str, tmp_path: Path) -> list[str]:
     (tmp_path / "vendor.yaml").write_text(text)
     with pytest.raises(InvalidSpecs) as caught:
         load_backends([tmp_path / "vendor.yaml"])
-    return [f"{problem.position.line}:{problem.position.column} {problem.code}" for problem in caught.value.diagnostics]
+    return [
+        f"{problem.position.line}:{problem.position.column} {problem.code}"
+        for problem in caught.value.diagnostics
+    ]
 
 
 def test_a_spec_runs_on_what_it_names_and_on_what_joins_that(tmp_path: Path) -> None:
-    (tmp_path / "vendor.yaml").write_text(VENDOR + VENDOR.replace("vendor:", "board:", 1).replace("[rocm]", "[vendor]"))
+    (tmp_path / "vendor.yaml").write_text(
+        VENDOR + VENDOR.replace("vendor:", "board:", 1).replace("[rocm]", "[vendor]")
+    )
     backends = load_backends([tmp_path / "vendor.yaml"])
     assert [backend.name for backend in backends.of(["cpu"])] == ["cpu"]
     of_rocm = ["rocm", "rocm-ck", "rocm-cktile", "rocm-mixed", "vendor"]
     assert [backend.name for backend in backends.of(["rocm"], ["gemm"])] == [*of_rocm, "board"]
     assert [backend.name for backend in backends.of(["vendor"])] == ["vendor", "board"]
-    assert [backend.name for backend in backends.of(["board", "rocm"], ["gemm"])] == ["board", *of_rocm]
+    assert [backend.name for backend in backends.of(["board", "rocm"], ["gemm"])] == [
+        "board",
+        *of_rocm,
+    ]
     assert backends.by_name["board"].names == {"board", "vendor", "rocm"}
 
 
@@ -47,7 +58,9 @@ def test_a_backend_may_take_the_specs_of_another_that_have_a_tag(
     (tmp_path / "vendor.yaml").write_text(VENDOR.replace("[rocm]", "[rocm-ck]"))
     backends = load_backends([tmp_path / "vendor.yaml"])
     assert [backend.name for backend in backends.of(named, tags)] == runs
-    assert backends.by_name["vendor"].names == {"vendor", "rocm-ck", "rocm"}, "conditions that name rocm mean it all the same"
+    assert backends.by_name["vendor"].names == {"vendor", "rocm-ck", "rocm"}, (
+        "conditions that name rocm mean it all the same"
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,16 +86,21 @@ def test_a_backend_may_take_the_specs_of_another_that_have_a_tag(
         (("joins: [rocm]", "joins: [rocm], only_tags: []"), "1:82 empty"),
     ],
 )
-def test_what_is_wrong_with_a_vendors_file(change: tuple[str, str], code: str, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_vendors_file(
+    change: tuple[str, str], code: str, tmp_path: Path
+) -> None:
     assert codes(VENDOR.replace(*change, 1), tmp_path) == [code]
 
 
-# -- devices of vendors -------------------------------------------------------------------------------------------------
+# -- devices of vendors ----------------------------------------------------------------------------
 
 
 def of_device(device: str, module: str = "") -> str:
     registered = f", module: {module}" if module else ""
-    return f"vendor: {{summary: A backend of a vendor, device: {device}{registered}, proof: {{graphs: {{min: 1}}}}}}\n"
+    return (
+        f"vendor: {{summary: A backend of a vendor, device: {device}{registered}, proof: "
+        f"{{graphs: {{min: 1}}}}}}\n"
+    )
 
 
 @pytest.fixture
@@ -90,14 +108,26 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a package that must not be run: it ends the process that imports it."""
     folder = tmp_path / "site" / "made_vendor"
     (folder / "inner").mkdir(parents=True)
-    for name in ("__init__.py", "conformance.py", "compiled.cpython-311-x86_64-linux-gnu.so", "inner/deep.py"):
+    for name in (
+        "__init__.py",
+        "conformance.py",
+        "compiled.cpython-311-x86_64-linux-gnu.so",
+        "inner/deep.py",
+    ):
         (folder / name).write_text("raise SystemExit('was run')\n")
     monkeypatch.syspath_prepend(str(folder.parent))
     return folder
 
 
 @pytest.mark.parametrize(
-    "module", ["made_vendor", "made_vendor.conformance", "made_vendor.compiled", "made_vendor.inner.deep", "absent.part"]
+    "module",
+    [
+        "made_vendor",
+        "made_vendor.conformance",
+        "made_vendor.compiled",
+        "made_vendor.inner.deep",
+        "absent.part",
+    ],
 )
 def test_a_module_registers_a_device(tmp_path: Path, package: Path, module: str) -> None:
     (tmp_path / "vendor.yaml").write_text(of_device("madeup:1", module))
@@ -116,13 +146,17 @@ def test_a_module_registers_a_device(tmp_path: Path, package: Path, module: str)
         ("madeup", "made_vendor.conformance.more", "1:66 no-module"),
     ],
 )
-def test_devices_and_modules_that_cannot_be(tmp_path: Path, package: Path, device: str, module: str, code: str) -> None:
+def test_devices_and_modules_that_cannot_be(
+    tmp_path: Path, package: Path, device: str, module: str, code: str
+) -> None:
     assert codes(of_device(device, module), tmp_path) == [code]
 
 
 def test_the_directives_of_the_shipped_proofs_can_be_read_and_name_something() -> None:
     """They are read where a case is judged by them."""
-    texts = [backend.proof.code for backend in load_backends().by_name.values() if backend.proof.code]
+    texts = [
+        backend.proof.code for backend in load_backends().by_name.values() if backend.proof.code
+    ]
     assert len(texts) > 1
     for text in texts:
         check_specific_checks(parse(text))

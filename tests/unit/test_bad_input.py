@@ -1,8 +1,10 @@
-"""What a clumsy or a malicious user can write: each file of tests/specs/invalid with the position and the code of its problems.
+"""What a clumsy or a malicious user can write: each file of tests/specs/invalid with the position
+and the code of its problems.
 
-A new case is a file, or a folder of files, there; ``pytest --update-goldens`` writes its problems to ``expected.txt``, to be read
-before it is committed. ``texts.txt`` has the exact lines that ``validate`` prints for a few cases. What no repository can hold (a pipe, a
-file of 100 MB, no permission) is made here.
+A new case is a file, or a folder of files, there; ``pytest --update-goldens`` writes its problems
+to ``expected.txt``, to be read before it is committed. ``texts.txt`` has the exact lines that
+``validate`` prints for a few cases. What no repository can hold (a pipe, a file of 100 MB, no
+permission) is made here.
 """
 
 import contextlib
@@ -16,14 +18,14 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli.parser import main
-from runner.language.load import inspect
-from runner.language.waivers import read_waivers
-from runner.model.diagnostics import Diagnostic
-from runner.model.outcomes import ExitCode
-from runner.model.problem_texts import texts
 from tests.conftest import GOOD
 from tests.fakes import ROOT
+from torch_conformance.cli.parser import main
+from torch_conformance.language.load import inspect
+from torch_conformance.language.waivers import read_waivers
+from torch_conformance.model.diagnostics import Diagnostic
+from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.model.problem_texts import texts
 
 INVALID = ROOT / "tests" / "specs" / "invalid"
 EXPECTED = INVALID / "expected.txt"
@@ -31,7 +33,11 @@ TEXTS_OF = INVALID / "texts.txt"
 CASES = sorted(path for path in INVALID.iterdir() if path.suffix == ".yaml" or path.is_dir())
 
 ELSEWHERE = {
-    *("meaning", "not-allowed", "python-unreadable"),  # the words of a profile; no schema has it; depends on Python
+    *(
+        "meaning",
+        "not-allowed",
+        "python-unreadable",
+    ),  # the words of a profile; no schema has it; depends on Python
     *(
         "endless-file",
         "folder-loop",
@@ -44,7 +50,13 @@ ELSEWHERE = {
     *("expired-waiver", "waiver-without-case"),  # test_waivers
     *("gone-case", "gone-cases", "not-weak"),  # test_case_ledger, test_audit
     "unknown-operator",  # of the installed torch: test_compilers
-    *("key-of-patterns", "reference-of-a-spy", "step-called-once", "too-many-exclusions", "yaml-unquoted-template"),
+    *(
+        "key-of-patterns",
+        "reference-of-a-spy",
+        "step-called-once",
+        "too-many-exclusions",
+        "yaml-unquoted-template",
+    ),
 }
 """The codes that no file here has."""
 
@@ -55,7 +67,9 @@ Validate = Callable[..., list[str]]
 
 @pytest.fixture
 def validate(capsys: pytest.CaptureFixture[str]) -> Validate:
-    """Return a function that validates and returns the lines, after it has seen the exit code and the count."""
+    """Return a function that validates and returns the lines, after it has seen the exit code and
+    the count.
+    """
 
     def run(*arguments: object) -> list[str]:
         code = main(["validate", *map(str, arguments)])
@@ -69,9 +83,14 @@ def validate(capsys: pytest.CaptureFixture[str]) -> Validate:
 
 
 def problems_of(path: Path) -> list[Diagnostic]:
-    """Return the problems of a folder, in the order in which ``validate`` prints them; its files of backends and waivers are read too."""
+    """Return the problems of a folder, in the order in which ``validate`` prints them; its files of
+    backends and waivers are read too.
+    """
     problems: list[Diagnostic] = []
-    backends, waivers = ([file] if (file := path / f"{name}.yaml").exists() else [] for name in ("backends", "waivers"))
+    backends, waivers = (
+        [file] if (file := path / f"{name}.yaml").exists() else []
+        for name in ("backends", "waivers")
+    )
     inspection = inspect([path.relative_to(ROOT)], [file.relative_to(ROOT) for file in backends])
     problems.extend(inspection.problems)
     read_waivers([file.relative_to(ROOT) for file in waivers], inspection.suite.backends, problems)
@@ -81,10 +100,18 @@ def problems_of(path: Path) -> list[Diagnostic]:
 def test_each_file_has_its_problems(update_goldens: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """``expected.txt`` has the position and the code of each problem of each case."""
     monkeypatch.chdir(ROOT)
-    problems = list(inspect([path.relative_to(ROOT) for path in CASES if path.suffix == ".yaml"]).problems)
+    problems = list(
+        inspect([path.relative_to(ROOT) for path in CASES if path.suffix == ".yaml"]).problems
+    )
     for path in CASES:
         problems += problems_of(path) if path.is_dir() else []
-    lines = sorted((f"{problem.position} {problem.code}".removeprefix("tests/specs/invalid/") for problem in set(problems)), key=place_of)
+    lines = sorted(
+        (
+            f"{problem.position} {problem.code}".removeprefix("tests/specs/invalid/")
+            for problem in set(problems)
+        ),
+        key=place_of,
+    )
     if update_goldens:
         EXPECTED.write_text("\n".join(lines) + "\n", "utf-8")
     assert lines == EXPECTED.read_text("utf-8").splitlines()
@@ -101,7 +128,9 @@ def test_each_text_is_that_of_a_problem_that_a_file_has() -> None:
     """A code without a file here is one of ``ELSEWHERE``, with the test that has it."""
     expected = {place_of(line)[3] for line in EXPECTED.read_text("utf-8").splitlines()}
     assert texts().keys() - expected == ELSEWHERE
-    assert [code for code in expected if code not in texts() and not code.startswith("unknown-")] == []
+    assert [
+        code for code in expected if code not in texts() and not code.startswith("unknown-")
+    ] == []
 
 
 def test_no_case_is_valid() -> None:
@@ -109,11 +138,22 @@ def test_no_case_is_valid() -> None:
     assert refused == {path.name for path in CASES}
 
 
-def test_exact_lines(validate: Validate, update_goldens: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exact_lines(
+    validate: Validate, update_goldens: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The texts of problems of each kind, whole; everything else is held by code and position."""
     monkeypatch.chdir(ROOT)
-    names = ["alias-bomb", "many-problems", "not-utf-8", "python-syntax-in-folded-text", "quote-not-closed", "template-gives-a-bad-word"]
-    lines = validate(*(f"tests/specs/invalid/{name}.yaml" for name in names), "tests/specs/invalid/several-files")
+    names = [
+        "alias-bomb",
+        "many-problems",
+        "not-utf-8",
+        "python-syntax-in-folded-text",
+        "quote-not-closed",
+        "template-gives-a-bad-word",
+    ]
+    lines = validate(
+        *(f"tests/specs/invalid/{name}.yaml" for name in names), "tests/specs/invalid/several-files"
+    )
     if update_goldens:
         TEXTS_OF.write_text("\n".join(lines) + "\n", "utf-8")
     assert lines == TEXTS_OF.read_text("utf-8").splitlines()
@@ -133,30 +173,49 @@ def place(line: str) -> tuple[str, int, int]:
     return match["file"], int(match["line"]), int(match["column"])
 
 
-def test_all_problems_of_all_files_are_told_in_one_go(validate: Validate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_problems_of_all_files_are_told_in_one_go(
+    validate: Validate, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
     told = validate("tests/specs/invalid")
     assert len(set(told)) == len(told)
     assert [*map(place, told)] == sorted(map(place, told))
     places = {":".join(map(str, place(line))) for line in told}
     alone = {line.rpartition(" ")[0] for line in EXPECTED.read_text("utf-8").splitlines()}
-    of_specs = {line for line in alone if "/" not in line or line.startswith(("defaults-", "several-files"))}
+    of_specs = {
+        line for line in alone if "/" not in line or line.startswith(("defaults-", "several-files"))
+    }
     assert {f"tests/specs/invalid/{line}" for line in of_specs} <= places
 
 
-def test_json_says_the_same(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_says_the_same(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(ROOT)
     assert main(["validate", "--json", "tests/specs/invalid/many-problems.yaml"]) == ExitCode.USAGE
     said = json.loads(capsys.readouterr().out)
     assert said.keys() == {"format", "valid", "specs", "cases", "problems"}
     assert (said["format"], said["valid"], said["cases"]) == (1, False, 0)
-    lines = [f"{p['file']}:{p['line']}:{p['column']}: {p['message']}" + (f" ({p['hint']})" if p["hint"] else "") for p in said["problems"]]
-    assert lines == [line for line in TEXTS_OF.read_text("utf-8").splitlines() if "/many-problems.yaml:" in line]
-    codes = [f"{p['file']}:{p['line']}:{p['column']} {p['code']}".removeprefix("tests/specs/invalid/") for p in said["problems"]]
-    assert codes == [line for line in EXPECTED.read_text("utf-8").splitlines() if line.startswith("many-problems.yaml:")]
+    lines = [
+        f"{p['file']}:{p['line']}:{p['column']}: {p['message']}"
+        + (f" ({p['hint']})" if p["hint"] else "")
+        for p in said["problems"]
+    ]
+    assert lines == [
+        line for line in TEXTS_OF.read_text("utf-8").splitlines() if "/many-problems.yaml:" in line
+    ]
+    codes = [
+        f"{p['file']}:{p['line']}:{p['column']} {p['code']}".removeprefix("tests/specs/invalid/")
+        for p in said["problems"]
+    ]
+    assert codes == [
+        line
+        for line in EXPECTED.read_text("utf-8").splitlines()
+        if line.startswith("many-problems.yaml:")
+    ]
 
 
-# -- files that no repository can hold ------------------------------------------------------------------------------
+# -- files that no repository can hold -------------------------------------------------------------
 
 
 @pytest.fixture
@@ -170,14 +229,19 @@ def codes(*arguments: object) -> list[str]:
     """Return place and code of the problems that ``validate`` tells."""
     with contextlib.redirect_stdout(io.StringIO()) as out:
         assert main(["validate", "--json", *map(str, arguments)]) == ExitCode.USAGE
-    return [f"{p['file']}:{p['line']}:{p['column']} {p['code']}" for p in json.loads(out.getvalue())["problems"]]
+    return [
+        f"{p['file']}:{p['line']}:{p['column']} {p['code']}"
+        for p in json.loads(out.getvalue())["problems"]
+    ]
 
 
 def test_files_that_are_not_read_to_their_end(folder: Path) -> None:
     with (folder / "large.yaml").open("wb") as file:
         file.truncate(100 << 20)
     assert codes("specs") == ["specs/large.yaml:1:1 too-large-file"]
-    assert codes("/proc/self/pagemap") == ["/proc/self/pagemap:1:1 endless-file"], "its size is 0, and it has no end"
+    assert codes("/proc/self/pagemap") == ["/proc/self/pagemap:1:1 endless-file"], (
+        "its size is 0, and it has no end"
+    )
 
 
 @pytest.mark.parametrize("name", ["specs", "specs/odd.yaml"])
@@ -208,7 +272,7 @@ def test_a_name_that_a_terminal_must_not_see(folder: Path, validate: Validate) -
     assert names == [r"specs/a\nb.yaml", r"specs/red\x1b[31m.yaml", r"specs/\udcff.yaml"]
 
 
-# -- files that are not the specs' ----------------------------------------------------------------------------------
+# -- files that are not the specs' -----------------------------------------------------------------
 
 NETRC = "machine example.org login me password hunter2\n"
 SECRETS = {
@@ -233,11 +297,19 @@ def test_a_file_that_is_no_spec_is_not_quoted(name: str, folder: Path, validate:
         Path(secret).write_bytes(SECRETS[name].encode("latin-1"))
     (folder / "inner" / "good.yaml").write_text(GOOD)
     lines = validate("specs", "--backends", "vendor.yaml", "--waivers", "known.yaml")
-    assert {place(line)[0] for line in lines} == {"specs/odd.yaml", "specs/inner/_defaults.yaml", "vendor.yaml", "known.yaml"}
+    assert {place(line)[0] for line in lines} == {
+        "specs/odd.yaml",
+        "specs/inner/_defaults.yaml",
+        "vendor.yaml",
+        "known.yaml",
+    }
     assert not [line for line in lines if "hunter2" in line or "0xe9" in line]
 
 
-@pytest.mark.parametrize("target", ["../netrc", "/proc/self/environ", "/dev/zero", "chain", "hop/netrc", "/nothing/there"])
+@pytest.mark.parametrize(
+    "target",
+    ["../netrc", "/proc/self/environ", "/dev/zero", "chain", "hop/netrc", "/nothing/there"],
+)
 def test_a_link_out_of_the_folder_is_refused(target: str, folder: Path) -> None:
     (folder.parent / "netrc").write_text(NETRC)
     (folder / "chain").symlink_to("second")
@@ -246,10 +318,14 @@ def test_a_link_out_of_the_folder_is_refused(target: str, folder: Path) -> None:
     (folder / "good.yaml").write_text(GOOD)
     (folder / "odd.yaml").symlink_to(target)
     (folder / "a").mkdir()
-    (folder / "a" / "_defaults.yaml").symlink_to(target if target.startswith("/") else f"../{target}")
+    (folder / "a" / "_defaults.yaml").symlink_to(
+        target if target.startswith("/") else f"../{target}"
+    )
     (folder / "a" / "good.yaml").write_text(GOOD)
     lines = [line for line in codes("specs") if "specs/hop" not in line]
-    assert lines == [f"specs/{name}.yaml:1:1 link-out-of-the-tree" for name in ("a/_defaults", "odd")]
+    assert lines == [
+        f"specs/{name}.yaml:1:1 link-out-of-the-tree" for name in ("a/_defaults", "odd")
+    ]
 
 
 def test_a_linked_folder_and_named_files_that_lead_out(folder: Path) -> None:
@@ -259,12 +335,19 @@ def test_a_linked_folder_and_named_files_that_lead_out(folder: Path) -> None:
     (folder / "inner").symlink_to("../away")
     (folder / "odd.yaml").symlink_to("../away/secret.yaml")
     (folder / "good.yaml").write_text(GOOD)
-    assert codes("specs") == [f"specs/{name}:1:1 link-out-of-the-tree" for name in ("inner", "odd.yaml")]
-    for arguments in (["specs/odd.yaml"], *(["specs/good.yaml", option, "specs/odd.yaml"] for option in ("--backends", "--waivers"))):
+    assert codes("specs") == [
+        f"specs/{name}:1:1 link-out-of-the-tree" for name in ("inner", "odd.yaml")
+    ]
+    for arguments in (
+        ["specs/odd.yaml"],
+        *(["specs/good.yaml", option, "specs/odd.yaml"] for option in ("--backends", "--waivers")),
+    ):
         assert codes(*arguments) == ["specs/odd.yaml:1:1 link-out-of-the-tree"]
 
 
-def test_links_within_a_folder_and_within_a_project_are_followed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_links_within_a_folder_and_within_a_project_are_followed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "real.yaml").write_text(GOOD)
     (folder / "near.yaml").symlink_to("hop.yaml")
     (folder / "hop.yaml").symlink_to("real.yaml")
@@ -278,17 +361,23 @@ def test_links_within_a_folder_and_within_a_project_are_followed(folder: Path, c
     assert main(["validate", "specs"]) == ExitCode.OK, capsys.readouterr().out
 
 
-# -- wrong usage ----------------------------------------------------------------------------------------------------
+# -- wrong usage -----------------------------------------------------------------------------------
 
 
 def test_a_path_that_does_not_exist(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["validate", "specs/nothing"], ["list", "specs", "nothing.yaml"], ["validate", "n" * 300]):
+    for arguments in (
+        ["validate", "specs/nothing"],
+        ["list", "specs", "nothing.yaml"],
+        ["validate", "n" * 300],
+    ):
         assert main(arguments) == ExitCode.USAGE
         out, err = capsys.readouterr()
         assert (out, len(err.splitlines())) == ("", 1)
 
 
-def test_nothing_is_run_and_nothing_lost_while_one_spec_is_invalid(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_run_and_nothing_lost_while_one_spec_is_invalid(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "good.yaml").write_text(GOOD)
     (folder / "bad.yaml").write_text(GOOD + "conifg: {freezing: true}\n")
     (folder / "worse.yaml").write_text("a: [\n")
@@ -309,10 +398,19 @@ def test_nothing_is_run_and_nothing_lost_while_one_spec_is_invalid(folder: Path,
         assert Path(name).read_text() == "what was written before"
 
 
-# -- without end ----------------------------------------------------------------------------------------------------
+# -- without end -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["matrix-of-a-million", "matrix-beyond-counting", "alias-bomb", "alias-chain", "template-grows"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "matrix-of-a-million",
+        "matrix-beyond-counting",
+        "alias-bomb",
+        "alias-chain",
+        "template-grows",
+    ],
+)
 def test_what_would_grow_is_refused_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     begun = time.process_time()

@@ -1,4 +1,7 @@
-"""The folder that outlives a run: where it lies, and what is refused. Nothing here imports torch."""
+"""The folder that outlives a run: where it lies, and what is refused.
+
+Nothing here imports torch.
+"""
 
 import os
 import stat
@@ -6,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli.parser import main
-from runner.machine import cache_dirs
-from runner.model.diagnostics import UsageError
+from torch_conformance.cli.parser import main
+from torch_conformance.machine import cache_dirs
+from torch_conformance.model.diagnostics import UsageError
 
 
 @pytest.fixture
@@ -17,10 +20,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "kept"
 
 
-# -- where it lies --------------------------------------------------------------------------------------------------
+# -- where it lies ---------------------------------------------------------------------------------
 
 
-def test_the_variable_the_users_cache_then_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_the_users_cache_then_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("TORCH_CONFORMANCE_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
@@ -39,20 +44,24 @@ def test_a_folder_is_made_for_its_user_alone(home: Path) -> None:
     assert cache_dirs.cache_folder("warm") == home / "warm", "a second run finds it"
 
 
-# -- what is refused ------------------------------------------------------------------------------------------------
+# -- what is refused -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bits", [0o770, 0o702, 0o777, 0o1777])
 def test_a_folder_that_others_can_write_to_is_refused(home: Path, bits: int) -> None:
     home.mkdir()
     home.chmod(bits)
-    with pytest.raises(UsageError, match=rf"other users can write to this folder \(mode {bits:04o}\); chmod 700 it"):
+    with pytest.raises(
+        UsageError, match=rf"other users can write to this folder \(mode {bits:04o}\); chmod 700 it"
+    ):
         cache_dirs.cache_folder("warm")
 
 
 @pytest.mark.parametrize("target", ["there", "nowhere"])
 @pytest.mark.parametrize("name", [".", "warm"])
-def test_a_link_is_refused_wherever_it_leads(home: Path, tmp_path: Path, name: str, target: str) -> None:
+def test_a_link_is_refused_wherever_it_leads(
+    home: Path, tmp_path: Path, name: str, target: str
+) -> None:
     (tmp_path / "there").mkdir(mode=0o700)
     if name == "warm":
         home.mkdir(mode=0o700)
@@ -70,7 +79,9 @@ def test_another_users_folder_is_refused(home: Path, monkeypatch: pytest.MonkeyP
         cache_dirs.cache_folder("warm")
 
 
-def test_a_home_that_cannot_be_written_to_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_that_cannot_be_written_to_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.delenv("TORCH_CONFORMANCE_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))

@@ -1,4 +1,8 @@
-"""What a call, a backward and an optimizer's step leave beside their result, by the calibrated judge. Nothing of inductor is compiled."""
+"""What a call, a backward and an optimizer's step leave beside their result, by the calibrated
+judge.
+
+Nothing of inductor is compiled.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,13 +10,17 @@ from typing import Any
 
 import pytest
 
-from runner.model.expectation import Status
-from runner.model.protocol import dumps, encode, loads
-from runner.vocabulary.expectations.side_effects import SideEffects
 from tests.fakes import import_torch, observation, observed, seen
 from tests.sessions import prepared
+from torch_conformance.model.expectation import Status
+from torch_conformance.model.protocol import dumps, encode, loads
+from torch_conformance.vocabulary.expectations.side_effects import SideEffects
 
-pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("one_thread")]
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.usefixtures("one_thread"),
+]
 
 torch: Any = import_torch()
 
@@ -22,10 +30,14 @@ Judge = Callable[..., list[Any]]
 
 @pytest.fixture
 def judge(tmp_path: Path) -> Judge:
-    """Return what carries out the steps of a spec and judges the side effects of each; ``change`` may alter the compiled side after one."""
+    """Return what carries out the steps of a spec and judges the side effects of each; ``change``
+    may alter the compiled side after one.
+    """
     torch._dynamo.reset()
 
-    def run(text: str, change: Callable[[int, Any], None] = lambda number, called: None) -> list[Any]:
+    def run(
+        text: str, change: Callable[[int, Any], None] = lambda number, called: None
+    ) -> list[Any]:
         session, plan = prepared(tmp_path, text)
         finish = session.effects.finish
         numbers = iter(range(20))
@@ -129,18 +141,30 @@ def counted(number: int, module: Any) -> None:
         (counted, 0, "function.norm.num_batches_tracked within atol=0"),
     ],
 )
-def test_a_wrong_value_that_a_step_leaves_is_refused(judge: Judge, change: Any, at: int, expected: str) -> None:
+def test_a_wrong_value_that_a_step_leaves_is_refused(
+    judge: Judge, change: Any, at: int, expected: str
+) -> None:
     judgements = judge(TRAINING, change)
-    assert [judgement.status for judgement in judgements[: at + 1]] == [*[Status.HELD] * at, Status.FAILED]
+    assert [judgement.status for judgement in judgements[: at + 1]] == [
+        *[Status.HELD] * at,
+        Status.FAILED,
+    ]
     assert expected in judgements[at].expected
 
 
-def test_rounding_that_an_optimizer_turns_into_steps_and_gradients_of_a_second_call_are_right(judge: Judge) -> None:
+def test_rounding_that_an_optimizer_turns_into_steps_and_gradients_of_a_second_call_are_right(
+    judge: Judge,
+) -> None:
     judgements = judge(TRAINING)
     assert [judgement.status for judgement in judgements] == [Status.HELD] * 3, judgements
-    assert "values by the float64 reference" in judgements[0].observed, "running_mean of another order of additions"
+    assert "values by the float64 reference" in judgements[0].observed, (
+        "running_mean of another order of additions"
+    )
     assert "by the float64 reference" in judgements[2].observed
-    twice = TRAINING.replace("  - optimizer: {call: torch.optim.Adam, kwargs: {lr: 0.001}}\n", "  - call: {}\n  - backward: {}\n")
+    twice = TRAINING.replace(
+        "  - optimizer: {call: torch.optim.Adam, kwargs: {lr: 0.001}}\n",
+        "  - call: {}\n  - backward: {}\n",
+    )
     judgements = judge(twice)
     assert [judgement.status for judgement in judgements] == [Status.HELD] * 4, judgements[3]
     assert "no float64 reference" not in judgements[3].observed
@@ -163,7 +187,9 @@ expect: [{close: {to: eager}}]
 
 
 @pytest.mark.parametrize(("dtype", "bits"), [("float32", "int32"), ("bfloat16", "int16")])
-def test_a_row_that_eager_does_not_write_must_not_change(judge: Judge, dtype: str, bits: str) -> None:
+def test_a_row_that_eager_does_not_write_must_not_change(
+    judge: Judge, dtype: str, bits: str
+) -> None:
     def moved(row: int, by: int) -> Callable[[int, Any], None]:
         return lambda number, module: module.rows[row].view(getattr(torch, bits)).add_(by)
 
@@ -195,15 +221,24 @@ prelude: |
 function: {module: Mean}
 inputs: [{arange: [-2000, 2000], dtype: float32}]
 expect: [{close: {to: eager}}]
-"""
+"""  # noqa: E501
     (found,) = judge(mean)
     assert found.status is Status.HELD, found
 
 
 def test_what_is_changed_beside_a_tensor_in_float64_has_no_second_rule() -> None:
-    from runner.vocabulary.expectations.calibrated import Sample, changed_elements, scale_of
+    from torch_conformance.vocabulary.expectations.calibrated import (
+        Sample,
+        changed_elements,
+        scale_of,
+    )
 
-    for dtype, count in ((torch.float32, 1), (torch.float64, None), (torch.float16, 1), (torch.complex64, 1)):
+    for dtype, count in (
+        (torch.float32, 1),
+        (torch.float64, None),
+        (torch.float16, 1),
+        (torch.complex64, 1),
+    ):
         eager = torch.ones(16, dtype=dtype)
         answer = eager.clone()
         answer[3] = 1.5
@@ -211,5 +246,7 @@ def test_what_is_changed_beside_a_tensor_in_float64_has_no_second_rule() -> None
         scale = scale_of([Sample(eager, wide, 0.0)], eager, wide)
         found = changed_elements(answer, scale, torch.ones(16, dtype=torch.bool))
         assert (found and found["count"]) == count, dtype
-        assert changed_elements(answer, scale, torch.arange(16) != 3) is None, "eager wrote this element"
+        assert changed_elements(answer, scale, torch.arange(16) != 3) is None, (
+            "eager wrote this element"
+        )
         assert changed_elements(eager, scale, torch.ones(16, dtype=torch.bool)) is None

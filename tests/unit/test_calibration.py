@@ -1,4 +1,6 @@
-"""The runs of the float64 reference: what they see and leave, where there are none, and that the whole judge refuses wrong answers."""
+"""The runs of the float64 reference: what they see and leave, where there are none, and that the
+whole judge refuses wrong answers.
+"""
 
 import math
 from collections.abc import Callable
@@ -7,13 +9,19 @@ from typing import Any
 
 import pytest
 
-from runner.model.case_facts import StepFacts
-from runner.model.expectation import Status
-from runner.model.protocol import decode, dumps, encode, loads
-from runner.vocabulary.expectations import EXPECTATIONS, close
-from runner.vocabulary.expectations.calibrated import NoReference, Sample, compare, problems, scale_of
 from tests.fakes import HERE, import_torch, observation, observed, seen
 from tests.sessions import prepared
+from torch_conformance.model.case_facts import StepFacts
+from torch_conformance.model.expectation import Status
+from torch_conformance.model.protocol import decode, dumps, encode, loads
+from torch_conformance.vocabulary.expectations import EXPECTATIONS, close
+from torch_conformance.vocabulary.expectations.calibrated import (
+    NoReference,
+    Sample,
+    compare,
+    problems,
+    scale_of,
+)
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
@@ -29,7 +37,10 @@ class Case:
         self.facts: list[dict[str, Any]] = []
 
     def run(self, change: Callable[[Any], Any] = lambda output: output) -> list[dict[str, Any]]:
-        """Carry out the steps; ``change`` makes the answer of the compiled side. Return the facts."""
+        """Carry out the steps; ``change`` makes the answer of the compiled side.
+
+        Return the facts.
+        """
         for step in self.plan["steps"]:
             self.session.begin_step(step)
             self.session.do(step)
@@ -53,7 +64,10 @@ def start(tmp_path: Path) -> Callable[..., Case]:
 
 
 def spec(function: str, inputs: str, body: str = "{to: eager}") -> str:
-    return f"function: |\n  def fn(x, y):\n      {function}\ninputs: [{inputs}]\nexpect: [{{close: {body}}}]\n"
+    return (
+        f"function: |\n  def fn(x, y):\n      {function}\ninputs: [{inputs}]\nexpect: [{{close: "
+        f"{body}}}]\n"
+    )
 
 
 PAIR = "{randn: [32, 64], dtype: DTYPE}, {randn: [64, 24], dtype: DTYPE}"
@@ -63,22 +77,37 @@ def judged(facts: Any, body: Any = None) -> Any:
     """Send the facts as the worker does, hold them against the schema, and judge them."""
     sent = loads(dumps(encode(facts)))
     assert not observed(observation(seen(measured={"0": sent}))).nonsense
-    (judgement,) = EXPECTATIONS["close"].parse(body or {"to": "eager"}).judge(StepFacts(measured=decode(sent)), HERE)
+    (judgement,) = (
+        EXPECTATIONS["close"]
+        .parse(body or {"to": "eager"})
+        .judge(StepFacts(measured=decode(sent)), HERE)
+    )
     return judgement
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
-def test_every_dtype_has_a_reference_and_a_histogram(start: Callable[..., Case], dtype: str) -> None:
+def test_every_dtype_has_a_reference_and_a_histogram(
+    start: Callable[..., Case], dtype: str
+) -> None:
     (facts,) = start(spec("return x @ y", PAIR.replace("DTYPE", dtype))).run()
     calibrated = facts["leaves"][0]["calibrated"]
     assert judged(facts).status is Status.HELD
     assert "by the float64 reference" in judged(facts).observed
-    assert sum(calibrated["histogram"]["compiled"]) == sum(calibrated["histogram"]["eager"]) == calibrated["numel"] == 768
+    assert (
+        sum(calibrated["histogram"]["compiled"])
+        == sum(calibrated["histogram"]["eager"])
+        == calibrated["numel"]
+        == 768
+    )
     assert all(stand_in for stand_in in facts["leaves"][0]["stand_ins"].values())
 
 
 def one_element(output: Any) -> Any:
-    return output.flatten().index_put((output.abs().argmax(),), torch.tensor(0.0, dtype=output.dtype)).view(output.shape)
+    return (
+        output.flatten()
+        .index_put((output.abs().argmax(),), torch.tensor(0.0, dtype=output.dtype))
+        .view(output.shape)
+    )
 
 
 REORDERED = """
@@ -110,10 +139,17 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     ("text", "dtype", "wrong"),
     [
         *((SMALL, dtype, wrong) for dtype in ("float64", "bfloat16") for wrong in WRONG),
-        *((REORDERED, dtype, wrong) for dtype in ("float32", "bfloat16") for wrong in WRONG if (dtype, wrong) != ("bfloat16", "x 1.02")),
+        *(
+            (REORDERED, dtype, wrong)
+            for dtype in ("float32", "bfloat16")
+            for wrong in WRONG
+            if (dtype, wrong) != ("bfloat16", "x 1.02")
+        ),
     ],
 )
-def test_a_wrong_answer_is_refused(start: Callable[..., Case], text: str, dtype: str, wrong: str) -> None:
+def test_a_wrong_answer_is_refused(
+    start: Callable[..., Case], text: str, dtype: str, wrong: str
+) -> None:
     (facts,) = start(text.replace("DTYPE", dtype)).run(WRONG[wrong])
     judgement = judged(facts)
     assert judgement.status is Status.FAILED
@@ -122,11 +158,15 @@ def test_a_wrong_answer_is_refused(start: Callable[..., Case], text: str, dtype:
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
-def test_eager_that_adds_in_another_order_each_time_has_a_reference(start: Callable[..., Case], dtype: str) -> None:
+def test_eager_that_adds_in_another_order_each_time_has_a_reference(
+    start: Callable[..., Case], dtype: str
+) -> None:
     case = start(REORDERED.replace("DTYPE", dtype))
     right = case.session.eager.arguments[0].double().sum(0)
     (facts,) = case.run()
-    assert facts["leaves"][0]["calibrated"]["eager_max_ulp"] > 1, "the error of the order is eager's error"
+    assert facts["leaves"][0]["calibrated"]["eager_max_ulp"] > 1, (
+        "the error of the order is eager's error"
+    )
     rounded = start(REORDERED.replace("DTYPE", dtype)).run(lambda output: right.to(output.dtype))[0]
     assert judged(facts).status is judged(rounded).status is Status.HELD
 
@@ -135,13 +175,22 @@ BIASED: dict[str, Callable[[Any], Any]] = {
     "as eager": lambda right: right,
     "x 1.001": lambda right: right * 1.001,
     "toward 0": lambda right: right - right.abs() * right.sign() * 2**-8 * 0.4,
-    "one row larger": lambda right: right + (torch.arange(len(right)) == 5)[:, None] * right.abs() * 2**-8 * 0.6,
+    "one row larger": lambda right: (
+        right + (torch.arange(len(right)) == 5)[:, None] * right.abs() * 2**-8 * 0.6
+    ),
 }
 
 
 @pytest.mark.parametrize("wrong", BIASED)
-def test_what_is_a_little_wrong_in_one_direction_is_refused_in_bfloat16(start: Callable[..., Case], wrong: str) -> None:
-    case = start(spec("return x @ y", "{randn: [96, 64], dtype: bfloat16}, {randn: [64, 160], dtype: bfloat16}"))
+def test_what_is_a_little_wrong_in_one_direction_is_refused_in_bfloat16(
+    start: Callable[..., Case], wrong: str
+) -> None:
+    case = start(
+        spec(
+            "return x @ y",
+            "{randn: [96, 64], dtype: bfloat16}, {randn: [64, 160], dtype: bfloat16}",
+        )
+    )
     x, y = (argument.double() for argument in case.session.eager.arguments)
     (facts,) = case.run(lambda output: BIASED[wrong](x @ y).to(output.dtype))
     judgement = judged(facts)
@@ -150,25 +199,34 @@ def test_what_is_a_little_wrong_in_one_direction_is_refused_in_bfloat16(start: C
 
 
 def test_equal_elements_are_one_rounding_and_no_bias(start: Callable[..., Case]) -> None:
-    case = start(spec("return (x @ y).mean().expand(64, 64) * 1.0", PAIR.replace("DTYPE", "bfloat16")))
+    case = start(
+        spec("return (x @ y).mean().expand(64, 64) * 1.0", PAIR.replace("DTYPE", "bfloat16"))
+    )
     (facts,) = case.run(lambda output: torch.nextafter(output, output * 2))
     assert all(bias["distinct"] == 1 for bias in facts["leaves"][0]["calibrated"]["bias"])
     assert "bias" not in judged(facts).observed + judged(facts).detail
 
 
 @pytest.mark.parametrize("count", [1, 16, 256])
-def test_zeros_are_refused_where_eager_has_no_right_digit(start: Callable[..., Case], count: int) -> None:
+def test_zeros_are_refused_where_eager_has_no_right_digit(
+    start: Callable[..., Case], count: int
+) -> None:
     text = spec("return torch.sin(x * 1e7) + y * 0", f"{{rand: [{count}]}}, {{rand: [{count}]}}")
     assert judged(start(text).run()[0]).status is Status.HELD
     assert judged(start(text).run(torch.zeros_like)[0]).status is Status.FAILED
 
 
-def test_rounding_of_a_gradient_that_is_0_and_a_more_precise_answer_are_right(start: Callable[..., Case]) -> None:
+def test_rounding_of_a_gradient_that_is_0_and_a_more_precise_answer_are_right(
+    start: Callable[..., Case],
+) -> None:
     text = (
-        "function: {module: torch.nn.LayerNorm, args: [64]}\ninputs: [{randn: [16, 64], requires_grad: true}]\n"
+        "function: {module: torch.nn.LayerNorm, args: [64]}\ninputs: [{randn: [16, 64], "
+        "requires_grad: true}]\n"
         "steps: [{call: {}}, {backward: {loss: mean}, expect: [{close: {to: eager}}]}]"
     )
-    facts = start(text).run(lambda output: [-output[0], *output[1:]] if isinstance(output, list) else output)[0]
+    facts = start(text).run(
+        lambda output: [-output[0], *output[1:]] if isinstance(output, list) else output
+    )[0]
     assert judged(facts).status is Status.HELD
     case = start(spec("return (x @ y).cos() + 1", PAIR.replace("DTYPE", "bfloat16")))
     x, y = case.session.eager.arguments
@@ -179,8 +237,13 @@ def test_rounding_of_a_gradient_that_is_0_and_a_more_precise_answer_are_right(st
 def test_eager_of_a_narrower_computation_may_have_its_error(start: Callable[..., Case]) -> None:
     function = "return (x.bfloat16() @ torch.ones(64, 24, dtype=torch.bfloat16)).float() + y[:32]"
     (facts,) = start(spec(function, PAIR.replace("DTYPE", "float32"))).run()
-    assert facts["leaves"][0]["calibrated"]["eager_max_ulp"] > 1000, "eager rounds to bfloat16, the reference does not"
-    text = spec("return (x.to(torch.float32) @ y.to(torch.float32)).to(torch.float64)", PAIR.replace("DTYPE", "float64"))
+    assert facts["leaves"][0]["calibrated"]["eager_max_ulp"] > 1000, (
+        "eager rounds to bfloat16, the reference does not"
+    )
+    text = spec(
+        "return (x.to(torch.float32) @ y.to(torch.float32)).to(torch.float64)",
+        PAIR.replace("DTYPE", "float64"),
+    )
     (facts,) = start(text).run()
     assert facts["leaves"][0]["calibrated"]["eager_max_ulp"] > 1e6
     assert judged(facts).status is Status.HELD
@@ -190,21 +253,36 @@ def test_eager_of_a_narrower_computation_may_have_its_error(start: Callable[...,
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        ("DTYPE float64: return (x * 3 if x.dtype == torch.float64 else x * 2) + y.sum()", "another one in float64"),
+        (
+            "DTYPE float64: return (x * 3 if x.dtype == torch.float64 else x * 2) + y.sum()",
+            "another one in float64",
+        ),
         ("return x.abs().argmax(-1) + y.numel()", "values of dtype int64 are exact"),
         ("return torch.nn.functional.dropout(x) + y.sum()", "draws random numbers"),
         ("return x.view(torch.int32).view(torch.float32) * y.sum()", "reinterprets the bits"),
         ("import random; return x * random.random() + y.sum()", "draws random numbers"),
-        ("fn.calls = getattr(fn, 'calls', 0) + 1; return x * fn.calls + y.sum()", "a second run of eager gives another answer"),
-        ("return (x * 2 if x.dtype == torch.float32 else x * 3) + y.sum()", "another one in float64"),
+        (
+            "fn.calls = getattr(fn, 'calls', 0) + 1; return x * fn.calls + y.sum()",
+            "a second run of eager gives another answer",
+        ),
+        (
+            "return (x * 2 if x.dtype == torch.float32 else x * 3) + y.sum()",
+            "another one in float64",
+        ),
         ("return torch.nan_to_num(x / 0) + y.sum() * 0", "beyond the range of float32"),
         ("return x / (y.sum() * 0 + torch.finfo(x.dtype).eps ** 0.25)", "another one in float64"),
-        ("return x.tolist()[0][0] + torch.ones(3).share_memory_() * (1 if x.dtype == torch.float32 else 1 // 0)", "refuses float64"),
+        (
+            "return x.tolist()[0][0] + torch.ones(3).share_memory_() * (1 if x.dtype == "
+            "torch.float32 else 1 // 0)",
+            "refuses float64",
+        ),
     ],
 )
 def test_where_there_is_none(start: Callable[..., Case], function: str, why: str) -> None:
     dtype = "float64" if function.startswith("DTYPE") else "float32"
-    (facts,) = start(spec(function.removeprefix("DTYPE float64: "), PAIR.replace("DTYPE", dtype))).run()
+    (facts,) = start(
+        spec(function.removeprefix("DTYPE float64: "), PAIR.replace("DTYPE", dtype))
+    ).run()
     assert why in facts["leaves"][0]["calibrated"]["why_not"]
     assert "excess" in facts["leaves"][0]
 
@@ -223,9 +301,19 @@ def test_a_result_at_the_greatest_number_of_its_dtype_has_a_reference(beyond: fl
 
 @pytest.mark.parametrize("beyond", [math.nan, math.inf])
 @pytest.mark.parametrize(
-    ("value", "is_right"), [("float64's", True), (2.0, True), (2.0 + 2.0**-6, True), (2.5, False), (-math.inf, False), ("another", False)]
+    ("value", "is_right"),
+    [
+        ("float64's", True),
+        (2.0, True),
+        (2.0 + 2.0**-6, True),
+        (2.5, False),
+        (-math.inf, False),
+        ("another", False),
+    ],
 )
-def test_a_single_number_that_is_finite_by_rounding_may_be_what_float64_has(beyond: float, value: float | str, is_right: bool) -> None:
+def test_a_single_number_that_is_finite_by_rounding_may_be_what_float64_has(
+    beyond: float, value: float | str, is_right: bool
+) -> None:
     eager, reference = torch.full((64,), 2.0).bfloat16(), torch.full((64,), 2.0).double()
     reference[3] = beyond
     scale = scale_of([Sample(eager, reference, 0.0)], eager, reference)
@@ -238,10 +326,14 @@ def test_a_single_number_that_is_finite_by_rounding_may_be_what_float64_has(beyo
 
 
 @pytest.mark.parametrize(("numel", "count"), [(7, 1), (64, 2), (256, 5)])
-def test_many_numbers_that_are_finite_in_eager_alone_are_of_another_function(numel: int, count: int) -> None:
+def test_many_numbers_that_are_finite_in_eager_alone_are_of_another_function(
+    numel: int, count: int
+) -> None:
     eager, reference = torch.full((numel,), 2.0).bfloat16(), torch.full((numel,), 2.0).double()
     reference[:count] = math.nan
-    with pytest.raises(NoReference, match=f"not finite in {count} of {numel} elements where eager is"):
+    with pytest.raises(
+        NoReference, match=f"not finite in {count} of {numel} elements where eager is"
+    ):
         scale_of([Sample(eager, reference, 0.0)], eager, reference)
 
 
@@ -253,7 +345,9 @@ def test_a_slice_of_few_elements_is_no_group(shape: tuple[int, int], is_right: b
 
     def run_of_eager() -> Any:
         # errors of up to 20 ulp, but in the third row of 1/4 ulp at most
-        errors = (torch.rand(shape, generator=generator, dtype=torch.float64) * 40 - 20).round() * unit
+        errors = (
+            torch.rand(shape, generator=generator, dtype=torch.float64) * 40 - 20
+        ).round() * unit
         errors[2] = 0.0
         return (reference + errors).bfloat16()
 
@@ -273,30 +367,42 @@ def test_a_case_that_observes_its_calls_is_not_called_again(start: Callable[...,
 
 def test_nothing_of_it_is_seen(start: Callable[..., Case]) -> None:
     case = start(
-        "prelude: |\n  seen = []\nfunction: |\n  def fn(x):\n      seen.append(1)\n      return x.add_(1)\n"
-        "inputs: [{rand: [64]}]\nsteps: [{call: {}, expect: [{close: {to: eager}}]}, {call: {}, expect: [{close: {to: eager}}]}]"
+        "prelude: |\n  seen = []\nfunction: |\n  def fn(x):\n      seen.append(1)\n      "
+        "return x.add_(1)\n"
+        "inputs: [{rand: [64]}]\nsteps: [{call: {}, expect: [{close: {to: eager}}]}, {call: "
+        "{}, expect: [{close: {to: eager}}]}]"
     )
     state = torch.get_rng_state()
     counters = {name: dict(found) for name, found in torch._dynamo.utils.counters.items()}
     arguments = case.session.compiled.arguments[0].clone()
     first, second = case.run()
     assert judged(first).status is judged(second).status is Status.HELD
-    assert "why_not" not in second["leaves"][0]["calibrated"], "the inputs are those before the call, although it changes them"
+    assert "why_not" not in second["leaves"][0]["calibrated"], (
+        "the inputs are those before the call, although it changes them"
+    )
     assert torch.equal(case.session.compiled.arguments[0], arguments + 2)
     assert torch.equal(torch.get_rng_state(), state)
-    assert {name: dict(found) for name, found in torch._dynamo.utils.counters.items()}.keys() >= counters.keys()
+    assert {
+        name: dict(found) for name, found in torch._dynamo.utils.counters.items()
+    }.keys() >= counters.keys()
 
 
 def test_gradients_and_modules(start: Callable[..., Case]) -> None:
     case = start(
-        "function: {module: torch.nn.Linear, args: [16, 4]}\ninputs: [{randn: [8, 16], requires_grad: true}]\n"
-        "steps: [{call: {}, expect: [{close: {to: eager}}]}, {backward: {}, expect: [{close: {to: eager}}]}]"
+        "function: {module: torch.nn.Linear, args: [16, 4]}\ninputs: [{randn: [8, 16], "
+        "requires_grad: true}]\n"
+        "steps: [{call: {}, expect: [{close: {to: eager}}]}, {backward: {}, expect: [{close: "
+        "{to: eager}}]}]"
     )
     kept = [parameter.clone() for parameter in case.session.eager.targets["function"].parameters()]
     results, gradients = case.run()
-    assert all("numel" in leaf["calibrated"] for facts in (results, gradients) for leaf in facts["leaves"])
+    assert all(
+        "numel" in leaf["calibrated"] for facts in (results, gradients) for leaf in facts["leaves"]
+    )
     assert len(gradients["leaves"]) == 3
-    assert all(map(torch.equal, kept, case.session.eager.targets["function"].parameters())), "float32, as they were"
+    assert all(map(torch.equal, kept, case.session.eager.targets["function"].parameters())), (
+        "float32, as they were"
+    )
 
 
 @pytest.mark.parametrize(
@@ -304,38 +410,79 @@ def test_gradients_and_modules(start: Callable[..., Case]) -> None:
     [
         ({"to": "eager", "exact": True}, "float32", set()),
         ({"to": "eager"}, "float32", set()),
-        ({"to": "eager"}, "bfloat16", {"zeros", "one element off", "one element zero", "lower precision", "other inputs", "NaN"}),
+        (
+            {"to": "eager"},
+            "bfloat16",
+            {
+                "zeros",
+                "one element off",
+                "one element zero",
+                "lower precision",
+                "other inputs",
+                "NaN",
+            },
+        ),
     ],
     ids=["exact", "calibrated", "calibrated bfloat16"],
 )
-def test_each_word_accepts_right_answers_and_refuses_wrong_ones(start: Callable[..., Case], body: Any, dtype: str, names: set[str]) -> None:
-    whole = spec("return x @ y", PAIR.replace("DTYPE", dtype), "{to: eager, exact: true}" if "exact" in body else "{to: eager}")
+def test_each_word_accepts_right_answers_and_refuses_wrong_ones(
+    start: Callable[..., Case], body: Any, dtype: str, names: set[str]
+) -> None:
+    whole = spec(
+        "return x @ y",
+        PAIR.replace("DTYPE", dtype),
+        "{to: eager, exact: true}" if "exact" in body else "{to: eager}",
+    )
     (facts,) = start(whole).run()
     assert judged(facts, body).status is Status.HELD
     check = EXPECTATIONS["close"].parse(body)
-    tried = [mutant for mutant in check.mutants(StepFacts(measured=facts), HERE) if mutant.facts is not None]
+    tried = [
+        mutant
+        for mutant in check.mutants(StepFacts(measured=facts), HERE)
+        if mutant.facts is not None
+    ]
     assert len(tried) >= 7
     assert {mutant.name for mutant in tried} >= names
-    assert not [mutant.name for mutant in tried if check.judge(mutant.facts, HERE)[0].status is Status.HELD]
+    assert not [
+        mutant.name for mutant in tried if check.judge(mutant.facts, HERE)[0].status is Status.HELD
+    ]
     (facts,) = start(whole).run(lambda output: output * (1.001 if dtype == "float32" else 1.02))
     assert judged(facts, body).status is Status.FAILED
 
 
 def test_zeros_of_two_signs_differ_where_exactness_is_claimed(start: Callable[..., Case]) -> None:
-    (facts,) = start(spec("return x * 0 + y.sum() * 0", "{ones: [3]}, {ones: [3]}", "{to: eager, exact: true}")).run()
+    (facts,) = start(
+        spec("return x * 0 + y.sum() * 0", "{ones: [3]}, {ones: [3]}", "{to: eager, exact: true}")
+    ).run()
     assert judged(facts, {"to": "eager", "exact": True}).status is Status.HELD
     assert facts["leaves"][0]["stand_ins"]["sign of zero"]["bits"]["differing"] == 3
 
 
-@pytest.mark.parametrize(("on_cpu", "words"), [(1.0, "eager is wrong on npu, in 64 of 64"), (2.0, ""), (0.0, "")])
+@pytest.mark.parametrize(
+    ("on_cpu", "words"), [(1.0, "eager is wrong on npu, in 64 of 64"), (2.0, ""), (0.0, "")]
+)
 def test_eager_that_is_wrong_on_its_device_alone_is_named(on_cpu: float, words: str) -> None:
     right, eager = torch.linspace(0.1, 1, 64), torch.linspace(0.1, 1, 64) * 2
-    arguments = {"of": "output", "to": "eager", "rtol": None, "atol": None, "equal_nan": True, "judge": "calibrated"}
+    arguments = {
+        "of": "output",
+        "to": "eager",
+        "rtol": None,
+        "atol": None,
+        "equal_nan": True,
+        "judge": "calibrated",
+    }
     facts: Any = close.measure(arguments, {"output": eager, "eager": eager}.__getitem__)
     facts["leaves"][0].update(device="npu", reference_device="npu")
     runs = close.Answers(
-        eager, right.double(), [(eager, right.double(), 0.0)], (), [eager], otherwise=lambda way: right * (on_cpu or 1 // 0)
+        eager,
+        right.double(),
+        [(eager, right.double(), 0.0)],
+        (),
+        [eager],
+        otherwise=lambda way: right * (on_cpu or 1 // 0),
     )
-    close.add_reference(close.Comparison(facts, arguments, {"of": eager, "to": eager}, {}), lambda answer: runs)
+    close.add_reference(
+        close.Comparison(facts, arguments, {"of": eager, "to": eager}, {}), lambda answer: runs
+    )
     judgement = EXPECTATIONS["close"].parse({"to": "eager"}).problem(facts["leaves"][0])
     assert words in judgement.observed if words else judgement is None

@@ -1,4 +1,7 @@
-"""The answer of each candidate of autotuning by the calibrated judge. Nothing of inductor is compiled: answers are given."""
+"""The answer of each candidate of autotuning by the calibrated judge.
+
+Nothing of inductor is compiled: answers are given.
+"""
 
 import contextlib
 from collections.abc import Iterator
@@ -7,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from runner.model.case_facts import StepFacts
-from runner.model.expectation import Status, Verdict
-from runner.model.protocol import decode, dumps, encode, loads
-from runner.vocabulary.expectations import EXPECTATIONS
 from tests.fakes import HERE, import_torch
 from tests.sessions import prepared
+from torch_conformance.model.case_facts import StepFacts
+from torch_conformance.model.expectation import Status, Verdict
+from torch_conformance.model.protocol import decode, dumps, encode, loads
+from torch_conformance.vocabulary.expectations import EXPECTATIONS
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
@@ -29,7 +32,7 @@ expect: [{candidates: BODY}]
 
 def judged(folder: Path, monkeypatch: pytest.MonkeyPatch, second: Any, body: str = "{}") -> Verdict:
     """Judge two candidates, of which the second has another answer than eager."""
-    from runner.worker.case import additional
+    from torch_conformance.worker.case import additional
 
     @contextlib.contextmanager
     def only(number: int) -> Iterator[list[list[str]]]:
@@ -53,12 +56,16 @@ def judged(folder: Path, monkeypatch: pytest.MonkeyPatch, second: Any, body: str
     facts = session.additional.repeat(step["measure"][0], step, 0, session.names.values())
     session.additional.run()
     sent = decode(loads(dumps(encode(facts))))
-    (found,) = EXPECTATIONS["candidates"].parse(decode(loads(body))).judge(StepFacts(measured=sent), HERE)
+    (found,) = (
+        EXPECTATIONS["candidates"].parse(decode(loads(body))).judge(StepFacts(measured=sent), HERE)
+    )
     return found
 
 
 @pytest.mark.parametrize("scale", [1.0, 1.012], ids=["right", "1.2 % off"])
-def test_a_candidate_is_judged_by_eagers_error(tmp_path: Path, monkeypatch: Any, one_thread: None, scale: float) -> None:
+def test_a_candidate_is_judged_by_eagers_error(
+    tmp_path: Path, monkeypatch: Any, one_thread: None, scale: float
+) -> None:
     found = judged(tmp_path, monkeypatch, lambda answer: (answer.float() * scale).bfloat16())
     if scale == 1:
         assert found.status is Status.HELD, found
@@ -69,6 +76,13 @@ def test_a_candidate_is_judged_by_eagers_error(tmp_path: Path, monkeypatch: Any,
         assert found.observed.startswith("candidate cpp: ")
 
 
-def test_tolerances_of_the_spec_judge_a_candidate(tmp_path: Path, monkeypatch: Any, one_thread: None) -> None:
+def test_tolerances_of_the_spec_judge_a_candidate(
+    tmp_path: Path, monkeypatch: Any, one_thread: None
+) -> None:
     body = '{"atol": 0.1, "rtol": 0.1}'
-    assert judged(tmp_path, monkeypatch, lambda answer: (answer.float() * 1.012).bfloat16(), body).status is Status.HELD
+    assert (
+        judged(
+            tmp_path, monkeypatch, lambda answer: (answer.float() * 1.012).bfloat16(), body
+        ).status
+        is Status.HELD
+    )

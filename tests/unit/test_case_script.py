@@ -1,26 +1,30 @@
-"""``repro.py`` beside a failed case: written for failures alone, and never through a link that a worker left."""
+"""``repro.py`` beside a failed case: written for failures alone, and never through a link that a
+worker left.
+"""
 
 from pathlib import Path
 
 import pytest
 
-from runner.cli.parser import main
-from runner.execute.executor_protocol import Execution, Job
-from runner.language.load import load
-from runner.machine import capabilities
-from runner.model.case import Case
-from runner.model.outcomes import ExitCode, Outcome
-from runner.record.journal import read_run
-from runner.run.pipeline import NAME, write_script
 from tests.conftest import GOOD
 from tests.fakes import ENDED, HERE, observation, seen, use_executor
+from torch_conformance.cli.parser import main
+from torch_conformance.execute.executor_protocol import Execution, Job
+from torch_conformance.language.load import load
+from torch_conformance.machine import capabilities
+from torch_conformance.model.case import Case
+from torch_conformance.model.outcomes import ExitCode, Outcome
+from torch_conformance.record.journal import read_run
+from torch_conformance.run.pipeline import NAME, write_script
 
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> Case:
     path = tmp_path_factory.mktemp("spec") / "planted.yaml"
     function = "function: |\n  def fn(x):\n      return x + 1\ninputs: [{ones: [3]}]\n"
-    path.write_text(f"summary: A planted case\nbackends: [cpu]\n{function}expect: [{{close: {{to: eager}}}}]\n")
+    path.write_text(
+        f"summary: A planted case\nbackends: [cpu]\n{function}expect: [{{close: {{to: eager}}}}]\n"
+    )
     return load([path]).cases[0]
 
 
@@ -36,7 +40,9 @@ def test_a_failure_alone_leaves_its_script(here: Path, monkeypatch: pytest.Monke
         return Execution(job=job, observation=sent, ending=ENDED, seconds=1.0, isolation="fork")
 
     for name in ("one", "two"):
-        Path(f"{name}.yaml").write_text(GOOD.replace("close: {to: eager}", "counter: {inductor.fxgraph_cache_miss: 1}"))
+        Path(f"{name}.yaml").write_text(
+            GOOD.replace("close: {to: eager}", "counter: {inductor.fxgraph_cache_miss: 1}")
+        )
     use_executor(monkeypatch, play)
     assert main(["run", ".", "--out", "out"]) == ExitCode.FAILED
     (script,) = Path("out").rglob(NAME)

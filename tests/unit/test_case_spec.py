@@ -1,4 +1,7 @@
-"""``explain``: a case as the spec of it alone. Loaded again, the text is the same case. Nothing is executed."""
+"""``explain``: a case as the spec of it alone.
+
+Loaded again, the text is the same case. Nothing is executed.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,24 +10,35 @@ from typing import Any
 
 import pytest
 
-from runner.cli.parser import main
-from runner.language.load import Suite, load, load_specs
-from runner.language.read.spec_files import SpecPath
-from runner.language.read.yaml_source import parse
-from runner.model.case import Case, WrittenFunction
-from runner.model.conditions import Surroundings
-from runner.model.outcomes import ExitCode
-from runner.plan.selection import is_of_operator
-from runner.plan.worker_plan import python_of, seed_of
-from runner.tools.author.commands.explain import Decision, Origins, decision_of, document_of, step_of, text_of, without_idle_spies
 from tests.fakes import ROOT, write_specs
+from torch_conformance.cli.parser import main
+from torch_conformance.language.load import Suite, load, load_specs
+from torch_conformance.language.read.spec_files import SpecPath
+from torch_conformance.language.read.yaml_source import parse
+from torch_conformance.model.case import Case, WrittenFunction
+from torch_conformance.model.conditions import Surroundings
+from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.plan.selection import is_of_operator
+from torch_conformance.plan.worker_plan import python_of, seed_of
+from torch_conformance.tools.author.commands.explain import (
+    Decision,
+    Origins,
+    decision_of,
+    document_of,
+    step_of,
+    text_of,
+    without_idle_spies,
+)
 
 SCHEMA = ROOT / "schemas" / "spec.schema.json"
 SPECS = ROOT / "specs"
 
 
 def written(case: Case, suite: Suite) -> str:
-    return text_of(document_of(case, suite.backends), Origins(case, suite.documents, decision_of(case, suite.backends)))
+    return text_of(
+        document_of(case, suite.backends),
+        Origins(case, suite.documents, decision_of(case, suite.backends)),
+    )
 
 
 def facts(case: Case) -> dict[str, Any]:
@@ -33,31 +47,68 @@ def facts(case: Case) -> dict[str, Any]:
     sections = {name: dict(options) for name, options in body.settings.by_section.items()}
     sections["torch"].pop("seed", None)
     return {
-        "said": (case.summary, case.covers, case.tags, case.backend, case.device, case.target, case.on_request, case.exclusive),
+        "said": (
+            case.summary,
+            case.covers,
+            case.tags,
+            case.backend,
+            case.device,
+            case.target,
+            case.on_request,
+            case.exclusive,
+        ),
         "requires": sorted({str(one) for one in case.requires}),
         "settings": json.dumps(sections, default=str, sort_keys=True),
         "prelude": [line for block in body.preludes for line in block.text.split("\n") if line],
-        "functions": [(one.block.text, one.entry) if isinstance(one, WrittenFunction) else repr(one) for one in body.functions.values()],
-        "values": repr((body.let, body.handlers, list(body.inputs), list(body.context), body.services, body.timeout)),
-        "spies": without_idle_spies({"spies": dict(body.spies), "steps": judged(case, (2, 13, 0))}).get("spies", {}),
+        "functions": [
+            (one.block.text, one.entry) if isinstance(one, WrittenFunction) else repr(one)
+            for one in body.functions.values()
+        ],
+        "values": repr(
+            (
+                body.let,
+                body.handlers,
+                list(body.inputs),
+                list(body.context),
+                body.services,
+                body.timeout,
+            )
+        ),
+        "spies": without_idle_spies(
+            {"spies": dict(body.spies), "steps": judged(case, (2, 13, 0))}
+        ).get("spies", {}),
         "isolation": body.isolation,
         "control": None if case.control is None else (repr(case.control.patch), case.control.fails),
-        "weak": [expected.weak for step in case.steps for expected in step.expectations if expected.weak],
-        "python": [(python_of(step) or {}).get("text") for step in case.steps if step.runs(here(case))],
+        "weak": [
+            expected.weak for step in case.steps for expected in step.expectations if expected.weak
+        ],
+        "python": [
+            (python_of(step) or {}).get("text") for step in case.steps if step.runs(here(case))
+        ],
     }
 
 
 def here(case: Case, torch: tuple[int, ...] = (2, 13, 0)) -> Surroundings:
-    vendor, arch = {"cuda": ("nvidia", "sm_90"), "rocm": ("amd", "gfx942")}.get(case.backend.partition("-")[0], (None, None))
+    vendor, arch = {"cuda": ("nvidia", "sm_90"), "rocm": ("amd", "gfx942")}.get(
+        case.backend.partition("-")[0], (None, None)
+    )
     return Surroundings(
-        backends=frozenset([case.backend, case.backend.partition("-")[0]]), device=case.device, torch=torch, vendor=vendor, arch=arch
+        backends=frozenset([case.backend, case.backend.partition("-")[0]]),
+        device=case.device,
+        torch=torch,
+        vendor=vendor,
+        arch=arch,
     )
 
 
 def judged(case: Case, torch: tuple[int, ...]) -> Sequence[Mapping[str, Any]]:
-    """Return the steps and expectations that apply with a torch, without conditions on the machine."""
+    """Return the steps and expectations that apply with a torch, without conditions on the
+    machine.
+    """
     decision = Decision(here(case, torch))
-    return [step_of(step, decision) for step in case.steps if decision.left_of(step.when) is not None]
+    return [
+        step_of(step, decision) for step in case.steps if decision.left_of(step.when) is not None
+    ]
 
 
 def check(cases: Sequence[Case], suite: Suite, folder: Path) -> None:
@@ -73,7 +124,9 @@ def check(cases: Sequence[Case], suite: Suite, folder: Path) -> None:
         originals[path.stem] = case
     again = load_specs(paths, (), None)
     for document in again.documents:
-        keys = [key for key in document.data if key != "backends" or "targets" not in document.data]  # added where it is left out
+        keys = [
+            key for key in document.data if key != "backends" or "targets" not in document.data
+        ]  # added where it is left out
         assert keys == sorted(keys, key=order.index), document.file
     assert {one.name for one in again.cases} == originals.keys()
     for one in again.cases:
@@ -108,8 +161,11 @@ expect:
   - counter: {stats.unique_graphs: [{when: {device: cuda}, value: 2}, {when: {torch: ">=2.12"}, value: 1}, {value: 3}]}
   - deterministic: {}
   - runs: {when: {device: cuda}}
-"""
-DEFAULTS = "config: {max_autotune: false, shape_padding: false}\ncontext: [no_grad]\ntags: [whole]\nprelude: |\n  K = 1\n"
+"""  # noqa: E501
+DEFAULTS = (
+    "config: {max_autotune: false, shape_padding: false}\ncontext: [no_grad]\ntags: "
+    "[whole]\nprelude: |\n  K = 1\n"
+)
 
 
 @pytest.fixture
@@ -120,7 +176,9 @@ def own(here: Path) -> Path:
 @pytest.mark.usefixtures("own")
 def test_each_value_says_where_it_comes_from() -> None:
     suite = load([Path("specs")])
-    (case,) = [one for one in suite.cases if one.id == "sum[backend=cpu,dtype=float16,size=large,used=1]"]
+    (case,) = [
+        one for one in suite.cases if one.id == "sum[backend=cpu,dtype=float16,size=large,used=1]"
+    ]
     assert (
         written(case, suite)
         == f"""\
@@ -159,7 +217,15 @@ def test_what_explain_prints_is_a_stream_of_specs(capsys: pytest.CaptureFixture[
     assert len(parts) == 4
     for part in parts:
         head = [text for text in part.splitlines() if text.startswith("#")]
-        assert [text.split()[1] for text in head[1:]] == ["file", "backend", "proof", "runs", "process", "timeout", "digest"]
+        assert [text.split()[1] for text in head[1:]] == [
+            "file",
+            "backend",
+            "proof",
+            "runs",
+            "process",
+            "timeout",
+            "digest",
+        ]
         assert parse(part, path=Path("x.yaml")).data["backends"] == ["cpu"]
 
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from runner.machine.capabilities import CK_ARCHITECTURES
 from tests.fakes import import_torch
+from torch_conformance.machine.capabilities import CK_ARCHITECTURES
 
 pytestmark = pytest.mark.torch
 
 torch: Any = import_torch()
 
-from runner.worker.torch_compat import choice_census  # noqa: E402 - import_torch() hides torch's warnings
+from torch_conformance.worker.torch_compat import choice_census
 
 
 @pytest.fixture
@@ -51,7 +51,9 @@ def selection(census: Any, choices: list[Candidate], pick: int, errors: list[Any
                 except RuntimeError:
                     timings[choice] = float("inf")
         if len(given) > 1:
-            census._record_times(timings, "mm", [], list(timings), None, dict.fromkeys(timings, 0.1))
+            census._record_times(
+                timings, "mm", [], list(timings), None, dict.fromkeys(timings, 0.1)
+            )
         return given[pick].output_node()
 
     return census._record_selection(select, None, "mm", choices)
@@ -64,13 +66,30 @@ def test_what_became_of_each_candidate(census: Any, monkeypatch: pytest.MonkeyPa
     broken, dead = Candidate("CK_2"), Candidate("CK_3", RuntimeError("unspecified\nlaunch failure"))
     aten = Candidate("ATEN_mm", 3.0)
     choices = [aten, good, slow, broken, dead]
-    assert selection(module, choices, 1, [(broken, ValueError("ck/config.h: No such file"))]) == "node of CK_0"
+    assert (
+        selection(module, choices, 1, [(broken, ValueError("ck/config.h: No such file"))])
+        == "node of CK_0"
+    )
     (one,) = [tuning.to_json() for tuning in found]
     assert (one["op"], one["how"], one["winner"], one["won_by"]) == ("mm", "timed", "CK_0", "CK")
-    assert one["backends"]["ATEN"] == {"rendered": 1, "compiled": 1, "failed": 0, "timed": 1, "won": 0, "error": ""}
+    assert one["backends"]["ATEN"] == {
+        "rendered": 1,
+        "compiled": 1,
+        "failed": 0,
+        "timed": 1,
+        "won": 0,
+        "error": "",
+    }
     error = "ValueError: ck/config.h: No such file"
     # the one that could not be timed was compiled
-    assert one["backends"]["CK"] == {"rendered": 4, "compiled": 3, "failed": 2, "timed": 2, "won": 1, "error": error}
+    assert one["backends"]["CK"] == {
+        "rendered": 4,
+        "compiled": 3,
+        "failed": 2,
+        "timed": 2,
+        "won": 1,
+        "error": error,
+    }
 
 
 def test_one_candidate_is_not_timed(census: Any) -> None:
@@ -95,7 +114,10 @@ def test_a_selection_that_is_revised_has_one_winner(census: Any) -> None:
     ("path", "word"),
     [
         ("torch._inductor.codegen.rocm.ck_universal_gemm_template.CKGemmTemplate", "CK"),
-        ("torch._inductor.codegen.rocm.ck_tile_universal_gemm_template.CKTileGemmTemplate", "CKTILE"),
+        (
+            "torch._inductor.codegen.rocm.ck_tile_universal_gemm_template.CKTileGemmTemplate",
+            "CKTILE",
+        ),
         ("torch._inductor.codegen.cutlass.gemm_template.CUTLASS3xGemmTemplate", "CUTLASS"),
         ("torch._inductor.codegen.cpp_gemm_template.CppGemmTemplate", "CPP"),
         ("torch._inductor.select_algorithm.TritonTemplateCaller", "TRITON"),
@@ -105,7 +127,9 @@ def test_a_selection_that_is_revised_has_one_winner(census: Any) -> None:
         ("", "OTHER"),
     ],
 )
-def test_a_backend_is_known_by_the_class_of_its_template(path: str, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backend_is_known_by_the_class_of_its_template(
+    path: str, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(choice_census, "class_of_choice", lambda _: path)
     assert choice_census.backend_of(None) == word
 

@@ -4,22 +4,30 @@ from typing import Any
 
 import pytest
 
-from runner.language.backends import Serves
-from runner.model.case_facts import Tunings
-from runner.model.outcomes import Outcome
 from tests.fakes import backend, case, expected, observation, observed_steps, seen, step, verdict_of
+from torch_conformance.language.backends import Serves
+from torch_conformance.model.case_facts import Tunings
+from torch_conformance.model.outcomes import Outcome
 
 HOLDS = expected("counter", {"inductor.fxgraph_cache_miss": 1})
 
 
 def tuned_as_json(op: str = "mm", won_by: str = "CK", **backends: dict[str, Any]) -> dict[str, Any]:
     none = {"rendered": 0, "compiled": 0, "failed": 0, "timed": 0, "won": 0, "error": ""}
-    found = {name: {**none, **tally} for name, tally in (backends or {won_by: {"rendered": 1, "won": 1}}).items() if name}
+    found = {
+        name: {**none, **tally}
+        for name, tally in (backends or {won_by: {"rendered": 1, "won": 1}}).items()
+        if name
+    }
     return {"op": op, "how": "timed", "winner": "a", "won_by": won_by, "backends": found}
 
 
-def served(*found: dict[str, Any], code: str = "", group: str = "gemm", by: tuple[str, ...] = ("CK",)) -> tuple[Outcome, str]:
-    facts = observation(seen(tunings={"count": len(found), "found": list(found)}, code=bool(code) + 0))
+def served(
+    *found: dict[str, Any], code: str = "", group: str = "gemm", by: tuple[str, ...] = ("CK",)
+) -> tuple[Outcome, str]:
+    facts = observation(
+        seen(tunings={"count": len(found), "found": list(found)}, code=bool(code) + 0)
+    )
     claims = backend(serves=(Serves(group=group, by=by),))
     result = verdict_of(case(step(HOLDS)), facts, by=claims, code={(0, 0): code})
     return result.outcome, result.reason
@@ -41,10 +49,20 @@ def test_each_operation_must_have_been_won_by_the_backend():
         ([tuned_as_json("mm", "ATEN")], "mm was served by ATEN; CK had no candidate"),
         ([tuned_as_json("mm", "")], "what serves mm is not known"),
         (
-            [tuned_as_json("mm", "ATEN", CK={"rendered": 2, "failed": 2, "error": "E: no header"}, ATEN={"won": 1})],
+            [
+                tuned_as_json(
+                    "mm",
+                    "ATEN",
+                    CK={"rendered": 2, "failed": 2, "error": "E: no header"},
+                    ATEN={"won": 1},
+                )
+            ],
             "all 2 candidates of CK failed: E",
         ),
-        ([tuned_as_json("mm", "ATEN", CK={"rendered": 2, "timed": 2}, ATEN={"won": 1})], "CK had 2 candidates, 2 timed"),
+        (
+            [tuned_as_json("mm", "ATEN", CK={"rendered": 2, "timed": 2}, ATEN={"won": 1})],
+            "CK had 2 candidates, 2 timed",
+        ),
     ],
 )
 def test_another_server_is_a_fall_back_with_its_reason(found: list[Any], why: str):
@@ -59,9 +77,15 @@ def test_another_server_is_a_fall_back_with_its_reason(found: list[Any], why: st
         ("def call(args):\n    extern_kernels.mm(a, b, out=c)\n", Outcome.FELL_BACK),
         ("def call(args):\n    extern_kernels.baddbmm(a, b, c)\n", Outcome.FELL_BACK),
         ("def call(args):\n    torch.ops.aten._scaled_mm.default(a, b)\n", Outcome.FELL_BACK),
-        ("def call(args):\n    torch.ops.mkldnn._linear_pointwise.default(a, b)\n", Outcome.FELL_BACK),
+        (
+            "def call(args):\n    torch.ops.mkldnn._linear_pointwise.default(a, b)\n",
+            Outcome.FELL_BACK,
+        ),
         ("#include <x>\nvoid f() {\n  aoti_torch_cuda_addmm_out(a, b);\n}\n", Outcome.FELL_BACK),
-        ("#include <x>\nvoid f() {\n  aoti_torch_cpu_mkldnn__linear_pointwise(a, b);\n}\n", Outcome.FELL_BACK),
+        (
+            "#include <x>\nvoid f() {\n  aoti_torch_cpu_mkldnn__linear_pointwise(a, b);\n}\n",
+            Outcome.FELL_BACK,
+        ),
         ("#include <x>\nvoid f() {\n  at::bmm_out(a, b);\n}\n", Outcome.FELL_BACK),
         ("def call(args):\n    # extern_kernels.mm(a, b, out=c)\n    rocm_gemm(a)\n", Outcome.PASS),
         ("def call(args):\n    print('extern_kernels.mm(a, b)')\n", Outcome.PASS),

@@ -1,13 +1,15 @@
-"""A compiler other than Inductor: which cases of the specs that it joins it runs, and what it does not claim."""
+"""A compiler other than Inductor: which cases of the specs that it joins it runs, and what it does
+not claim.
+"""
 
 from pathlib import Path
 
 import pytest
 
-from runner.language.backends import load_backends
-from runner.language.load import load
-from runner.model.diagnostics import InvalidSpecs
 from tests.conftest import LoadSuite
+from torch_conformance.language.backends import load_backends
+from torch_conformance.language.load import load
+from torch_conformance.model.diagnostics import InvalidSpecs
 
 OTHER = """\
 other:
@@ -23,13 +25,20 @@ backends: [cpu]
 function: "def fn(x): return x @ x"
 inputs: [{rand: [4, 4]}]
 """
-BACKWARD = "steps: [{call: {}, expect: [{close: {to: eager}}]}, {backward: {}, expect: [{close: {to: eager}}]}]\n"
+BACKWARD = (
+    "steps: [{call: {}, expect: [{close: {to: eager}}]}, {backward: {}, expect: [{close: {to: "
+    "eager}}]}]\n"
+)
 CLOSE = "expect: [{close: {to: eager}}]\n"
 
 
 def reasons(load_suite: LoadSuite, spec: str, claims: str = "") -> list[str]:
-    """Return why the other compiler does not run the one case of a spec, a reason each; the same spec runs on Inductor."""
-    cases = {case.backend: case for case in load_suite(PLAIN + spec, backends=OTHER.format(claims)).cases}
+    """Return why the other compiler does not run the one case of a spec, a reason each; the same
+    spec runs on Inductor.
+    """
+    cases = {
+        case.backend: case for case in load_suite(PLAIN + spec, backends=OTHER.format(claims)).cases
+    }
     assert not cases["cpu"].missing_names
     return list(cases["other"].missing_names)
 
@@ -38,21 +47,39 @@ def reasons(load_suite: LoadSuite, spec: str, claims: str = "") -> list[str]:
     ("spec", "words"),
     [
         (CLOSE, []),
-        ("expect: [{close: {to: eager}}, {strides: {contiguous: true}}, {deterministic: {runs: 2}}]\n", []),
-        ("expect: [{close: {to: eager}}, {counter: {stats.unique_graphs: 1}}, {graph_breaks: {count: 0}}]\n", []),
+        (
+            "expect: [{close: {to: eager}}, {strides: {contiguous: true}}, {deterministic: "
+            "{runs: 2}}]\n",
+            [],
+        ),
+        (
+            "expect: [{close: {to: eager}}, {counter: {stats.unique_graphs: 1}}, "
+            "{graph_breaks: {count: 0}}]\n",
+            [],
+        ),
         ("config: {fallback_random: true}\n" + CLOSE, []),
         ("dynamo_config: {capture_scalar_outputs: true}\n" + CLOSE, []),
-        ("expect: [{close: {to: eager}}, {counter: {inductor.fxgraph_cache_miss: 1}}]\n", ["counter (line 5)"]),
+        (
+            "expect: [{close: {to: eager}}, {counter: {inductor.fxgraph_cache_miss: 1}}]\n",
+            ["counter (line 5)"],
+        ),
         ("expect: [{close: {to: eager}}, {served: all}]\n", ["served (line 5)"]),
         ("expect: [{close: {to: eager}}, {residue: [aten.mm]}]\n", ["residue (line 5)"]),
-        ("expect: [{close: {to: eager}}, {metric: {generated_kernel_count: 1}}]\n", ["metric (line 5)"]),
+        (
+            "expect: [{close: {to: eager}}, {metric: {generated_kernel_count: 1}}]\n",
+            ["metric (line 5)"],
+        ),
         ('expect: [{filecheck: "CHECK: cpp_fused_mm"}]\n', ["filecheck (line 5)"]),
         ("config: {freezing: true}\n" + CLOSE, ["config.freezing (line 5)"]),
         ("compile: {mode: max-autotune}\n" + CLOSE, ["compile.mode (line 5)"]),
     ],
 )
-def test_words_about_inductor_make_a_joined_case_unavailable(load_suite: LoadSuite, spec: str, words: list[str]) -> None:
-    assert reasons(load_suite, spec) == [f"{word} is about Inductor, and other compiles with other" for word in words]
+def test_words_about_inductor_make_a_joined_case_unavailable(
+    load_suite: LoadSuite, spec: str, words: list[str]
+) -> None:
+    assert reasons(load_suite, spec) == [
+        f"{word} is about Inductor, and other compiles with other" for word in words
+    ]
 
 
 def test_a_joined_spec_with_a_compiler_of_its_own_stops_nothing(load_suite: LoadSuite) -> None:
@@ -68,12 +95,24 @@ def test_a_joined_spec_with_a_compiler_of_its_own_stops_nothing(load_suite: Load
         ("compile: {dynamic: true}\n" + CLOSE, "  dynamic: false\n", "dynamic shapes"),
         (CLOSE, "  dtypes: [float32]\n", None),
         (CLOSE, "  dtypes: [int64]\n", "the dtype float32"),
-        (CLOSE.replace("expect", "let: {other: {rand: [2], dtype: float16}}\nexpect"), "  dtypes: [float32, float16]\n", None),
-        (CLOSE.replace("expect", "let: {other: {rand: [2], dtype: float16}}\nexpect"), "  dtypes: [float32]\n", "the dtype float16"),
+        (
+            CLOSE.replace("expect", "let: {other: {rand: [2], dtype: float16}}\nexpect"),
+            "  dtypes: [float32, float16]\n",
+            None,
+        ),
+        (
+            CLOSE.replace("expect", "let: {other: {rand: [2], dtype: float16}}\nexpect"),
+            "  dtypes: [float32]\n",
+            "the dtype float16",
+        ),
     ],
 )
-def test_what_a_compiler_does_not_claim_is_unavailable(load_suite: LoadSuite, spec: str, claims: str, what: str | None) -> None:
-    assert reasons(load_suite, spec, claims) == ([] if what is None else [f"not claimed by other: {what}"])
+def test_what_a_compiler_does_not_claim_is_unavailable(
+    load_suite: LoadSuite, spec: str, claims: str, what: str | None
+) -> None:
+    assert reasons(load_suite, spec, claims) == (
+        [] if what is None else [f"not claimed by other: {what}"]
+    )
 
 
 def test_a_compiler_that_does_not_train_is_compared_forward_alone(load_suite: LoadSuite) -> None:
@@ -82,16 +121,25 @@ def test_a_compiler_that_does_not_train_is_compared_forward_alone(load_suite: Lo
 
 
 @pytest.mark.parametrize("compiler", ["other", "inductor"])
-def test_operators_that_the_file_of_claims_does_not_name_are_not_claimed(tmp_path: Path, compiler: str) -> None:
+def test_operators_that_the_file_of_claims_does_not_name_are_not_claimed(
+    tmp_path: Path, compiler: str
+) -> None:
     (tmp_path / "claims.yaml").write_text('float32: [add, "ab*"]\nint64: [add]\n')
-    (tmp_path / "b.yaml").write_text(OTHER.format("  claims: claims.yaml\n").replace("backend: other", f"backend: {compiler}"))
+    (tmp_path / "b.yaml").write_text(
+        OTHER.format("  claims: claims.yaml\n").replace("backend: other", f"backend: {compiler}")
+    )
     source = "source: {opinfo: {dtypes: [float32, int64, float16], operators: core}}\n"
     (tmp_path / "s.yaml").write_text(PLAIN.partition("function")[0] + source + CLOSE)
     suite = load([tmp_path / "s.yaml"], [tmp_path / "b.yaml"])
     cases = [case for case in suite.cases if case.backend == "other"]
-    claimed = {(case.params["op"], case.params["dtype"]) for case in cases if not case.missing_names}
+    claimed = {
+        (case.params["op"], case.params["dtype"]) for case in cases if not case.missing_names
+    }
     assert claimed == {("add", "float32"), ("abs", "float32"), ("add", "int64")}
-    unclaimed = {(f"not claimed by other: the operator in {dtype}",) for dtype in ("float32", "int64", "float16")}
+    unclaimed = {
+        (f"not claimed by other: the operator in {dtype}",)
+        for dtype in ("float32", "int64", "float16")
+    }
     assert {case.missing_names for case in cases if case.missing_names} == unclaimed
     assert suite.backends.by_name["other"].claims.file.path.name == "claims.yaml"
 
@@ -99,7 +147,11 @@ def test_operators_that_the_file_of_claims_does_not_name_are_not_claimed(tmp_pat
 @pytest.mark.parametrize(
     ("text", "place", "words"),
     [
-        ("float32: [add, addd]\n", "claims.yaml:1:16", "no operator 'addd' (ids have it after op=, such as add)"),
+        (
+            "float32: [add, addd]\n",
+            "claims.yaml:1:16",
+            "no operator 'addd' (ids have it after op=, such as add)",
+        ),
         ("int64: [aten.mm]\n", "claims.yaml:1:9", "such as mm)"),
         ("float32: [add]\nflaot64: [add]\n", "claims.yaml:2:1", "did you mean 'float64'?"),
         ("float32: []\n", "claims.yaml:1:10", "is empty"),
@@ -107,7 +159,9 @@ def test_operators_that_the_file_of_claims_does_not_name_are_not_claimed(tmp_pat
         (None, "b.yaml:7:11", "no such file: claims.yaml"),
     ],
 )
-def test_what_is_wrong_with_claims_has_its_place(tmp_path: Path, text: str | None, place: str, words: str) -> None:
+def test_what_is_wrong_with_claims_has_its_place(
+    tmp_path: Path, text: str | None, place: str, words: str
+) -> None:
     (tmp_path / "b.yaml").write_text(OTHER.format("  claims: claims.yaml\n"))
     if text is not None:
         (tmp_path / "claims.yaml").write_text(text)
@@ -118,10 +172,16 @@ def test_what_is_wrong_with_claims_has_its_place(tmp_path: Path, text: str | Non
     assert words in problem
 
 
-@pytest.mark.parametrize(("gradients", "claimed"), [("true", True), ("false", True), ("required", False)])
-def test_operators_whose_gradients_are_required_are_for_compilers_that_train(load_suite: LoadSuite, gradients: str, claimed: bool) -> None:
+@pytest.mark.parametrize(
+    ("gradients", "claimed"), [("true", True), ("false", True), ("required", False)]
+)
+def test_operators_whose_gradients_are_required_are_for_compilers_that_train(
+    load_suite: LoadSuite, gradients: str, claimed: bool
+) -> None:
     source = f"source: {{opinfo: {{dtypes: [float32], operators: core, gradients: {gradients}}}}}\n"
-    cases = load_suite(PLAIN.partition("function")[0] + source + CLOSE, backends=OTHER.format("  trains: false\n")).cases
+    cases = load_suite(
+        PLAIN.partition("function")[0] + source + CLOSE, backends=OTHER.format("  trains: false\n")
+    ).cases
     assert {case.missing_names for case in cases if case.backend == "other"} == {
         () if claimed else ("not claimed by other: gradients (line 3)",)
     }
@@ -137,10 +197,14 @@ other:
 """
 
 
-def test_an_entry_asks_for_its_compiler_and_says_whether_its_module_forks(load_suite: LoadSuite) -> None:
+def test_an_entry_asks_for_its_compiler_and_says_whether_its_module_forks(
+    load_suite: LoadSuite,
+) -> None:
     spec = PLAIN.replace("[cpu]", "[other]") + CLOSE
     (case,) = load_suite(spec, backends=ENTRY + "  fork: false\n").cases
-    assert [(need.name, need.argument) for need in case.requires] == [("compiler", "other@json.tool")]
+    assert [(need.name, need.argument) for need in case.requires] == [
+        ("compiler", "other@json.tool")
+    ]
     assert (case.module, case.body.isolation) == ("json.tool", "process")
     (case,) = load_suite(spec, backends=ENTRY).cases
     assert case.body.isolation == "case"
@@ -152,10 +216,18 @@ def test_an_entry_asks_for_its_compiler_and_says_whether_its_module_forks(load_s
         ("json.tool", "json.toool", (4, 11), "tool"),
         ("compile: {backend: other}", "compile: {dynamic: false}", (4, 11), "compiler"),
         ("served: all", "calls: {of: json.decoder.JSONDecodr}", (6, 23), "JSONDecoder"),
-        pytest.param("served: all", "served: {allow: [aten.mm, aten.addmn]}", (6, 37), "aten.addm", marks=pytest.mark.torch),
+        pytest.param(
+            "served: all",
+            "served: {allow: [aten.mm, aten.addmn]}",
+            (6, 37),
+            "aten.addm",
+            marks=pytest.mark.torch,
+        ),
     ],
 )
-def test_what_is_wrong_with_an_entry_has_its_place(tmp_path: Path, old: str, new: str, place: tuple[int, int], near: str) -> None:
+def test_what_is_wrong_with_an_entry_has_its_place(
+    tmp_path: Path, old: str, new: str, place: tuple[int, int], near: str
+) -> None:
     (tmp_path / "b.yaml").write_text(ENTRY.replace(old, new))
     with pytest.raises(InvalidSpecs) as raised:
         load_backends([tmp_path / "b.yaml"])
@@ -165,7 +237,14 @@ def test_what_is_wrong_with_an_entry_has_its_place(tmp_path: Path, old: str, new
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("body", ["residue: [aten.sorrt]", "served: {allow: [aten.sorrt]}", "residue: {operators: [aten.sorrt]}"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "residue: [aten.sorrt]",
+        "served: {allow: [aten.sorrt]}",
+        "residue: {operators: [aten.sorrt]}",
+    ],
+)
 def test_an_unknown_operator_of_a_spec_has_its_place(load_suite: LoadSuite, body: str) -> None:
     line = f"expect: [{{close: {{to: eager}}}}, {{{body}}}]"
     with pytest.raises(InvalidSpecs) as raised:

@@ -1,4 +1,6 @@
-"""``when`` and ``repeat`` of steps, and conditions on generated code: planned, judged and audited without torch."""
+"""``when`` and ``repeat`` of steps, and conditions on generated code: planned, judged and audited
+without torch.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -6,14 +8,24 @@ from typing import Any
 
 import pytest
 
-from runner.judge.evidence import carried_out, recorded_facts
-from runner.judge.mutants import Fate, try_case
-from runner.language.load import Suite
-from runner.model.case import Step
-from runner.model.expectation import Status
-from runner.model.outcomes import Outcome
-from runner.plan.worker_plan import digest_of, make_plan
-from tests.fakes import ELSEWHERE, HERE, case, exception, expected, observation, seen, step, verdict_of
+from tests.fakes import (
+    ELSEWHERE,
+    HERE,
+    case,
+    exception,
+    expected,
+    observation,
+    seen,
+    step,
+    verdict_of,
+)
+from torch_conformance.judge.evidence import carried_out, recorded_facts
+from torch_conformance.judge.mutants import Fate, try_case
+from torch_conformance.language.load import Suite
+from torch_conformance.model.case import Step
+from torch_conformance.model.expectation import Status
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.plan.worker_plan import digest_of, make_plan
 
 HOLDS = expected("counter", {"inductor.fxgraph_cache_miss": 1})
 FAILS = expected("counter", {"inductor.fxgraph_cache_miss": 2}, line=11)
@@ -40,28 +52,38 @@ def left_out(*expectations: Any, **arguments: Any) -> Step:
     return dataclasses.replace(step(*expectations, **arguments), when=ELSEWHERE)
 
 
-# -- steps that are left out ----------------------------------------------------------------------------------------
+# -- steps that are left out -----------------------------------------------------------------------
 
 
 def test_expectations_of_a_step_that_is_left_out_do_not_apply() -> None:
     found = verdict_of(case(step(HOLDS), left_out(FAILS)), observation(seen(), seen(**IDLE)))
     assert found.outcome is Outcome.PASS
-    assert [verdict.status for verdict in found.verdicts[:2]] == [Status.HELD, Status.NOT_APPLICABLE]
+    assert [verdict.status for verdict in found.verdicts[:2]] == [
+        Status.HELD,
+        Status.NOT_APPLICABLE,
+    ]
 
 
 def test_a_case_whose_every_step_is_left_out_is_an_error() -> None:
     found = verdict_of(case(left_out(HOLDS)), observation(seen()))
-    assert (found.outcome, found.reason) == (Outcome.ERROR, "no expectation applies here: the case claims nothing")
+    assert (found.outcome, found.reason) == (
+        Outcome.ERROR,
+        "no expectation applies here: the case claims nothing",
+    )
 
 
 def test_a_step_that_is_left_out_proves_nothing() -> None:
-    found = verdict_of(case(step(HOLDS, kind="api"), left_out(HOLDS)), observation(seen(**IDLE), seen()))
+    found = verdict_of(
+        case(step(HOLDS, kind="api"), left_out(HOLDS)), observation(seen(**IDLE), seen())
+    )
     assert found.outcome is Outcome.FELL_BACK
 
 
 def test_an_exception_of_a_step_that_is_left_out_is_not_expected() -> None:
     raises = expected("raises", {"type": "RuntimeError"})
-    found = verdict_of(case(step(HOLDS), left_out(raises)), observation(seen(), seen(raised=exception())))
+    found = verdict_of(
+        case(step(HOLDS), left_out(raises)), observation(seen(), seen(raised=exception()))
+    )
     assert (found.outcome, found.failure_type) == (Outcome.FAIL, "raised")
 
 
@@ -72,8 +94,13 @@ def test_a_step_that_is_left_out_is_not_audited() -> None:
     assert len(trials) == 2
 
 
-@pytest.mark.parametrize(("beside", "planned"), [("when: {torch: '<2'}", {"skipped": True}), ("repeat: 3", {"repeat": 3}), ("", {})])
-def test_the_plan_says_what_is_beside_a_kind(load_suite: Callable[..., Suite], beside: str, planned: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("beside", "planned"),
+    [("when: {torch: '<2'}", {"skipped": True}), ("repeat: 3", {"repeat": 3}), ("", {})],
+)
+def test_the_plan_says_what_is_beside_a_kind(
+    load_suite: Callable[..., Suite], beside: str, planned: dict[str, Any]
+) -> None:
     (one,) = load_suite(TWO.replace("    BESIDE\n", f"    {beside}\n" if beside else "")).cases
     first, second = make_plan(one, HERE, {})["steps"]
     assert {key: second[key] for key in second if key not in first} == planned
@@ -81,11 +108,14 @@ def test_the_plan_says_what_is_beside_a_kind(load_suite: Callable[..., Suite], b
 
 
 def test_what_is_beside_a_kind_is_part_of_the_digest(load_suite: Callable[..., Suite]) -> None:
-    texts = [TWO.replace("    BESIDE\n", line) for line in ("", "    repeat: 3\n", "    repeat: 4\n", "    when: {torch: '>2'}\n")]
+    texts = [
+        TWO.replace("    BESIDE\n", line)
+        for line in ("", "    repeat: 3\n", "    repeat: 4\n", "    when: {torch: '>2'}\n")
+    ]
     assert len({digest_of(load_suite(text).cases[0]) for text in texts}) == len(texts)
 
 
-# -- conditions on generated code -----------------------------------------------------------------------------------
+# -- conditions on generated code ------------------------------------------------------------------
 
 
 CODE = "import torch\n# triton in a comment\ndef call(args):\n    extern_kernels.mm(a, b)\n"
@@ -100,15 +130,27 @@ CODE = "import torch\n# triton in a comment\ndef call(args):\n    extern_kernels
         ({"lacks": "extern_kernels"}, Outcome.PASS),
     ],
 )
-def test_a_count_applies_by_the_code_of_its_step(condition: dict[str, str], outcome: Outcome) -> None:
-    wrong = expected("counter", {"inductor.fxgraph_cache_miss": [{"when": {"code": condition}, "value": 2}, {"value": 1}]})
-    assert verdict_of(case(step(wrong)), observation(seen(code=1)), code={(0, 0): CODE}).outcome is outcome
+def test_a_count_applies_by_the_code_of_its_step(
+    condition: dict[str, str], outcome: Outcome
+) -> None:
+    wrong = expected(
+        "counter",
+        {"inductor.fxgraph_cache_miss": [{"when": {"code": condition}, "value": 2}, {"value": 1}]},
+    )
+    assert (
+        verdict_of(case(step(wrong)), observation(seen(code=1)), code={(0, 0): CODE}).outcome
+        is outcome
+    )
 
 
 def test_an_expectation_applies_by_the_code_of_its_own_step_alone() -> None:
-    checked = expected("filecheck", {"when": {"code": {"contains": "cpp_fused"}}, "checks": "CHECK: no such line"})
+    checked = expected(
+        "filecheck", {"when": {"code": {"contains": "cpp_fused"}}, "checks": "CHECK: no such line"}
+    )
     code = {(0, 0): "def call():\n    cpp_fused_add()\n", (1, 0): CODE}
-    found = verdict_of(case(step(HOLDS), step(HOLDS, checked)), observation(seen(code=1), seen(code=1)), code=code)
+    found = verdict_of(
+        case(step(HOLDS), step(HOLDS, checked)), observation(seen(code=1), seen(code=1)), code=code
+    )
     assert found.outcome is Outcome.PASS
     assert Status.NOT_APPLICABLE in [verdict.status for verdict in found.verdicts]
 
@@ -122,11 +164,24 @@ def test_a_condition_that_looks_at_no_code_is_an_error() -> None:
 def test_a_case_whose_every_condition_on_code_is_false_is_an_error() -> None:
     checked = expected("runs", {"when": {"code": {"contains": "triton"}}})
     found = verdict_of(case(step(checked)), observation(seen(code=1)), code={(0, 0): CODE})
-    assert (found.outcome, found.reason) == (Outcome.ERROR, "no expectation applies here: the case claims nothing")
+    assert (found.outcome, found.reason) == (
+        Outcome.ERROR,
+        "no expectation applies here: the case claims nothing",
+    )
 
 
 def test_mutants_of_code_are_judged_under_the_condition_of_the_real_code() -> None:
-    of = case(step(expected("filecheck", {"when": {"code": {"contains": "extern_kernels"}}, "checks": "CHECK: extern_kernels.mm"})))
+    of = case(
+        step(
+            expected(
+                "filecheck",
+                {
+                    "when": {"code": {"contains": "extern_kernels"}},
+                    "checks": "CHECK: extern_kernels.mm",
+                },
+            )
+        )
+    )
     facts = recorded_facts(observation(seen(code=1)), lambda *_: CODE)
     fates = {trial.mutant: trial.fate for trial in try_case(of, HERE, carried_out(of, facts.steps))}
     assert fates

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from runner.model.conditions import BadRange, Surroundings, VersionRange, choose, holds
+from torch_conformance.model.conditions import BadRange, Surroundings, VersionRange, choose, holds
 
 HERE = Surroundings(
     backends=frozenset(["vendor", "rocm"]),
@@ -21,7 +21,11 @@ NOWHERE = Surroundings(backends=frozenset(["cpu"]), device="cpu")
 @pytest.mark.parametrize(
     ("text", "inside", "outside"),
     [
-        (">=2.12", ["2.12", "2.12.0", "2.12.1", "2.13", "3.0", "2.100"], ["2.11", "2.11.9", "2.1", "1.99"]),
+        (
+            ">=2.12",
+            ["2.12", "2.12.0", "2.12.1", "2.13", "3.0", "2.100"],
+            ["2.11", "2.11.9", "2.1", "1.99"],
+        ),
         (">2.12", ["2.12.1", "2.13"], ["2.12", "2.12.0", "2.11"]),
         ("<=2.12", ["2.12", "2.12.0", "2.11.9"], ["2.12.1", "2.13"]),
         ("<2.12", ["2.11.9", "2.2"], ["2.12", "2.12.0"]),
@@ -85,14 +89,26 @@ def test_all_that_is_given_must_hold(when: Any, here: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "when", [{"torch": ">=2.11"}, {"python": ">=3"}, {"vendor": "amd"}, {"arch": "sm_90"}, {"arch": ""}, {"code": {"lacks": "x"}}]
+    "when",
+    [
+        {"torch": ">=2.11"},
+        {"python": ">=3"},
+        {"vendor": "amd"},
+        {"arch": "sm_90"},
+        {"arch": ""},
+        {"code": {"lacks": "x"}},
+    ],
 )
 def test_condition_on_unknown_fact_does_not_hold(when: Any) -> None:
     assert not holds(when, NOWHERE)
 
 
 def test_first_applicable_entry_is_chosen() -> None:
-    entries = [{"when": {"device": "cpu"}, "value": 1}, {"when": {"vendor": "amd"}, "value": 2}, {"value": 3}]
+    entries = [
+        {"when": {"device": "cpu"}, "value": 1},
+        {"when": {"vendor": "amd"}, "value": 2},
+        {"value": 3},
+    ]
     assert choose(entries, HERE) == (True, 2)
     assert choose(entries, NOWHERE) == (True, 1)
     assert choose(entries[1:2], NOWHERE) == (False, None)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.torch
 
 torch: Any = import_torch()
 
-from runner.worker.case import copies  # noqa: E402 - import_torch() hides torch's warnings
+from torch_conformance.worker.case import copies
 
 
 class Lying(torch.Tensor):  # type: ignore[misc]  # torch is not typed here
@@ -26,7 +26,11 @@ class Lying(torch.Tensor):  # type: ignore[misc]  # torch is not typed here
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = super().__torch_function__(func, types, args, kwargs or {})
-        return torch.ones(2).as_subclass(cls) if isinstance(made, torch.Tensor) and made.is_floating_point() else made
+        return (
+            torch.ones(2).as_subclass(cls)
+            if isinstance(made, torch.Tensor) and made.is_floating_point()
+            else made
+        )
 
 
 @pytest.mark.parametrize(
@@ -36,7 +40,9 @@ class Lying(torch.Tensor):  # type: ignore[misc]  # torch is not typed here
         lambda: torch.arange(6.0).reshape(2, 3).t(),
         lambda: torch.arange(12.0).reshape(3, 4)[:, ::2],
         lambda: torch.arange(3.0).expand(4, 3),
-        lambda: torch.arange(24.0).reshape(1, 2, 3, 4).to(memory_format=torch.channels_last)[..., 1:3],
+        lambda: (
+            torch.arange(24.0).reshape(1, 2, 3, 4).to(memory_format=torch.channels_last)[..., 1:3]
+        ),
         lambda: torch.tensor(3.0),
         lambda: torch.empty(0, 3),
         lambda: torch.arange(4.0).to_sparse(),
@@ -59,7 +65,9 @@ def test_a_subclass_is_measured_by_its_storage() -> None:
         assert made.tolist() == [5.0, 6.0]
 
 
-@pytest.mark.parametrize("change", [lambda value: value.update(x=2), lambda value: value["inner"].append(1)])
+@pytest.mark.parametrize(
+    "change", [lambda value: value.update(x=2), lambda value: value["inner"].append(1)]
+)
 def test_a_named_value_is_a_copy(change: Any) -> None:
     value = collections.Counter(x=1)
     value["inner"] = []  # type: ignore[assignment]  # a counter takes it

@@ -1,4 +1,5 @@
-"""The corpus of recorded facts: what each case gives in the journal and in JUnit, judged again as a submission, compared with other facts.
+"""The corpus of recorded facts: what each case gives in the journal and in JUnit, judged again as a
+submission, compared with other facts.
 
 All cases of one machine and the same options are one run of the command line.
 """
@@ -13,7 +14,18 @@ from typing import Any
 
 import pytest
 
-from tests.corpus import CONTRADICTING, TEXTS, CorpusCase, CorpusRun, cases, folders, given, groups, run, texts
+from tests.corpus import (
+    CONTRADICTING,
+    TEXTS,
+    CorpusCase,
+    CorpusRun,
+    cases,
+    folders,
+    given,
+    groups,
+    run,
+    texts,
+)
 
 ELEMENTS = {
     **dict.fromkeys(("FAIL", "FELL_BACK", "XPASS", "FLAKY", "OFFLINE_FAIL"), "failure"),
@@ -25,7 +37,13 @@ ELEMENTS = {
 CLAIMS = ("PASS", "FAIL", "FELL_BACK")
 """Outcomes that claim something by one observation: ``verify`` judges it again."""
 
-STATES = {"PASS": "passes", "XPASS": "passes", "XFAIL": "excused", "UNAVAILABLE": "idle", "NOT_RUN": "idle"}
+STATES = {
+    "PASS": "passes",
+    "XPASS": "passes",
+    "XFAIL": "excused",
+    "UNAVAILABLE": "idle",
+    "NOT_RUN": "idle",
+}
 WORDS = {
     ("passes", "passes"): ("same", "changed"),
     ("passes", "fails"): ("broken",),
@@ -69,26 +87,43 @@ def test_each_case_gives_what_it_says(folder: Path, runs: Runs) -> None:
 @pytest.mark.parametrize("group", GROUPS)
 def test_junit_has_the_element_the_type_and_the_line_of_each_case(group: str, runs: Runs) -> None:
     whole = runs(group)
-    elements = {element.get("name"): element for element in ET.parse(whole.out / "junit.xml").iter("testcase")}
+    elements = {
+        element.get("name"): element
+        for element in ET.parse(whole.out / "junit.xml").iter("testcase")
+    }
     assert len(elements) == len(GROUPS[group])
     for case, line in whole.results:
         element = elements[line["case_id"]]
         shown = [child for child in element if child.tag in ("failure", "error", "skipped")]
         is_let_pass = line["outcome"] == "FLAKY" and "pass" in case.options
-        assert [child.tag for child in shown] == ([] if line["outcome"] == "PASS" or is_let_pass else [ELEMENTS[line["outcome"]]]), (
+        assert [child.tag for child in shown] == (
+            [] if line["outcome"] == "PASS" or is_let_pass else [ELEMENTS[line["outcome"]]]
+        ), case.title
+        assert (element.find("flakyFailure") is not None) == is_let_pass, case.title
+        assert (element.get("file"), element.get("line")) == (
+            line["position"]["file"],
+            str(line["position"].get("line", 1)),
+        ), case.title
+        assert [child.get("type") for child in shown] == [line["failure_type"]] * len(shown), (
             case.title
         )
-        assert (element.find("flakyFailure") is not None) == is_let_pass, case.title
-        assert (element.get("file"), element.get("line")) == (line["position"]["file"], str(line["position"].get("line", 1))), case.title
-        assert [child.get("type") for child in shown] == [line["failure_type"]] * len(shown), case.title
     assert whole.command("report", "out", "--junit", "again.xml")[0] == 0
-    again, first = (path.read_text("utf-8").splitlines() for path in (whole.place / "again.xml", whole.out / "junit.xml"))
-    assert sorted(again) == sorted(first)  # the suites stand in the order in which their cases ended
+    again, first = (
+        path.read_text("utf-8").splitlines()
+        for path in (whole.place / "again.xml", whole.out / "junit.xml")
+    )
+    assert sorted(again) == sorted(
+        first
+    )  # the suites stand in the order in which their cases ended
 
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_facts_that_cannot_all_be_true_are_found(group: str, runs: Runs) -> None:
-    assert runs(group).contradictions == {case.title: case.edits["contradicts"] for case in GROUPS[group] if "contradicts" in case.edits}
+    assert runs(group).contradictions == {
+        case.title: case.edits["contradicts"]
+        for case in GROUPS[group]
+        if "contradicts" in case.edits
+    }
 
 
 @pytest.mark.parametrize("group", CONSISTENT)
@@ -99,7 +134,9 @@ def test_a_submission_is_judged_again_and_gives_the_same(group: str, runs: Runs)
     verified = json.loads(printed)
     assert (verified["verified"], verified["exit_code"]) == (True, code)
     outcomes = [line["outcome"] for _, line in whole.results]
-    assert verified["totals"] == {outcome: outcomes.count(outcome) for outcome in verified["totals"]}
+    assert verified["totals"] == {
+        outcome: outcomes.count(outcome) for outcome in verified["totals"]
+    }
     assert code == whole.code
 
 
@@ -107,40 +144,62 @@ def test_a_submission_is_judged_again_and_gives_the_same(group: str, runs: Runs)
 def test_shards_that_are_merged_are_the_whole_run(group: str, runs: Runs) -> None:
     whole = runs(group)
     count = min(2, len(whole.cases))
-    shards = [run(whole.place, list(whole.cases.values()), f"shard-{i}", "--shard", f"{i}/{count}") for i in range(1, count + 1)]
-    assert whole.command("merge", *(shard.out.name for shard in shards), "--out", "merged")[0] == whole.code
+    shards = [
+        run(whole.place, list(whole.cases.values()), f"shard-{i}", "--shard", f"{i}/{count}")
+        for i in range(1, count + 1)
+    ]
+    assert (
+        whole.command("merge", *(shard.out.name for shard in shards), "--out", "merged")[0]
+        == whole.code
+    )
     merged = replace(whole, out=whole.place / "merged")
-    assert {case.title: given(line) for case, line in merged.results} == {case.title: given(line) for case, line in whole.results}
+    assert {case.title: given(line) for case, line in merged.results} == {
+        case.title: given(line) for case, line in whole.results
+    }
     assert merged.contradictions == {}  # each case is judged again from the files that came along
     assert (merged.out / "junit.xml").read_text("utf-8").count("<testcase ") == len(whole.cases)
 
 
 def exchanged(whole: CorpusRun) -> dict[CorpusCase, CorpusCase]:
-    """Return the cases that claim something, each with the next of its spec and code whose observation gives something else."""
+    """Return the cases that claim something, each with the next of its spec and code whose
+    observation gives something else.
+    """
     of_spec: dict[str, list[tuple[CorpusCase, str]]] = {}
     for case, line in whole.results:
         is_one = len({attempt["outcome"] for attempt in line["attempts"]}) < 2
         is_alone = is_one and not line["waivers"] and "{spec}" not in str(case.edits)
-        if line["outcome"] in (*CLAIMS, "ERROR") and "observation.json" in line["evidence"] and is_alone:
+        if (
+            line["outcome"] in (*CLAIMS, "ERROR")
+            and "observation.json" in line["evidence"]
+            and is_alone
+        ):
             key = f"{case.folder.name} {len(line['attempts'])} {case.spec} {case.edits.get('code')}"
             of_spec.setdefault(key, []).append((case, given(line)))
     found = {}
     for some in of_spec.values():
         for number, (case, gives) in enumerate(some):
-            other = next((one for one, others in some[number + 1 :] + some[:number] if others != gives), None)
+            other = next(
+                (one for one, others in some[number + 1 :] + some[:number] if others != gives), None
+            )
             if other is not None and gives.split()[0] in CLAIMS:
                 found[case] = other
     return found
 
 
 @pytest.mark.parametrize("group", CONSISTENT)
-def test_other_facts_are_compared_and_never_taken_for_the_recorded_ones(group: str, runs: Runs) -> None:
-    """In the second run cases have the observation of a neighbour: ``diff`` names what changed; the verdicts of the first fit no longer."""
+def test_other_facts_are_compared_and_never_taken_for_the_recorded_ones(
+    group: str, runs: Runs
+) -> None:
+    """In the second run cases have the observation of a neighbour: ``diff`` names what changed; the
+    verdicts of the first fit no longer.
+    """
     first = runs(group)
     neighbours = exchanged(first)
     second = run(first.place, list(first.cases.values()), "second", facts_of=neighbours)
     before, after = dict(first.results), dict(second.results)
-    assert {case.title: given(after[case]) for case in neighbours} == {case.title: given(before[one]) for case, one in neighbours.items()}
+    assert {case.title: given(after[case]) for case in neighbours} == {
+        case.title: given(before[one]) for case, one in neighbours.items()
+    }
     code, printed, said = first.command("diff", "out", "second", "--json")
     assert code == 0, said
     changes = {change["id"]: change["change"] for change in json.loads(printed)["cases"]}
@@ -148,7 +207,9 @@ def test_other_facts_are_compared_and_never_taken_for_the_recorded_ones(group: s
         states = [STATES.get(one["outcome"], "fails") for one in (before[case], line)]
         assert changes.get(line["case_id"], "same") in WORDS[states[0], states[1]], case.title
     forged = [_own(line, other) for line, other in zip(first.lines, second.lines, strict=True)]
-    (second.out / "run.jsonl").write_text("".join(json.dumps(line) + "\n" for line in forged), "utf-8")
+    (second.out / "run.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in forged), "utf-8"
+    )
     assert not neighbours or first.command("audit", "second")[0] == 2
     found = second.contradictions
     assert [case.title for case in neighbours if "verdicts" not in found.get(case.title, ())] == []

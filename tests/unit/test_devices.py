@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from runner.language.check.spec import VENDORS
-from runner.machine.capabilities import CAPABILITIES, Machine
-from runner.model import devices
-from runner.model.case import Availability
-from runner.model.devices import ACCELERATORS, Accelerator, Build
 from tests.fakes import import_torch
+from torch_conformance.language.check.spec import VENDORS
+from torch_conformance.machine.capabilities import CAPABILITIES, Machine
+from torch_conformance.model import devices
+from torch_conformance.model.case import Availability
+from torch_conformance.model.devices import ACCELERATORS, Accelerator, Build
 
 PLANTED = Accelerator(
     module="planted",
@@ -35,7 +35,10 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Accelerator]:
     return table
 
 
-@pytest.mark.parametrize(("device", "kind", "index"), [("cpu", "cpu", 0), ("cuda", "cuda", 0), ("cuda:3", "cuda", 3), ("host", "host", 0)])
+@pytest.mark.parametrize(
+    ("device", "kind", "index"),
+    [("cpu", "cpu", 0), ("cuda", "cuda", 0), ("cuda:3", "cuda", 3), ("host", "host", 0)],
+)
 def test_a_device_is_a_kind_and_a_number(device: str, kind: str, index: int) -> None:
     assert (devices.kind_of(device), devices.index_of(device)) == (kind, index)
     assert devices.is_accelerator(device) is (kind == "cuda")
@@ -44,11 +47,16 @@ def test_a_device_is_a_kind_and_a_number(device: str, kind: str, index: int) -> 
 @pytest.mark.parametrize("build", devices.builds(), ids=lambda build: build.capability)
 def test_each_build_is_a_capability(build: Build) -> None:
     capability = CAPABILITIES[build.capability]
-    machine = Machine(python=(3, 11), torch="2.13.0", release=(2, 13), builds={build.version: "1"}, gpus=1)
+    machine = Machine(
+        python=(3, 11), torch="2.13.0", release=(2, 13), builds={build.version: "1"}, gpus=1
+    )
     assert capability.is_of_gpus
     assert capability.answer(machine, "") == (Availability.YES, "")
     assert machine.vendor == build.vendor
-    assert build.vendor in VENDORS, "a condition could not name it: VENDORS in runner/language/check/spec.py, and the schema"
+    assert build.vendor in VENDORS, (
+        "a condition could not name it: VENDORS in "
+        "runner/torch_conformance/language/check/spec.py, and the schema"
+    )
 
 
 @pytest.mark.torch
@@ -56,8 +64,21 @@ def test_torch_has_what_is_asked_of_each_kind() -> None:
     torch = import_torch()
     for kind, accelerator in ACCELERATORS.items():
         module = getattr(torch, accelerator.module)
-        for name in ("is_available", "is_initialized", "device_count", "synchronize", "empty_cache", "memory_allocated", "Event"):
+        for name in (
+            "is_available",
+            "is_initialized",
+            "device_count",
+            "synchronize",
+            "empty_cache",
+            "memory_allocated",
+            "Event",
+        ):
             assert hasattr(module, name), f"torch.{kind}.{name}"
-        for name in ("get_device_properties", "get_rng_state_all", "set_rng_state_all", "current_stream"):
+        for name in (
+            "get_device_properties",
+            "get_rng_state_all",
+            "set_rng_state_all",
+            "current_stream",
+        ):
             assert hasattr(module, name), f"torch.{kind}.{name}"
         assert hasattr(torch.profiler.ProfilerActivity, accelerator.activity)

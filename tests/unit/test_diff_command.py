@@ -7,22 +7,36 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli.parser import main
-from runner.model.case import CaseId
-from runner.model.outcomes import Outcome
-from runner.model.results import CaseResult
 from tests.fakes import observation, seen
 from tests.readers import Elements
 from tests.recorded import recorded, run_of, write_run
+from torch_conformance.cli.parser import main
+from torch_conformance.model.case import CaseId
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.model.results import CaseResult
 
 FAIL, PASS, UNAVAILABLE = Outcome.FAIL, Outcome.PASS, Outcome.UNAVAILABLE
-HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7 * 7 }}&lt;\x1b[31m\u202e::error::"
+HOSTILE = (
+    "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7 * 7 "
+    "}}&lt;\x1b[31m\u202e::error::"
+)
 
 
 @pytest.fixture(autouse=True)
 def folder(here: Path) -> Path:
-    write_run(Path("a"), run_of(recorded("one"), recorded("two"), recorded("three"), recorded("four", FAIL)))
-    write_run(Path("b"), run_of(recorded("one", FAIL), recorded("two", UNAVAILABLE, reason="no GPU"), recorded("four"), run_id="run-2"))
+    write_run(
+        Path("a"),
+        run_of(recorded("one"), recorded("two"), recorded("three"), recorded("four", FAIL)),
+    )
+    write_run(
+        Path("b"),
+        run_of(
+            recorded("one", FAIL),
+            recorded("two", UNAVAILABLE, reason="no GPU"),
+            recorded("four"),
+            run_id="run-2",
+        ),
+    )
     return here
 
 
@@ -67,8 +81,13 @@ def test_a_truncated_journal_is_refused(capsys: pytest.CaptureFixture[str]) -> N
     assert "cut: the run was cut off: its journal has no footer" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("old", "new"), [('"outcome": "FAIL"', '"outcome": "PASS"'), ('"kind": "header"', '"kind": "head"')])
-def test_an_altered_journal_is_refused(old: str, new: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('"outcome": "FAIL"', '"outcome": "PASS"'), ('"kind": "header"', '"kind": "head"')],
+)
+def test_an_altered_journal_is_refused(
+    old: str, new: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = Path("b/run.jsonl").read_text()
     assert old in text
     Path("b/run.jsonl").write_text(text.replace(old, new, 1))
@@ -82,7 +101,10 @@ def test_altered_code_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diff", "c", "d"]) == 0
     Path("d/cases/00001/code-0-0.txt").write_text("x = 1\n")
     assert main(["diff", "c", "d"]) == 2
-    assert "not the file that the case was judged by; nothing is compared with an altered run" in capsys.readouterr().err
+    assert (
+        "not the file that the case was judged by; nothing is compared with an altered run"
+        in capsys.readouterr().err
+    )
 
 
 # JSON
@@ -98,7 +120,11 @@ def test_the_json_has_what_changed(capsys: pytest.CaptureFixture[str]) -> None:
         "area/four[backend=cpu]": "fixed",
     }
     assert found["reached"] == {"broken": 1}
-    assert found["cases"][0]["after"]["position"] == {"file": "specs/area/one.yaml", "line": 7, "column": 1}
+    assert found["cases"][0]["after"]["position"] == {
+        "file": "specs/area/one.yaml",
+        "line": 7,
+        "column": 1,
+    }
 
 
 # HTML
@@ -106,25 +132,59 @@ def test_the_json_has_what_changed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_nothing_hostile_becomes_markup(capsys: pytest.CaptureFixture[str]) -> None:
     def hostile(outcome: Outcome) -> CaseResult:
-        made = recorded("one", outcome, reason="" if outcome is PASS else HOSTILE, observed=HOSTILE, spec=f"specs/{HOSTILE}.yaml")
+        made = recorded(
+            "one",
+            outcome,
+            reason="" if outcome is PASS else HOSTILE,
+            observed=HOSTILE,
+            spec=f"specs/{HOSTILE}.yaml",
+        )
         return replace(made, case_id=CaseId(f"area/{HOSTILE}[backend=cpu]"))
 
-    write_run(Path("c"), run_of(hostile(PASS), environment={"torch": HOSTILE}), {"code-0-0.txt": f"{HOSTILE}\n</table><script>\n"})
-    write_run(Path("d"), run_of(hostile(FAIL)), {"code-0-0.txt": f"{HOSTILE} 2\n\udc80".encode("utf-8", "replace").decode()})
+    write_run(
+        Path("c"),
+        run_of(hostile(PASS), environment={"torch": HOSTILE}),
+        {"code-0-0.txt": f"{HOSTILE}\n</table><script>\n"},
+    )
+    write_run(
+        Path("d"),
+        run_of(hostile(FAIL)),
+        {"code-0-0.txt": f"{HOSTILE} 2\n\udc80".encode("utf-8", "replace").decode()},
+    )
     assert main(["diff", "c", "d", "--html", "x.html", "--code"]) == 0
     page = Elements(Path("x.html").read_text("utf-8"))
     assert "broken" in page.text
     assert "<script>alert(1)</script>" in page.text
     assert "{{ 7 * 7 }}" in page.text
-    assert not {tag for tag, _ in page.tags} & {"script", "img", "link", "iframe", "object", "base", "form"}
-    assert not [name for _, found in page.tags for name in found if name.startswith("on") or name in ("src", "href", "srcset")]
-    assert not any("\x1b" in text or "\u202e" in text for text in (page.text, capsys.readouterr().out))
+    assert not {tag for tag, _ in page.tags} & {
+        "script",
+        "img",
+        "link",
+        "iframe",
+        "object",
+        "base",
+        "form",
+    }
+    assert not [
+        name
+        for _, found in page.tags
+        for name in found
+        if name.startswith("on") or name in ("src", "href", "srcset")
+    ]
+    assert not any(
+        "\x1b" in text or "\u202e" in text for text in (page.text, capsys.readouterr().out)
+    )
 
 
 def test_captured_graphs_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     def facts(text: str) -> str:
         graphs = {"graphs": [{"text": text, "ops": {}}]}
-        return json.dumps(observation(seen(measured={"0": graphs, "1": {"graphs": "none"}, "2": [1]}), id="area/one[backend=cpu]"))
+        return json.dumps(
+            observation(
+                seen(measured={"0": graphs, "1": {"graphs": "none"}, "2": [1]}),
+                id="area/one[backend=cpu]",
+            )
+        )
 
     write_run(Path("c"), run_of(recorded("one")), {"observation.json": facts("mm\nrelu\n")})
     write_run(Path("d"), run_of(recorded("one", FAIL)), {"observation.json": facts("mm\ngelu\n")})

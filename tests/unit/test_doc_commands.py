@@ -1,4 +1,6 @@
-"""The commands of the documents: each is parsed by the real parser, its files and globs are there, and what is quick is run."""
+"""The commands of the documents: each is parsed by the real parser, its files and globs are there,
+and what is quick is run.
+"""
 
 import ast
 import functools
@@ -11,13 +13,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runner.cli.parser import main, parser
-from runner.language.load import load
-from runner.model.case import Case
-from runner.model.matching.patterns import glob
-from runner.model.outcomes import ExitCode
-from runner.tools.vendor.profiles import find_profile
 from tests.fences import CI, ROOT, Fence, every_fence, home
+from torch_conformance.cli.parser import main, parser
+from torch_conformance.language.load import load
+from torch_conformance.model.case import Case
+from torch_conformance.model.matching.patterns import glob
+from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.tools.attest.profiles import find_profile
 
 FENCES = every_fence()
 
@@ -27,7 +29,12 @@ def lines_of_pipeline(fence: Fence) -> list[str]:
     match fence.mark:
         case "workflow":
             jobs = yaml.safe_load(fence.text)["jobs"].values()
-            return [line for job in jobs for step in job["steps"] for line in step.get("run", "").splitlines()]
+            return [
+                line
+                for job in jobs
+                for step in job["steps"]
+                for line in step.get("run", "").splitlines()
+            ]
         case "gitlab":
             document = yaml.safe_load(fence.text)
             jobs = [job for job in document.values() if isinstance(job, dict) and "script" in job]
@@ -42,7 +49,9 @@ def lines_of_pipeline(fence: Fence) -> list[str]:
 def lines_of(fence: Fence) -> list[list[str]]:
     if fence.mark in CI:
         return [shlex.split(line) for line in lines_of_pipeline(fence)]
-    return [words for line in fence.text.splitlines() if (words := shlex.split(line, comments=True))]
+    return [
+        words for line in fence.text.splitlines() if (words := shlex.split(line, comments=True))
+    ]
 
 
 def simple_commands(words: list[str]) -> Iterator[list[str]]:
@@ -69,7 +78,9 @@ COMMANDS = [
 
 @pytest.mark.usefixtures("shipped_once")
 @pytest.mark.parametrize(("fence", "command"), COMMANDS)
-def test_every_command_exists(fence: Fence, command: list[str], site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_exists(
+    fence: Fence, command: list[str], site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = home(site, fence.page)
     monkeypatch.chdir(place)
     program, arguments = command[0].rpartition("/")[2], command[1:]
@@ -104,7 +115,9 @@ def test_every_command_exists(fence: Fence, command: list[str], site: Path, monk
 
 
 def check_own_command(arguments: list[str]) -> None:
-    """Parse by the real parser; paths are files of the page or of the repository; globs and backends select some case."""
+    """Parse by the real parser; paths are files of the page or of the repository; globs and
+    backends select some case.
+    """
     if arguments == ["--version"]:
         return
     parsed = vars(parser().parse_args(arguments))
@@ -117,7 +130,10 @@ def check_own_command(arguments: list[str]) -> None:
     assert all(path.exists() for path in paths), arguments
     cases = cases_of(*paths, backends=tuple(path.absolute() for path in parsed.get("backends", [])))
     is_of_cases = parsed["command"] != "lint"
-    globs = [*(parsed.get("select", []) if is_of_cases else ()), *([parsed["case"]] if "case" in parsed else [])]
+    globs = [
+        *(parsed.get("select", []) if is_of_cases else ()),
+        *([parsed["case"]] if "case" in parsed else []),
+    ]
     for pattern in globs:
         assert any(glob(pattern).fullmatch(case.id) for case in cases), pattern
     for name in parsed.get("backend", []):
@@ -128,7 +144,9 @@ def check_own_command(arguments: list[str]) -> None:
         assert find_profile(parsed["profile"]).is_file(), parsed["profile"]
     if parsed["command"] == "lint" and parsed["paths"]:
         assert main(arguments) == ExitCode.OK
-    if parsed["command"] in ("validate", "list", "explain") and (parsed.get("paths") or is_first(parsed["command"], arguments)):
+    if parsed["command"] in ("validate", "list", "explain") and (
+        parsed.get("paths") or is_first(parsed["command"], arguments)
+    ):
         assert main(arguments) == ExitCode.OK
 
 
@@ -136,7 +154,9 @@ OF_SHIPPED_SPECS: set[tuple[str, ...]] = set()
 
 
 def is_first(command: str, arguments: list[str]) -> bool:
-    """Whether no command with the same options was executed yet: without a path, each reads all shipped specs."""
+    """Whether no command with the same options was executed yet: without a path, each reads all
+    shipped specs.
+    """
     key = (command, *sorted(word for word in arguments if word.startswith("-")))
     is_new = key not in OF_SHIPPED_SPECS
     OF_SHIPPED_SPECS.add(key)
@@ -154,7 +174,11 @@ def check_python(arguments: list[str]) -> None:
         assert (ROOT / arguments[0]).is_file() or Path(arguments[0]).is_file(), arguments
         return
     if arguments[1] not in ("venv", "pytest", "build", "mypy"):
-        assert any((ROOT / arguments[1].replace(".", "/")).with_suffix(suffix).exists() for suffix in ("", ".py")), arguments
+        assert any(
+            (folder / arguments[1].replace(".", "/")).with_suffix(suffix).exists()
+            for folder in (ROOT, ROOT / "runner")
+            for suffix in ("", ".py")
+        ), arguments
 
 
 def check_pip(arguments: list[str]) -> None:
@@ -162,10 +186,14 @@ def check_pip(arguments: list[str]) -> None:
     if "-c" in arguments:
         assert (ROOT / arguments[arguments.index("-c") + 1]).is_file()
     extras = re.findall(r"[a-z]+", next(word for word in arguments if word.startswith(".[")))
-    known = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
+        "optional-dependencies"
+    ]
     assert set(extras) <= set(known), extras
 
 
 def sessions() -> set[str]:
     tree = ast.parse((ROOT / "noxfile.py").read_text("utf-8"))
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list}
+    return {
+        node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list
+    }

@@ -1,4 +1,6 @@
-"""What the documents say is true: every fence has a test, every spec is valid, every command exists, generated pages are fresh."""
+"""What the documents say is true: every fence has a test, every spec is valid, every command
+exists, generated pages are fresh.
+"""
 
 import json
 import os
@@ -10,12 +12,12 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from runner.cli.parser import main
-from runner.language.read import spec_schema
-from runner.model.outcomes import ExitCode
-from runner.tools.fleet.lab import read_lab
 from tests.fences import FILES, ROOT, Fence, every_fence, home, is_generated, pages, run_in, write
 from tests.json_schemas import validator
+from torch_conformance.cli.parser import main
+from torch_conformance.language.read import spec_schema
+from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.tools.fleet.lab import read_lab
 
 FENCES = every_fence()
 TESTED = {
@@ -28,7 +30,9 @@ TESTED = {
     "lua": ("editor",),
     "": ("failure",),
 }
-"""The marks that tests claim, by the language of their fences; each mark has a test here or in the module of its name."""
+"""The marks that tests claim, by the language of their fences; each mark has a test here or in the
+module of its name.
+"""
 
 
 def fences(*marks: str) -> list[Fence]:
@@ -48,7 +52,9 @@ def block(mark: str) -> str:
 @pytest.mark.parametrize("fence", FENCES, ids=str)
 def test_every_fence_is_tested(fence: Fence) -> None:
     assert fence.language in TESTED, f"{fence}: no test knows the language '{fence.language}'"
-    assert fence.mark in TESTED[fence.language], f"{fence}: mark the fence with one of {TESTED[fence.language]} (tests/fences.py)"
+    assert fence.mark in TESTED[fence.language], (
+        f"{fence}: mark the fence with one of {TESTED[fence.language]} (tests/fences.py)"
+    )
 
 
 # files of a page
@@ -58,17 +64,30 @@ PAGES = sorted({fence.page for fence in FENCES if fence.mark in (*FILES, "comman
 
 
 def named(page: str, mark: str) -> list[Path]:
-    """Return the files of a page with this mark; one that it shows twice is written once, as it is last."""
-    return list(dict.fromkeys(Path(fence.name) for fence in FENCES if (fence.page, fence.mark) == (page, mark)))
+    """Return the files of a page with this mark; one that it shows twice is written once, as it is
+    last.
+    """
+    return list(
+        dict.fromkeys(
+            Path(fence.name) for fence in FENCES if (fence.page, fence.mark) == (page, mark)
+        )
+    )
 
 
 @pytest.mark.usefixtures("shipped_once")
 @pytest.mark.parametrize("page", PAGES)
-def test_files_of_a_page_are_valid(page: str, site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_of_a_page_are_valid(
+    page: str, site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(home(site, page))
     specs = named(page, "spec")
     files = [str(path) for path in (*specs, *(path.parent for path in named(page, "defaults")))]
-    options = [part for mark in ("backends", "waivers") for path in named(page, mark) for part in (f"--{mark}", str(path))]
+    options = [
+        part
+        for mark in ("backends", "waivers")
+        for path in named(page, mark)
+        for part in (f"--{mark}", str(path))
+    ]
     if files or options:
         code = main(["validate", *files, *options])
         said = capsys.readouterr()
@@ -105,7 +124,9 @@ def test_the_commands_of_the_readme_are_what_ci_runs(mark: str) -> None:
     assert mark in (ROOT / runs[mark]).read_text(encoding="utf-8")
 
 
-@pytest.mark.nightly(reason="compiles for one picture of a failure; test_run tests the lines of a failure")
+@pytest.mark.nightly(
+    reason="compiles for one picture of a failure; test_run tests the lines of a failure"
+)
 @pytest.mark.torch
 def test_the_failure_shown_is_real(site: Path, tmp_path: Path) -> None:
     right = (home(site, "README.md") / "first" / "relu.yaml").read_text("utf-8")
@@ -116,23 +137,44 @@ def test_the_failure_shown_is_real(site: Path, tmp_path: Path) -> None:
     (place / "relu.yaml").write_text(wrong, encoding="utf-8")
     done = run_in(tmp_path, "run", "first", "--backend", "cpu", "--select", "*dynamic=true?")
     assert done.returncode == ExitCode.FAILED, done.stderr
-    assert block("failure") in re.sub(r"reports/[0-9TZ]+-[0-9a-f]+/", "reports/20260301T120000Z-1a2b3c/", done.stdout)
+    assert block("failure") in re.sub(
+        r"reports/[0-9TZ]+-[0-9a-f]+/", "reports/20260301T120000Z-1a2b3c/", done.stdout
+    )
 
 
-@pytest.mark.nightly(reason="runs and audits every spec of the documents; the tests above validate them all")
+@pytest.mark.nightly(
+    reason="runs and audits every spec of the documents; the tests above validate them all"
+)
 @pytest.mark.torch
 @pytest.mark.timeout(1200)
 def test_every_spec_of_the_documents_passes_and_can_fail(tmp_path: Path) -> None:
-    """Run all of them but those for a vendor's backend: each passes, each control fails, each written reason is needed."""
+    """Run all of them but those for a vendor's backend: each passes, each control fails, each
+    written reason is needed.
+    """
     vendors = {fence.page for fence in fences("backends")}
     seen: set[tuple[str, str]] = set()
     for fence in fences("spec", "defaults"):
         if fence.page not in vendors and (fence.name, fence.text) not in seen:
             seen.add((fence.name, fence.text))
             write(fence, home(tmp_path / "specs", fence.page))
-    done = run_in(tmp_path, "run", "specs", "--backend", "cpu", "--backend", "host", "--backend", "eager", "--out", "all", timeout=800)
+    done = run_in(
+        tmp_path,
+        "run",
+        "specs",
+        "--backend",
+        "cpu",
+        "--backend",
+        "host",
+        "--backend",
+        "eager",
+        "--out",
+        "all",
+        timeout=800,
+    )
     assert done.returncode == ExitCode.OK, done.stdout + done.stderr
-    assert {line.split()[1] for line in done.stdout.splitlines() if re.match(r" +[0-9]+  [A-Z]", line)} == {"PASS"}, done.stdout
+    assert {
+        line.split()[1] for line in done.stdout.splitlines() if re.match(r" +[0-9]+  [A-Z]", line)
+    } == {"PASS"}, done.stdout
     audited = run_in(tmp_path, "audit", "all", "--run", timeout=400)
     assert audited.returncode == ExitCode.OK, audited.stdout + audited.stderr
     assert "0 survived" in audited.stdout
@@ -173,11 +215,27 @@ def test_python_of_the_documents_compiles() -> None:
 
 
 def test_no_document_holds_a_machine_path() -> None:
-    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=240).stdout.split("\0")
+    files = subprocess.run(
+        ["git", "ls-files", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    ).stdout.split("\0")
     assert any(files) or not (ROOT / ".git").exists()
     paths = re.compile(r"(?<![\w.])/(?:work|root|home/\w+)/[\w.-]+")
     for name in filter(None, files):
         path = ROOT / name
-        if path.is_file() and path.suffix in (".py", ".md", ".yaml", ".json", ".toml", ".txt", ".jsonl", ".xml"):
+        if path.is_file() and path.suffix in (
+            ".py",
+            ".md",
+            ".yaml",
+            ".json",
+            ".toml",
+            ".txt",
+            ".jsonl",
+            ".xml",
+        ):
             found = paths.search(path.read_text(encoding="utf-8", errors="replace"))
             assert found is None, f"{name}: {found[0]}"

@@ -1,4 +1,6 @@
-"""``repeat``: each repetition of a step is compared with eager, equal ones once; what the worker left out is an ERROR."""
+"""``repeat``: each repetition of a step is compared with eager, equal ones once; what the worker
+left out is an ERROR.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,11 +9,21 @@ from typing import Any
 
 import pytest
 
-from runner.model.expectation import Status
-from runner.model.outcomes import Outcome
-from runner.model.protocol import dumps, encode, loads
-from tests.fakes import case, close_facts, close_leaf, expected, import_torch, observation, seen, step, verdict_of
+from tests.fakes import (
+    case,
+    close_facts,
+    close_leaf,
+    expected,
+    import_torch,
+    observation,
+    seen,
+    step,
+    verdict_of,
+)
 from tests.sessions import prepared
+from torch_conformance.model.expectation import Status
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.model.protocol import dumps, encode, loads
 
 CLOSE = expected("close", {"to": "eager"})
 
@@ -19,9 +31,14 @@ CLOSE = expected("close", {"to": "eager"})
 def outcome(repetitions: Any, *, repeat: int = 3, **facts: Any) -> Any:
     """Judge a step that was repeated, and whose last repetition is right."""
     made = case(dataclasses.replace(step(CLOSE), repeat=repeat))
-    measured = {"measured": {"0": close_facts(close_leaf())}, **({} if repetitions is None else {"repetitions": {"0": repetitions}})}
+    measured = {
+        "measured": {"0": close_facts(close_leaf())},
+        **({} if repetitions is None else {"repetitions": {"0": repetitions}}),
+    }
     found = verdict_of(made, observation(seen(**{**measured, **facts})))
-    return found.outcome, next((one for one in found.verdicts if one.status is not Status.HELD), None)
+    return found.outcome, next(
+        (one for one in found.verdicts if one.status is not Status.HELD), None
+    )
 
 
 def entry(first: int = 0, times: int = 1, **leaf: Any) -> dict[str, Any]:
@@ -56,8 +73,13 @@ def test_a_repetition_that_was_not_measured_is_an_error(entries: Any, observed: 
     assert verdict.observed.startswith(observed)
 
 
-def run(folder: Path, text: str, change: Callable[[int, Any], Any] = lambda number, output: output) -> dict[str, list[dict[str, Any]]]:
-    """Carry out the repeated step of a spec; ``change`` makes the answer of each repetition. Return the facts of those before the last."""
+def run(
+    folder: Path, text: str, change: Callable[[int, Any], Any] = lambda number, output: output
+) -> dict[str, list[dict[str, Any]]]:
+    """Carry out the repeated step of a spec; ``change`` makes the answer of each repetition.
+
+    Return the facts of those before the last.
+    """
     import_torch()._dynamo.reset()
     session, plan = prepared(folder, text)
     (step,) = plan["steps"]
@@ -95,11 +117,17 @@ def test_equal_repetitions_are_measured_once(tmp_path: Path) -> None:
 
 @pytest.mark.torch
 def test_a_wrong_repetition_is_refused(tmp_path: Path) -> None:
-    found = run(tmp_path, SPEC.format("x.sin()"), lambda number, output: output * 1.01 if number == 1 else output)
+    found = run(
+        tmp_path,
+        SPEC.format("x.sin()"),
+        lambda number, output: output * 1.01 if number == 1 else output,
+    )
     assert [(one["first"], one["times"]) for one in found["0"]] == [(0, 2), (1, 1)]
     result, verdict = outcome(found["0"], repeat=4)
     assert result is Outcome.FAIL
-    assert verdict.expected.startswith("repetition 2 of 4: output within 2 x eager's error against float64")
+    assert verdict.expected.startswith(
+        "repetition 2 of 4: output within 2 x eager's error against float64"
+    )
 
 
 @pytest.mark.torch

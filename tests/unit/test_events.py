@@ -1,4 +1,7 @@
-"""The events of a run, and the reporters that listen to them. The executor is a fake: no worker is started."""
+"""The events of a run, and the reporters that listen to them.
+
+The executor is a fake: no worker is started.
+"""
 
 import errno
 import json
@@ -7,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli.parser import main
-from runner.execute.executor_protocol import Execution, Job
-from runner.model import events
-from runner.model.events import RunEvent
-from runner.model.outcomes import ExitCode, Outcome
-from runner.report import ReportSetup, reporters
-from runner.report.reporters import REPORTERS, Reporter
 from tests.conftest import GOOD
 from tests.fakes import ENDED, observation, seen, use_executor, write_specs
+from torch_conformance.cli.parser import main
+from torch_conformance.execute.executor_protocol import Execution, Job
+from torch_conformance.model import events
+from torch_conformance.model.events import RunEvent
+from torch_conformance.model.outcomes import ExitCode, Outcome
+from torch_conformance.report import ReportSetup, reporters
+from torch_conformance.report.reporters import REPORTERS, Reporter
 
 SPEC = GOOD.replace("close: {to: eager}", "counter: {inductor.fxgraph_cache_miss: 1}")
 FAILS: dict[str, dict[str, int]] = {"inductor": {"fxgraph_cache_miss": 2}}
@@ -47,12 +50,20 @@ def execution(job: Job, outcome: Outcome = Outcome.PASS) -> Execution:
     assert job.plan is not None
     (Path("out") / job.folder).mkdir(parents=True, exist_ok=True)
     facts = seen() if outcome is Outcome.PASS else seen(counters=FAILS)
-    return Execution(job=job, observation=observation(facts, id=job.plan["id"]), ending=ENDED, seconds=1.0, isolation="fork")
+    return Execution(
+        job=job,
+        observation=observation(facts, id=job.plan["id"]),
+        ending=ENDED,
+        seconds=1.0,
+        isolation="fork",
+    )
 
 
 @pytest.fixture
 def go(here: Path, monkeypatch: pytest.MonkeyPatch) -> Go:
-    """Return a function that runs two cases, ``one`` and ``two``, with a recorder as the last reporter."""
+    """Return a function that runs two cases, ``one`` and ``two``, with a recorder as the last
+    reporter.
+    """
     monkeypatch.setattr(reporters, "REPORTERS", {**REPORTERS, "recorder": Reporter(Recorder)})
     write_specs(here, dict.fromkeys(("one", "two"), SPEC))
 
@@ -67,7 +78,9 @@ def names() -> list[str]:
     """Return the events by name, those of cases with the case's; what is waited for is left out."""
     found = []
     for event in Recorder.events:
-        case = getattr(event, "case_id", "") or getattr(getattr(event, "result", None), "case_id", "")
+        case = getattr(event, "case_id", "") or getattr(
+            getattr(event, "result", None), "case_id", ""
+        )
         found.append(f"{type(event).__name__} {case.partition('[')[0]}".strip())
     return [name for name in found if name != "Activity"]
 
@@ -79,7 +92,15 @@ def kinds() -> list[str]:
 def test_a_new_reporter_gets_every_event_in_its_order(go: Go) -> None:
     assert go(execution) == ExitCode.OK
     cases = ["CaseFinished one", "CaseFinished two"]
-    assert names() == ["RunStarted", "HeaderCompleted", *cases, "ExecutionEnded", "Note", "ResultsCompleted", "RunEnded"]
+    assert names() == [
+        "RunStarted",
+        "HeaderCompleted",
+        *cases,
+        "ExecutionEnded",
+        "Note",
+        "ResultsCompleted",
+        "RunEnded",
+    ]
     started, ended = Recorder.events[0], Recorder.events[-1]
     assert isinstance(started, events.RunStarted)
     assert isinstance(ended, events.RunEnded)
@@ -90,7 +111,9 @@ def test_a_new_reporter_gets_every_event_in_its_order(go: Go) -> None:
     assert kinds() == ["header", "case", "case", "footer"]
 
 
-def test_an_altered_journal_is_the_last_that_anybody_hears_of_a_run(go: Go, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_altered_journal_is_the_last_that_anybody_hears_of_a_run(
+    go: Go, capsys: pytest.CaptureFixture[str]
+) -> None:
     def play(job: Job) -> Execution:
         if "two[" in str(job.plan):
             with Path("out/run.jsonl").open("ab") as stream:

@@ -1,10 +1,12 @@
-"""Which exit code outcomes come to: 0 needs something that was executed, and nothing that failed."""
+"""Which exit code outcomes come to: 0 needs something that was executed, and nothing that
+failed.
+"""
 
 from collections.abc import Sequence
 
 import pytest
 
-from runner.model.outcomes import ExitCode, Outcome, exit_code
+from torch_conformance.model.outcomes import ExitCode, Outcome, exit_code
 
 HARMLESS = [Outcome.XFAIL, Outcome.UNAVAILABLE, Outcome.OFFLINE_PASS]
 
@@ -18,9 +20,13 @@ def test_a_pass_among_what_does_no_harm_is_a_success() -> None:
     assert exit_code([Outcome.PASS, *HARMLESS], 1) is ExitCode.OK
 
 
-@pytest.mark.parametrize("outcomes", [[], [Outcome.UNAVAILABLE], [Outcome.UNAVAILABLE, Outcome.OFFLINE_PASS]])
+@pytest.mark.parametrize(
+    "outcomes", [[], [Outcome.UNAVAILABLE], [Outcome.UNAVAILABLE, Outcome.OFFLINE_PASS]]
+)
 @pytest.mark.parametrize("least", [0, 1])
-def test_where_nothing_was_executed_there_is_no_success(outcomes: Sequence[Outcome], least: int) -> None:
+def test_where_nothing_was_executed_there_is_no_success(
+    outcomes: Sequence[Outcome], least: int
+) -> None:
     assert exit_code(outcomes, least) is ExitCode.NOTHING
 
 
@@ -31,7 +37,10 @@ def test_an_expected_failure_was_executed() -> None:
 
 def test_what_is_flaky_was_executed_where_the_user_lets_it_pass() -> None:
     assert exit_code([Outcome.PASS, Outcome.FLAKY], 2, lets_flaky_pass=True) is ExitCode.OK
-    assert exit_code([Outcome.PASS, Outcome.FLAKY, Outcome.FAIL], 1, lets_flaky_pass=True) is ExitCode.FAILED
+    assert (
+        exit_code([Outcome.PASS, Outcome.FLAKY, Outcome.FAIL], 1, lets_flaky_pass=True)
+        is ExitCode.FAILED
+    )
     assert exit_code([Outcome.FLAKY], 1, lets_flaky_pass=True) is ExitCode.OK
     assert exit_code([Outcome.FLAKY], 1) is ExitCode.FAILED
 

@@ -1,18 +1,20 @@
-"""From specs to cases: ids, the order in which options are merged, and what is left to the machine that runs."""
+"""From specs to cases: ids, the order in which options are merged, and what is left to the machine
+that runs.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from runner.language import load as loading
-from runner.language.load import Suite
-from runner.language.read.templates import as_text
-from runner.machine.installed_torch import torch_at
-from runner.model.case import Case
-from runner.model.diagnostics import InvalidSpecs
-from runner.plan.worker_plan import digest_of, seed_of
 from tests.fakes import used
+from torch_conformance.language import load as loading
+from torch_conformance.language.load import Suite
+from torch_conformance.language.read.templates import as_text
+from torch_conformance.machine.installed_torch import torch_at
+from torch_conformance.model.case import Case
+from torch_conformance.model.diagnostics import InvalidSpecs
+from torch_conformance.plan.worker_plan import digest_of, seed_of
 
 LoadSuite = Callable[..., Suite]
 
@@ -35,11 +37,15 @@ def only(suite: Suite) -> Case:
     return case
 
 
-# -- ids ------------------------------------------------------------------------------------------------------------
+# -- ids -------------------------------------------------------------------------------------------
 
 
 def test_an_id_is_area_name_backend_and_values(load_suite: LoadSuite, good: str) -> None:
-    text = good.replace("[cpu]", "[cpu, cuda]") + "matrix: {dtype: [float32], dynamic: [true, false]}\n" + used("dtype", "dynamic")
+    text = (
+        good.replace("[cpu]", "[cpu, cuda]")
+        + "matrix: {dtype: [float32], dynamic: [true, false]}\n"
+        + used("dtype", "dynamic")
+    )
     assert ids(load_suite({"code/cache/a-hit.yaml": text, "top.yaml": good})) == [
         "code/cache/a-hit[backend=cpu,dtype=float32,dynamic=true]",
         "code/cache/a-hit[backend=cpu,dtype=float32,dynamic=false]",
@@ -53,7 +59,10 @@ def test_a_vendors_backend_adds_cases_and_changes_none(load_suite: LoadSuite, go
     text = good.replace("[cpu]", "[cpu, rocm]") + "matrix: {n: [1, 2]}\n" + used("n")
     before = load_suite(text)
     after = load_suite(text, backends=VENDOR)
-    assert set(ids(after)) - set(ids(before)) == {"spec[backend=vendor,n=1]", "spec[backend=vendor,n=2]"}
+    assert set(ids(after)) - set(ids(before)) == {
+        "spec[backend=vendor,n=1]",
+        "spec[backend=vendor,n=2]",
+    }
     assert set(ids(before)) < set(ids(after))
     digests = {case.id: digest_of(case) for case in after.cases}
     assert all(digests[case.id] == digest_of(case) for case in before.cases)
@@ -63,20 +72,27 @@ def test_two_files_of_one_id_are_told_once(load_suite: LoadSuite, good: str) -> 
     text = good + "matrix: {n: [1, 2, 3]}\n" + used("n")
     with pytest.raises(InvalidSpecs) as caught:
         load_suite({"a/x.yaml": text, "a/x.yml": text})
-    assert [f"{problem.position} {problem.code}" for problem in caught.value.diagnostics] == ["suite/a/x.yml:1:1 repeated-id"]
+    assert [f"{problem.position} {problem.code}" for problem in caught.value.diagnostics] == [
+        "suite/a/x.yml:1:1 repeated-id"
+    ]
 
 
-# -- the order of options -------------------------------------------------------------------------------------------
+# -- the order of options --------------------------------------------------------------------------
 
 
 def test_defaults_then_spec_then_backend(load_suite: LoadSuite, good: str) -> None:
     files = {
-        "_defaults.yaml": "config: {freezing: true, cpp_wrapper: true, fx_graph_cache: true}\ncontext: [no_grad]\ntags: [outer]\n",
+        "_defaults.yaml": "config: {freezing: true, cpp_wrapper: true, "
+        "fx_graph_cache: true}\ncontext: "
+        "[no_grad]\ntags: [outer]\n",
         "in/_defaults.yaml": "config: {cpp_wrapper: false}\ntags: [inner, outer]\n",
-        "in/spec.yaml": good.replace("[cpu]", "[rocm-ck]") + "config: {fx_graph_cache: false}\ntags: [own]\n",
+        "in/spec.yaml": good.replace("[cpu]", "[rocm-ck]")
+        + "config: {fx_graph_cache: false}\ntags: [own]\n",
     }
     case = only(load_suite(files))
-    assert {name: option.value for name, option in case.options["config"].items()} | {"rocm.ck_dir": None} == {
+    assert {name: option.value for name, option in case.options["config"].items()} | {
+        "rocm.ck_dir": None
+    } == {
         "freezing": True,
         "cpp_wrapper": False,
         "fx_graph_cache": False,
@@ -100,7 +116,11 @@ def test_the_state_of_torch_is_inherited_key_by_key(load_suite: LoadSuite, good:
         "spec.yaml": good + "torch: {allow_tf32: true}\n",
     }
     inner, outer = sorted(load_suite(files).cases, key=lambda case: case.id)
-    assert inner.body.settings.torch == {"allow_tf32": False, "default_dtype": "float32", "deterministic": True}
+    assert inner.body.settings.torch == {
+        "allow_tf32": False,
+        "default_dtype": "float32",
+        "deterministic": True,
+    }
     assert outer.body.settings.torch == {"allow_tf32": True, "default_dtype": "float64"}
     assert inner.options["torch"]["allow_tf32"].origin == "defaults, suite/_defaults.yaml:1:9"
 
@@ -110,40 +130,63 @@ def test_what_a_backend_sets_otherwise_must_be_meant(load_suite: LoadSuite, good
     for config in ("{max_autotune: false}", "[{set: {max_autotune: false}}]"):
         with pytest.raises(InvalidSpecs) as caught:
             load_suite(text + f"config: {config}\n", backends=VENDOR)
-        conflicts = [problem for problem in caught.value.diagnostics if dict(problem.arguments)["backend"] == "vendor"]
+        conflicts = [
+            problem
+            for problem in caught.value.diagnostics
+            if dict(problem.arguments)["backend"] == "vendor"
+        ]
         column = 10 if config.startswith("{") else 17
-        assert [f"{problem.position} {problem.code}" for problem in conflicts] == [f"suite/spec.yaml:9:{column} conflicting-options"]
+        assert [f"{problem.position} {problem.code}" for problem in conflicts] == [
+            f"suite/spec.yaml:9:{column} conflicting-options"
+        ]
         assert dict(conflicts[0].arguments)["place"] == "vendor.yaml:5:12"
-    meant = load_suite(text + "config: [{set: {max_autotune: false}, override: true}]\n", backends=VENDOR)
-    assert {case.backend: case.body.settings.config["max_autotune"] for case in meant.cases} == dict.fromkeys(
-        ("rocm", "rocm-ck", "rocm-cktile", "rocm-mixed", "vendor"), False
+    meant = load_suite(
+        text + "config: [{set: {max_autotune: false}, override: true}]\n", backends=VENDOR
     )
+    assert {
+        case.backend: case.body.settings.config["max_autotune"] for case in meant.cases
+    } == dict.fromkeys(("rocm", "rocm-ck", "rocm-cktile", "rocm-mixed", "vendor"), False)
     same = load_suite(text + "config: {max_autotune: true}\n", backends=VENDOR)
     assert len(same.cases) == 5
 
 
-def test_conditions_choose_by_backend_and_by_what_it_joins(load_suite: LoadSuite, good: str) -> None:
+def test_conditions_choose_by_backend_and_by_what_it_joins(
+    load_suite: LoadSuite, good: str
+) -> None:
     config = (
-        "config: [{freezing: false}, {when: {backend: rocm}, set: {freezing: true}}, {when: {device: cpu}, set: {cpp_wrapper: true}}]\n"
+        "config: [{freezing: false}, {when: {backend: rocm}, set: {freezing: true}}, {when: "
+        "{device: cpu}, set: {cpp_wrapper: true}}]\n"
     )
     suite = load_suite(good.replace("[cpu]", "[cpu, rocm]\ntags: [gemm]") + config, backends=VENDOR)
-    found = {case.backend: (case.body.settings.config["freezing"], "cpp_wrapper" in case.body.settings.config) for case in suite.cases}
-    assert found == {"cpu": (False, True)} | dict.fromkeys(("rocm", "rocm-ck", "rocm-cktile", "rocm-mixed", "vendor"), (True, False))
+    found = {
+        case.backend: (
+            case.body.settings.config["freezing"],
+            "cpp_wrapper" in case.body.settings.config,
+        )
+        for case in suite.cases
+    }
+    assert found == {"cpu": (False, True)} | dict.fromkeys(
+        ("rocm", "rocm-ck", "rocm-cktile", "rocm-mixed", "vendor"), (True, False)
+    )
 
 
-# -- templates ------------------------------------------------------------------------------------------------------
+# -- templates -------------------------------------------------------------------------------------
 
 
 def test_a_value_takes_the_type_of_its_expression(load_suite: LoadSuite, good: str) -> None:
     text = good.replace("[4, 4]}, {", '"{{ shape }}", dtype: "{{ dtype }}"}, {') + (
-        "matrix: {shape: [{id: square, value: [4, 4]}], dtype: [float16], dynamic: [true], size: [3]}\n"
+        "matrix: {shape: [{id: square, value: [4, 4]}], dtype: [float16], dynamic: [true], "
+        "size: [3]}\n"
         'covers: ["a::b[{{ dtype }},{{ dynamic }},{{ size + 1 }}]"]\n'
         'compile: {dynamic: "{{ dynamic }}"}\nenv: {A: "{{ size }}", B: "x{{ size }}"}\n'
     )
     case = only(load_suite(text))
     assert case.id == "spec[backend=cpu,shape=square,dtype=float16,dynamic=true,size=3]"
     assert case.body.inputs[0] == {"rand": [4, 4], "dtype": "float16"}
-    assert (case.body.settings.compile, case.body.settings.env) == ({"dynamic": True}, {"A": 3, "B": "x3"})
+    assert (case.body.settings.compile, case.body.settings.env) == (
+        {"dynamic": True},
+        {"A": 3, "B": "x3"},
+    )
     assert case.covers == ("a::b[float16,true,4]",)
     assert case.params == {"shape": [4, 4], "dtype": "float16", "dynamic": True, "size": 3}
 
@@ -154,14 +197,22 @@ def test_text_from_the_matrix_stays_text_wherever_it_goes(load_suite: LoadSuite,
         'config: [{max_autotune_gemm_backends: "{{ n }}"}, {set: {cuda.cutlass_dir: "a{{ n }}"}}]\n'
         'env: {A: "{{ n }}"}\n'
     )
-    for case, written in zip(load_suite(text).cases, ("{{ backend }}", "{{ nope }}", "{{ facts.arch }}"), strict=True):
+    for case, written in zip(
+        load_suite(text).cases, ("{{ backend }}", "{{ nope }}", "{{ facts.arch }}"), strict=True
+    ):
         assert case.params == {"n": written}
         assert case.body.inputs[1] == case.body.settings.env["A"] == written
-        assert case.body.settings.config == {"max_autotune_gemm_backends": written, "cuda.cutlass_dir": f"a{written}"}
+        assert case.body.settings.config == {
+            "max_autotune_gemm_backends": written,
+            "cuda.cutlass_dir": f"a{written}",
+        }
 
 
 def test_facts_are_never_resolved_here(load_suite: LoadSuite, good: str) -> None:
-    text = good.replace("[cpu]", "[rocm-ck]").replace("[4, 4]}, {", '["{{ facts.gpus * n }}", 4]}, {') + "matrix: {n: [2]}\n"
+    text = (
+        good.replace("[cpu]", "[rocm-ck]").replace("[4, 4]}, {", '["{{ facts.gpus * n }}", 4]}, {')
+        + "matrix: {n: [2]}\n"
+    )
     case = only(load_suite(text))
     assert as_text(case.body.inputs[0]) == {"rand": ["{{ facts.gpus * n }}", 4]}
     assert as_text(case.body.settings.config)["rocm.ck_dir"] == "{{ facts.ck_dir }}"
@@ -169,18 +220,36 @@ def test_facts_are_never_resolved_here(load_suite: LoadSuite, good: str) -> None
 
 
 def test_templates_are_not_applied_to_code_and_patterns(load_suite: LoadSuite, good: str) -> None:
-    text = good.replace("return x @ y", 'return {"{{ backend }}"}') + 'prelude: |\n  A = "{{ backend }}"\n'
-    case = only(load_suite(text.replace("[{close: {to: eager}}]", '[{raises: {type: ValueError, match: "{{ backend }}"}}]')))
+    text = (
+        good.replace("return x @ y", 'return {"{{ backend }}"}')
+        + 'prelude: |\n  A = "{{ backend }}"\n'
+    )
+    case = only(
+        load_suite(
+            text.replace(
+                "[{close: {to: eager}}]", '[{raises: {type: ValueError, match: "{{ backend }}"}}]'
+            )
+        )
+    )
     assert "{{ backend }}" in case.body.functions["function"].block.text
     assert "{{ backend }}" in case.body.preludes[0].text
     assert case.steps[0].expectations[0].check.match == "{{ backend }}"
 
 
-# -- seeds, digests, places -----------------------------------------------------------------------------------------
+# -- seeds, digests, places ------------------------------------------------------------------------
 
 
-def test_every_backend_sees_the_same_numbers_and_no_two_points_do(load_suite: LoadSuite, good: str) -> None:
-    cases = load_suite({"a/x.yaml": good.replace("[cpu]", "[cpu, cuda]") + "matrix: {n: [1, '1.0']}\n" + used("n"), "b/x.yaml": good}).cases
+def test_every_backend_sees_the_same_numbers_and_no_two_points_do(
+    load_suite: LoadSuite, good: str
+) -> None:
+    cases = load_suite(
+        {
+            "a/x.yaml": good.replace("[cpu]", "[cpu, cuda]")
+            + "matrix: {n: [1, '1.0']}\n"
+            + used("n"),
+            "b/x.yaml": good,
+        }
+    ).cases
     seeds: dict[str, set[int]] = {}
     for case in cases:
         seeds.setdefault(case.id.replace("cuda", "cpu"), set()).add(seed_of(case))
@@ -201,7 +270,9 @@ def test_every_backend_sees_the_same_numbers_and_no_two_points_do(load_suite: Lo
         (("backends: [cpu]", "backends: [cpu]\nprelude: A = 1"), True),
     ],
 )
-def test_the_digest_is_that_of_what_is_run_and_judged(change: tuple[str, str], differs: bool, load_suite: LoadSuite, good: str) -> None:
+def test_the_digest_is_that_of_what_is_run_and_judged(
+    change: tuple[str, str], differs: bool, load_suite: LoadSuite, good: str
+) -> None:
     before = digest_of(only(load_suite(good)))
     after = digest_of(only(load_suite(good.replace(*change))))
     assert (before != after) is differs
@@ -209,7 +280,10 @@ def test_the_digest_is_that_of_what_is_run_and_judged(change: tuple[str, str], d
 
 def test_places_lead_to_the_file(load_suite: LoadSuite, good: str) -> None:
     counters = "".join(f"          inductor.fxgraph_cache_{word}: 0\n" for word in ("hit", "miss"))
-    text = good[: good.index("expect:")] + f"steps:\n  - call: {{}}\n    expect:\n      - counter:\n{counters}"
+    text = (
+        good[: good.index("expect:")]
+        + f"steps:\n  - call: {{}}\n    expect:\n      - counter:\n{counters}"
+    )
     step = only(load_suite(text)).steps[0]
     (expected,) = step.expectations
     assert str(step.position) == "suite/spec.yaml:8:5"
@@ -218,7 +292,7 @@ def test_places_lead_to_the_file(load_suite: LoadSuite, good: str) -> None:
     assert str(expected.place("nothing")) == str(expected.position)
 
 
-# -- another torch --------------------------------------------------------------------------------------------------
+# -- another torch ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -229,13 +303,27 @@ def test_places_lead_to_the_file(load_suite: LoadSuite, good: str) -> None:
     ],
 )
 def test_an_option_of_another_torch_makes_a_case_unavailable_where_it_is_set(
-    load_suite: LoadSuite, good: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, options: str, missing: tuple[str, ...]
+    load_suite: LoadSuite,
+    good: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    options: str,
+    missing: tuple[str, ...],
 ) -> None:
-    for name in ("version.py", "_inductor/config.py", "_dynamo/config.py", "_functorch/config.py", "_inductor/metrics.py"):
+    for name in (
+        "version.py",
+        "_inductor/config.py",
+        "_dynamo/config.py",
+        "_functorch/config.py",
+        "_inductor/metrics.py",
+    ):
         (tmp_path / "torch" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "torch" / name).write_text(f"__version__ = '{version}'\n{options}")
     monkeypatch.setattr(loading, "installed_torch", lambda: torch_at(tmp_path / "torch"))
     assert only(load_suite(good + "config: {rocm.origami: true}\n")).missing_names == missing
-    case = only(load_suite(good + 'config: [{when: {torch: ">=2.13"}, set: {rocm.origami: true}}]\n'))
+    case = only(
+        load_suite(good + 'config: [{when: {torch: ">=2.13"}, set: {rocm.origami: true}}]\n')
+    )
     assert case.missing_names == ()
     assert ("rocm.origami" in case.body.settings.config) is (not missing)

@@ -1,7 +1,8 @@
 """FileCheck's verdicts are LLVM's; whatever a person mistypes is an error; nothing is printed.
 
-The verdicts in ``VERDICTS`` are those of LLVM 19.1.7's own FileCheck, run on the same checks and text. LLVM 14.0.6 gives
-the same but for one: "a variable with a group in it", where it counts groups wrongly.
+The verdicts in ``VERDICTS`` are those of LLVM 19.1.7's own FileCheck, run on the same checks and
+text. LLVM 14.0.6 gives the same but for one: "a variable with a group in it", where it counts
+groups wrongly.
 """
 
 import dataclasses
@@ -16,16 +17,26 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runner.model.matching.filecheck import Change, ChecksError, EmptyText, Kind, changes, parse, run
-from runner.model.matching.time_limit import PatternTooSlow
 from tests.fakes import ROOT
+from torch_conformance.model.matching.filecheck import (
+    Change,
+    ChecksError,
+    EmptyText,
+    Kind,
+    changes,
+    parse,
+    run,
+)
+from torch_conformance.model.matching.time_limit import PatternTooSlow
 
 HOLDS = 0
 """Any other verdict is the line of the directive that failed."""
 
 SEED = "CHECK: conv\nCHECK: .run(\nCHECK-SAME: frozen\nCHECK-NOT: frozen\nCHECK-NEXT: return\n"
 
-VERDICTS: list[tuple[str, str, str, int]] = yaml.safe_load((ROOT / "tests" / "data" / "filecheck.yaml").read_text("utf-8"))
+VERDICTS: list[tuple[str, str, str, int]] = yaml.safe_load(
+    (ROOT / "tests" / "data" / "filecheck.yaml").read_text("utf-8")
+)
 """Name, checks, text and verdict."""
 
 
@@ -36,7 +47,9 @@ def failing_line(checks: str, text: str) -> int:
     return outcome.line or HOLDS
 
 
-@pytest.mark.parametrize(("checks", "text", "verdict"), [row[1:] for row in VERDICTS], ids=[row[0] for row in VERDICTS])
+@pytest.mark.parametrize(
+    ("checks", "text", "verdict"), [row[1:] for row in VERDICTS], ids=[row[0] for row in VERDICTS]
+)
 def test_verdict_is_that_of_llvm(checks: str, text: str, verdict: int) -> None:
     assert failing_line(checks, text) == verdict
 
@@ -49,7 +62,11 @@ def test_table_has_both_verdicts_for_every_directive() -> None:
         assert verdicts - {HOLDS}, kind
 
 
-@pytest.mark.parametrize(("before", "after"), [("\n", "\r\n"), (" ", "  "), (" ", "\t")], ids=["dos line ends", "two blanks", "tabs"])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("\n", "\r\n"), (" ", "  "), (" ", "\t")],
+    ids=["dos line ends", "two blanks", "tabs"],
+)
 def test_verdict_does_not_depend_on_line_ends_and_blanks(before: str, after: str) -> None:
     for name, checks, text, verdict in VERDICTS:
         if "\r" not in text:
@@ -72,59 +89,269 @@ MISTYPED: tuple[tuple[str, int, int, str, str], ...] = (
     ("CHECK\uff1aa", 1, 1, "not a directive: 'CHECK\uff1aa'", "did you mean 'CHECK:'?"),
     ("- CHECK: a", 1, 1, "not a directive: '- CHECK: a'", "did you mean 'CHECK:'?"),
     ("XCHECK: a", 1, 1, "not a directive: 'XCHECK: a'", "did you mean 'CHECK:'?"),
-    ("CHECK{literal}: a", 1, 1, "not a directive: 'CHECK{literal}: a'", "did you mean 'CHECK{LITERAL}:'?"),
-    ("CHECK-NEXT-NOT: a", 1, 1, "not a directive: 'CHECK-NEXT-NOT:'", "kinds cannot be combined: write one line for each"),
-    ("CHECK-COUNT-2-NOT: a", 1, 1, "not a directive: 'CHECK-COUNT-2-NOT:'", "kinds cannot be combined: write one line for each"),
+    (
+        "CHECK{literal}: a",
+        1,
+        1,
+        "not a directive: 'CHECK{literal}: a'",
+        "did you mean 'CHECK{LITERAL}:'?",
+    ),
+    (
+        "CHECK-NEXT-NOT: a",
+        1,
+        1,
+        "not a directive: 'CHECK-NEXT-NOT:'",
+        "kinds cannot be combined: write one line for each",
+    ),
+    (
+        "CHECK-COUNT-2-NOT: a",
+        1,
+        1,
+        "not a directive: 'CHECK-COUNT-2-NOT:'",
+        "kinds cannot be combined: write one line for each",
+    ),
     ("COM: a", 1, 1, "not a directive: 'COM:'", "write comments in the YAML"),
     ("RUN: a", 1, 1, "not a directive: 'RUN:'", "write comments in the YAML"),
     ("#", 1, 1, "not a directive: '#'", "a line is blank or begins with one of CHECK:"),
-    ("CHECK: a\nreturn b", 2, 1, "not a directive: 'return b'", "a line is blank or begins with one of CHECK:"),
-    ("CHECK: a\n\n# a word: about it", 3, 1, "not a directive: '# a word: about it'", "a line is blank or begins with one of CHECK:"),
-    ("CHECK-COUNT: a", 1, 1, "not a directive: 'CHECK-COUNT: a'", "did you mean 'CHECK-COUNT-<n>:'?"),
-    ("CHECK-COUNT-x: a", 1, 1, "not a directive: 'CHECK-COUNT-x: a'", "did you mean 'CHECK-COUNT-<n>:'?"),
-    ("CHECK-COUNT-1234567: a", 1, 1, "not a directive: 'CHECK-COUNT-1234567: a'", "did you mean 'CHECK-COUNT-<n>:'?"),
-    ("CHECK-COUNT-0: a", 1, 13, "a count of 0 requires nothing", "to forbid a text write CHECK-NOT:"),
+    (
+        "CHECK: a\nreturn b",
+        2,
+        1,
+        "not a directive: 'return b'",
+        "a line is blank or begins with one of CHECK:",
+    ),
+    (
+        "CHECK: a\n\n# a word: about it",
+        3,
+        1,
+        "not a directive: '# a word: about it'",
+        "a line is blank or begins with one of CHECK:",
+    ),
+    (
+        "CHECK-COUNT: a",
+        1,
+        1,
+        "not a directive: 'CHECK-COUNT: a'",
+        "did you mean 'CHECK-COUNT-<n>:'?",
+    ),
+    (
+        "CHECK-COUNT-x: a",
+        1,
+        1,
+        "not a directive: 'CHECK-COUNT-x: a'",
+        "did you mean 'CHECK-COUNT-<n>:'?",
+    ),
+    (
+        "CHECK-COUNT-1234567: a",
+        1,
+        1,
+        "not a directive: 'CHECK-COUNT-1234567: a'",
+        "did you mean 'CHECK-COUNT-<n>:'?",
+    ),
+    (
+        "CHECK-COUNT-0: a",
+        1,
+        13,
+        "a count of 0 requires nothing",
+        "to forbid a text write CHECK-NOT:",
+    ),
     ("CHECK-NOT: a", 1, 1, "only CHECK-NOT: any text without these lines passes", "add a CHECK:"),
-    ("\nCHECK-NOT: a\nCHECK-NOT: b", 2, 1, "only CHECK-NOT: any text without these lines passes", "add a CHECK:"),
+    (
+        "\nCHECK-NOT: a\nCHECK-NOT: b",
+        2,
+        1,
+        "only CHECK-NOT: any text without these lines passes",
+        "add a CHECK:",
+    ),
     ("CHECK: {{.*}}", 1, 8, "every pattern matches the empty text", ""),
-    ("CHECK-NOT: b\nCHECK-DAG: {{a?}}\nCHECK-SAME: {{$}}".replace("SAME", "DAG"), 2, 12, "every pattern matches the empty text", ""),
-    ("CHECK-NEXT: a", 1, 1, "CHECK-NEXT without a CHECK: before it", "begin with CHECK: or CHECK-LABEL:"),
-    ("CHECK-SAME: a", 1, 1, "CHECK-SAME without a CHECK: before it", "begin with CHECK: or CHECK-LABEL:"),
-    ("CHECK-EMPTY:\nCHECK: a", 1, 1, "CHECK-EMPTY without a CHECK: before it", "begin with CHECK: or CHECK-LABEL:"),
-    ("CHECK-NOT: a\nCHECK-DAG: b\nCHECK-NEXT: c", 3, 1, "CHECK-NEXT without a CHECK: before it", "begin with CHECK:"),
+    (
+        "CHECK-NOT: b\nCHECK-DAG: {{a?}}\nCHECK-SAME: {{$}}".replace("SAME", "DAG"),
+        2,
+        12,
+        "every pattern matches the empty text",
+        "",
+    ),
+    (
+        "CHECK-NEXT: a",
+        1,
+        1,
+        "CHECK-NEXT without a CHECK: before it",
+        "begin with CHECK: or CHECK-LABEL:",
+    ),
+    (
+        "CHECK-SAME: a",
+        1,
+        1,
+        "CHECK-SAME without a CHECK: before it",
+        "begin with CHECK: or CHECK-LABEL:",
+    ),
+    (
+        "CHECK-EMPTY:\nCHECK: a",
+        1,
+        1,
+        "CHECK-EMPTY without a CHECK: before it",
+        "begin with CHECK: or CHECK-LABEL:",
+    ),
+    (
+        "CHECK-NOT: a\nCHECK-DAG: b\nCHECK-NEXT: c",
+        3,
+        1,
+        "CHECK-NEXT without a CHECK: before it",
+        "begin with CHECK:",
+    ),
     ("CHECK:", 1, 6, "CHECK without a pattern", "for an empty line write CHECK-EMPTY:"),
-    ("CHECK-NOT:  \t", 1, 10, "CHECK-NOT without a pattern", "for an empty line write CHECK-EMPTY:"),
+    (
+        "CHECK-NOT:  \t",
+        1,
+        10,
+        "CHECK-NOT without a pattern",
+        "for an empty line write CHECK-EMPTY:",
+    ),
     ("CHECK{LITERAL}:", 1, 15, "CHECK without a pattern", "for an empty line write CHECK-EMPTY:"),
     ("CHECK: a\nCHECK-EMPTY: b", 2, 13, "CHECK-EMPTY takes no pattern", "CHECK-NEXT:"),
     ("CHECK:: a", 1, 7, "two colons", "put a space before it"),
-    ("CHECK: CHECK: b", 1, 8, "a second directive on one line", "a line of its own; to match this text literally, write CHECK{LITERAL}:"),
+    (
+        "CHECK: CHECK: b",
+        1,
+        8,
+        "a second directive on one line",
+        "a line of its own; to match this text literally, write CHECK{LITERAL}:",
+    ),
     ("CHECK:\u00a0a", 1, 7, "invisible character U+00A0", "use a plain space"),
     ("CHECK: a\u200bb", 1, 9, "invisible character U+200B", "use a plain space"),
     ("\ufeffCHECK: a", 1, 1, "invisible character U+FEFF", "use a plain space"),
-    ("CHECK: a {{b", 1, 10, "{{ without its }}", "close it; to match this text literally, write CHECK{LITERAL}:"),
-    ("CHECK-COUNT-2: {{b}", 1, 16, "{{ without its }}", "close it; to match this text literally, write CHECK-COUNT-2{LITERAL}:"),
-    ("CHECK: {foo}}", 1, 12, "}} without its {{", "open it; to match this text literally, write CHECK{LITERAL}:"),
-    ("CHECK: foo}}", 1, 11, "}} without its {{", "open it; to match this text literally, write CHECK{LITERAL}:"),
-    ("CHECK: X]]", 1, 9, "]] without its [[", "open it; to match this text literally, write CHECK{LITERAL}:"),
-    ("CHECK: [[X:a", 1, 8, "[[ without its ]]", "close it; to match this text literally, write CHECK{LITERAL}:"),
-    ("CHECK: [[X]", 1, 8, "[[ without its ]]", "close it; to match this text literally, write CHECK{LITERAL}:"),
-    ("CHECK: [[X:a]b]]", 1, 8, "[[ without its ]]", "close it; to match this text literally, write CHECK{LITERAL}:"),
-    ("CHECK: a[[0]]", 1, 9, "not a variable: '[[0]]'", "to match this text literally, write CHECK{LITERAL}:"),
-    ("CHECK: [[ X]]", 1, 8, "not a variable: '[[ X]]'", "to match this text literally, write CHECK{LITERAL}:"),
+    (
+        "CHECK: a {{b",
+        1,
+        10,
+        "{{ without its }}",
+        "close it; to match this text literally, write CHECK{LITERAL}:",
+    ),
+    (
+        "CHECK-COUNT-2: {{b}",
+        1,
+        16,
+        "{{ without its }}",
+        "close it; to match this text literally, write CHECK-COUNT-2{LITERAL}:",
+    ),
+    (
+        "CHECK: {foo}}",
+        1,
+        12,
+        "}} without its {{",
+        "open it; to match this text literally, write CHECK{LITERAL}:",
+    ),
+    (
+        "CHECK: foo}}",
+        1,
+        11,
+        "}} without its {{",
+        "open it; to match this text literally, write CHECK{LITERAL}:",
+    ),
+    (
+        "CHECK: X]]",
+        1,
+        9,
+        "]] without its [[",
+        "open it; to match this text literally, write CHECK{LITERAL}:",
+    ),
+    (
+        "CHECK: [[X:a",
+        1,
+        8,
+        "[[ without its ]]",
+        "close it; to match this text literally, write CHECK{LITERAL}:",
+    ),
+    (
+        "CHECK: [[X]",
+        1,
+        8,
+        "[[ without its ]]",
+        "close it; to match this text literally, write CHECK{LITERAL}:",
+    ),
+    (
+        "CHECK: [[X:a]b]]",
+        1,
+        8,
+        "[[ without its ]]",
+        "close it; to match this text literally, write CHECK{LITERAL}:",
+    ),
+    (
+        "CHECK: a[[0]]",
+        1,
+        9,
+        "not a variable: '[[0]]'",
+        "to match this text literally, write CHECK{LITERAL}:",
+    ),
+    (
+        "CHECK: [[ X]]",
+        1,
+        8,
+        "not a variable: '[[ X]]'",
+        "to match this text literally, write CHECK{LITERAL}:",
+    ),
     ("CHECK: [[X]]", 1, 8, "[[X]] is not defined", "define it on an earlier line: [[X:...]]"),
-    ("CHECK: [[BUF:a]]\nCHECK: b [[BUFF]]", 2, 10, "[[BUFF]] is not defined", "did you mean 'BUF'?"),
+    (
+        "CHECK: [[BUF:a]]\nCHECK: b [[BUFF]]",
+        2,
+        10,
+        "[[BUFF]] is not defined",
+        "did you mean 'BUF'?",
+    ),
     ("CHECK: [[X]] [[X:a]]", 1, 8, "[[X]] is not defined", "define it on an earlier line"),
-    ("CHECK-NOT: [[X:a]]\nCHECK: [[X]]", 2, 8, "[[X]] is not defined", "define it on an earlier line"),
+    (
+        "CHECK-NOT: [[X:a]]\nCHECK: [[X]]",
+        2,
+        8,
+        "[[X]] is not defined",
+        "define it on an earlier line",
+    ),
     ("CHECK: [[X:a]] [[X:b]]", 1, 16, "X is defined twice on one line", ""),
     ("CHECK: [[X:a*]]", 1, 12, "X may be empty", "let it match at least one character"),
     ("CHECK: [[X:]]", 1, 12, "empty expression", ""),
-    ("CHECK-LABEL: [[X:a]]", 1, 14, "CHECK-LABEL takes no variable", "labels are matched before variables are defined"),
-    ("CHECK: [[X:a]]\nCHECK-LABEL: f [[X]]", 2, 14, "CHECK-LABEL takes no variable", "labels are matched before variables are defined"),
-    ("CHECK: [[#X:]]", 1, 8, "numeric substitution [[#...]] is not supported", "capture text: [[NAME:[0-9]+]]"),
-    ("CHECK: a [[#X + 1]]", 1, 10, "numeric substitution [[#...]] is not supported", "capture text"),
+    (
+        "CHECK-LABEL: [[X:a]]",
+        1,
+        14,
+        "CHECK-LABEL takes no variable",
+        "labels are matched before variables are defined",
+    ),
+    (
+        "CHECK: [[X:a]]\nCHECK-LABEL: f [[X]]",
+        2,
+        14,
+        "CHECK-LABEL takes no variable",
+        "labels are matched before variables are defined",
+    ),
+    (
+        "CHECK: [[#X:]]",
+        1,
+        8,
+        "numeric substitution [[#...]] is not supported",
+        "capture text: [[NAME:[0-9]+]]",
+    ),
+    (
+        "CHECK: a [[#X + 1]]",
+        1,
+        10,
+        "numeric substitution [[#...]] is not supported",
+        "capture text",
+    ),
     ("CHECK: [[@LINE]]", 1, 8, "numeric substitution [[#...]] is not supported", "capture text"),
-    ("CHECK: f.*", 1, 9, "'.*' is plain text outside {{ }}", "between {{ and }}; to match this text literally, write CHECK{LITERAL}:"),
-    ("CHECK: a\nCHECK-NOT: foo\\(", 2, 15, "'\\(' is plain text outside {{ }}", "put it between {{ and }}"),
+    (
+        "CHECK: f.*",
+        1,
+        9,
+        "'.*' is plain text outside {{ }}",
+        "between {{ and }}; to match this text literally, write CHECK{LITERAL}:",
+    ),
+    (
+        "CHECK: a\nCHECK-NOT: foo\\(",
+        2,
+        15,
+        "'\\(' is plain text outside {{ }}",
+        "put it between {{ and }}",
+    ),
     ("CHECK: {{}}", 1, 10, "empty expression", ""),
     ("CHECK: {{a{2}}}", 1, 11, "brace without its end", "{{(a{2})}}"),
     ("CHECK: {{\\d+}}", 1, 10, "\\d means the letter d here", "write [0-9]"),
@@ -134,8 +361,14 @@ MISTYPED: tuple[tuple[str, int, int, str, str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("checks", "line", "column", "message", "hint"), MISTYPED, ids=[repr(row[0]) for row in MISTYPED])
-def test_mistyped_checks_are_an_error(checks: str, line: int, column: int, message: str, hint: str) -> None:
+@pytest.mark.parametrize(
+    ("checks", "line", "column", "message", "hint"),
+    MISTYPED,
+    ids=[repr(row[0]) for row in MISTYPED],
+)
+def test_mistyped_checks_are_an_error(
+    checks: str, line: int, column: int, message: str, hint: str
+) -> None:
     with pytest.raises(ChecksError) as caught:
         parse(checks)
     problem = caught.value
@@ -150,21 +383,32 @@ def test_single_letter_typo_in_directive_is_an_error() -> None:
     for kind in Kind:
         word = "CHECK-COUNT-2" if kind is Kind.COUNT else kind.value
         for at in range(len(word)):
-            for wrong in (word[:at] + word[at + 1 :], word[:at] + "x" + word[at + 1 :], word[:at] + " " + word[at:]):
+            for wrong in (
+                word[:at] + word[at + 1 :],
+                word[:at] + "x" + word[at + 1 :],
+                word[:at] + " " + word[at:],
+            ):
                 if wrong.strip() != word:
                     with pytest.raises(ChecksError, match="not a directive"):
                         parse(f"CHECK: a\n{wrong}: b\n")
 
 
 def test_directives_say_what_was_read() -> None:
-    found = parse("  # CHECK: a\n\nCHECK-NOT:   b {{c|d}}  \nCHECK-COUNT-3{LITERAL}: {{\nCHECK-EMPTY:\n")
+    found = parse(
+        "  # CHECK: a\n\nCHECK-NOT:   b {{c|d}}  \nCHECK-COUNT-3{LITERAL}: {{\nCHECK-EMPTY:\n"
+    )
     assert [(one.kind, one.pattern, one.line, one.column, one.count) for one in found] == [
         (Kind.CHECK, "a", 1, 12, 1),
         (Kind.NOT, "b {{c|d}}", 3, 14, 1),
         (Kind.COUNT, "{{", 4, 25, 3),
         (Kind.EMPTY, "", 5, 13, 1),
     ]
-    assert [str(one) for one in found] == ["CHECK: a", "CHECK-NOT: b {{c|d}}", "CHECK-COUNT-3{LITERAL}: {{", "CHECK-EMPTY:"]
+    assert [str(one) for one in found] == [
+        "CHECK: a",
+        "CHECK-NOT: b {{c|d}}",
+        "CHECK-COUNT-3{LITERAL}: {{",
+        "CHECK-EMPTY:",
+    ]
     with pytest.raises(dataclasses.FrozenInstanceError):
         found[0].line = 2  # type: ignore[misc]
 
@@ -199,7 +443,12 @@ def test_slow_search_for_a_hint_keeps_the_verdict() -> None:
     text = "a" * 40 + "\nx\nb\n"
     start = time.monotonic()
     outcome = run(parse("CHECK: x\nCHECK: {{(a+)+c}}\n"), text)
-    assert (outcome.passed, outcome.line, outcome.reason, outcome.possible) == (False, 2, "no match", "")
+    assert (outcome.passed, outcome.line, outcome.reason, outcome.possible) == (
+        False,
+        2,
+        "no match",
+        "",
+    )
     assert time.monotonic() - start < 60
 
 
@@ -215,15 +464,25 @@ def test_time_limit_in_other_thread_is_an_error() -> None:
     thread = threading.Thread(target=judge)
     thread.start()
     thread.join(timeout=60)
-    assert [str(problem) for problem in caught] == ["a time limit can be set only in the main thread"]
+    assert [str(problem) for problem in caught] == [
+        "a time limit can be set only in the main thread"
+    ]
 
 
 # Explanations: the checks, the text, then what the outcome says.
 
 
 def test_no_match_shows_where_the_search_began() -> None:
-    outcome = run(parse("CHECK: .run(\nCHECK: return\n"), "import k\n\ndef call():\n    k.run(x)\n    retrun x\n# end\n")
-    assert (outcome.passed, outcome.line, outcome.directive, outcome.reason) == (False, 2, "CHECK: return", "no match")
+    outcome = run(
+        parse("CHECK: .run(\nCHECK: return\n"),
+        "import k\n\ndef call():\n    k.run(x)\n    retrun x\n# end\n",
+    )
+    assert (outcome.passed, outcome.line, outcome.directive, outcome.reason) == (
+        False,
+        2,
+        "CHECK: return",
+        "no match",
+    )
     assert outcome.excerpt.split("\n") == [
         "     2 |",
         "     3 | def call():",
@@ -238,16 +497,32 @@ def test_no_match_shows_where_the_search_began() -> None:
 def test_forbidden_match_is_underlined_in_the_text_as_it_was() -> None:
     outcome = run(parse("CHECK: a\nCHECK-NOT: b c{{d+}}\n"), "\ta\n  x\tb \t cdd e\n")
     assert (outcome.line, outcome.reason, outcome.possible) == (2, "matched a forbidden line", "")
-    assert outcome.excerpt.split("\n") == ["     1 |     a", ">    2 |   x b    cdd e", "       |     ^^^^^^^^ matched here"]
+    assert outcome.excerpt.split("\n") == [
+        "     1 |     a",
+        ">    2 |   x b    cdd e",
+        "       |     ^^^^^^^^ matched here",
+    ]
 
 
 @pytest.mark.parametrize(
     ("checks", "text", "reason"),
     [
         ("CHECK: a\nCHECK-NEXT: b\n", "a b\n", "matched on the same line as the previous match"),
-        ("CHECK: a\nCHECK-NEXT: b\n", "a\n\nb\n", "matched, but not on the line after the previous match"),
-        ("CHECK: a\nCHECK-SAME: b\n", "a\nb\n", "matched, but not on the same line as the previous match"),
-        ("CHECK: a\nCHECK-EMPTY:\n", "a\nb\n\nc\n", "matched, but not on the line after the previous match"),
+        (
+            "CHECK: a\nCHECK-NEXT: b\n",
+            "a\n\nb\n",
+            "matched, but not on the line after the previous match",
+        ),
+        (
+            "CHECK: a\nCHECK-SAME: b\n",
+            "a\nb\n",
+            "matched, but not on the same line as the previous match",
+        ),
+        (
+            "CHECK: a\nCHECK-EMPTY:\n",
+            "a\nb\n\nc\n",
+            "matched, but not on the line after the previous match",
+        ),
         ("CHECK: x\nCHECK-COUNT-3: a\n", "x a a\n", "matched 2 of 3 times"),
         ("CHECK: x\nCHECK-COUNT-3: a\n", "x\n", "no match"),
         ("CHECK: x\nCHECK-DAG: a\n", "x\n", "no match"),
@@ -264,9 +539,21 @@ def test_reason(checks: str, text: str, reason: str) -> None:
     ("checks", "text", "possible"),
     [
         ("CHECK: b\nCHECK: a\n", "a\nb\n", "line 1: a (before the lines searched)"),
-        ("CHECK-LABEL: f\nCHECK: x\nCHECK-LABEL: g\n", "f\ng\n  x\n", "line 3: x (after the lines searched)"),
-        ("CHECK: tl.load(in_ptr0 + x0)\n", "def k():\n    tmp = tl.load(in_ptr0 + (x0))\n", "line 2: tmp = tl.load(in_ptr0 + (x0))"),
-        ("CHECK: [[B:buf[0-9]+]] =\nCHECK: del [[B]] # done\n", "buf1 = 0\nx\ndel buf1  # dome\n", "line 3: del buf1  # dome"),
+        (
+            "CHECK-LABEL: f\nCHECK: x\nCHECK-LABEL: g\n",
+            "f\ng\n  x\n",
+            "line 3: x (after the lines searched)",
+        ),
+        (
+            "CHECK: tl.load(in_ptr0 + x0)\n",
+            "def k():\n    tmp = tl.load(in_ptr0 + (x0))\n",
+            "line 2: tmp = tl.load(in_ptr0 + (x0))",
+        ),
+        (
+            "CHECK: [[B:buf[0-9]+]] =\nCHECK: del [[B]] # done\n",
+            "buf1 = 0\nx\ndel buf1  # dome\n",
+            "line 3: del buf1  # dome",
+        ),
         ("CHECK: entirely different\n", "a\nb\n", ""),
         ("CHECK: {{[0-9]+}}\n", "a\nb\n", ""),
         ("CHECK: a\nCHECK: b\n", "a", ""),
@@ -277,7 +564,9 @@ def test_possible_match(checks: str, text: str, possible: str) -> None:
 
 
 def test_excerpt_of_a_long_line_shows_the_place() -> None:
-    outcome = run(parse("CHECK: start\nCHECK-NOT: needle\n"), "start" + "." * 5000 + "needle" + "." * 5000)
+    outcome = run(
+        parse("CHECK: start\nCHECK-NOT: needle\n"), "start" + "." * 5000 + "needle" + "." * 5000
+    )
     line, marks = outcome.excerpt.split("\n")
     assert len(line) < 160
     assert line[marks.index("^") : marks.rindex("^") + 1] == "needle"
@@ -300,10 +589,22 @@ def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_nothing_is_written_and_the_environment_does_not_matter(tmp_path: Path) -> None:
-    code = "from runner.model.matching.filecheck import parse, run\n"
+    code = "from torch_conformance.model.matching.filecheck import parse, run\n"
     code += "assert run(parse('CHECK-DAG: a\\nCHECK-DAG: b\\nCHECK-NOT: c\\n'), 'b a').passed\n"
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TMPDIR": str(tmp_path), "FILECHECK_OPTS": "-v"}
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, check=True, timeout=240)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "TMPDIR": str(tmp_path),
+        "FILECHECK_OPTS": "-v",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        check=True,
+        timeout=240,
+    )
     assert (done.stdout, done.stderr, list(tmp_path.iterdir())) == (b"", b"", [])
 
 
@@ -324,12 +625,17 @@ def fastest(judge: Callable[[], bool]) -> float:
 
 
 def test_time_of_a_large_text() -> None:
-    line = "        tmp{} = tl.load(in_ptr{} + (x0 + 64*x1), xmask, eviction_policy='evict_last').to(tl.float32)\n"
+    line = (
+        "        tmp{} = tl.load(in_ptr{} + (x0 + 64*x1), xmask, "
+        "eviction_policy='evict_last').to(tl.float32)\n"
+    )
     body = "".join(line.format(at, at) for at in range(2000))
     text = body + "    triton_poi_fused_0.run(arg0, _frozen_param0)\n    return (buf0,)\n"
     checks = parse(
-        "CHECK: tmp0 =\nCHECK-SAME: tl.load\nCHECK-NEXT: tmp1 = [[LOAD:tl[.]load]]\nCHECK-COUNT-20: [[LOAD]](in_ptr{{[0-9]+}}\n"
-        "CHECK-DAG: tmp9{{[0-9]|x}}\nCHECK-DAG: tmp5{{[0-9]}} =\nCHECK-NOT: extern_kernels.{{(mm|addmm)}}(\nCHECK: .run(\n"
+        "CHECK: tmp0 =\nCHECK-SAME: tl.load\nCHECK-NEXT: tmp1 = "
+        "[[LOAD:tl[.]load]]\nCHECK-COUNT-20: [[LOAD]](in_ptr{{[0-9]+}}\n"
+        "CHECK-DAG: tmp9{{[0-9]|x}}\nCHECK-DAG: tmp5{{[0-9]}} =\nCHECK-NOT: "
+        "extern_kernels.{{(mm|addmm)}}(\nCHECK: .run(\n"
         "CHECK-SAME: _frozen_param\nCHECK-NOT: _frozen_param\nCHECK-NEXT: return\n"
     )
     assert len(text) > 200_000
@@ -337,7 +643,7 @@ def test_time_of_a_large_text() -> None:
     assert fastest(lambda: not run(checks, text.replace("return", "retrun")).passed) < 0.05
 
 
-# -- texts that the checks must refuse: for each directive one, or the reason why there is none --------------------
+# -- texts that the checks must refuse: for each directive one, or the reason why there is none ----
 
 CODE = """def f(x):
     y = convolution_relu(x, _frozen_param0, _frozen_param1)
@@ -349,7 +655,9 @@ CODE = """def f(x):
 
 
 def refusals(checks: str, text: str = CODE) -> list[str]:
-    """Return what the checks say of each changed text: nothing where they still hold, else the directive that fails."""
+    """Return what the checks say of each changed text: nothing where they still hold, else the
+    directive that fails.
+    """
     parsed = parse(checks)
     assert run(parsed, text).passed
     found = []
@@ -399,7 +707,10 @@ def test_a_directive_that_matches_the_empty_text_survives() -> None:
         "CHECK-NOT: {{(ab)+c?}}d{{$}}",
     ],
 )
-@pytest.mark.parametrize("around", ["{}\nCHECK: convolution", "CHECK: convolution\n{}\nCHECK: return", "CHECK: return\n{}"])
+@pytest.mark.parametrize(
+    "around",
+    ["{}\nCHECK: convolution", "CHECK: convolution\n{}\nCHECK: return", "CHECK: return\n{}"],
+)
 def test_a_forbidden_line_is_put_in(forbidden: str, around: str) -> None:
     assert forbidden in refusals(around.format(forbidden))
 
@@ -410,5 +721,11 @@ def test_a_forbidden_text_is_put_where_the_next_line_stays_the_next() -> None:
 
 
 def test_what_the_next_line_would_take_first_survives() -> None:
-    """Before the first ``foo`` there is no ``foo``, whatever the text: such a CHECK-NOT says nothing."""
-    assert refusals("CHECK: convolution\nCHECK-NOT: foo\nCHECK: foo") == ["CHECK: convolution", "", "CHECK: foo"]
+    """Before the first ``foo`` there is no ``foo``, whatever the text: such a CHECK-NOT says
+    nothing.
+    """
+    assert refusals("CHECK: convolution\nCHECK-NOT: foo\nCHECK: foo") == [
+        "CHECK: convolution",
+        "",
+        "CHECK: foo",
+    ]

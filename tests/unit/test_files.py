@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.language.read.spec_files import DefaultsReader, SpecPath, discover
-from runner.machine.cache_dirs import folder
-from runner.model.diagnostics import Diagnostic, UsageError
+from torch_conformance.language.read.spec_files import DefaultsReader, SpecPath, discover
+from torch_conformance.machine.cache_dirs import folder
+from torch_conformance.model.diagnostics import Diagnostic, UsageError
 
 
 def write(*names: str, text: str = "") -> None:
@@ -24,7 +24,7 @@ def found(*paths: str) -> dict[str, str]:
     return {str(spec.path.relative_to(Path.cwd())): spec.area for spec in specs}
 
 
-# -- discovery ------------------------------------------------------------------------------------------------------
+# -- discovery -------------------------------------------------------------------------------------
 
 
 def test_the_area_is_the_folder_below_the_path(here: Path) -> None:
@@ -40,33 +40,73 @@ def test_a_shipped_spec_has_one_area_however_it_is_named() -> None:
     area = next(path for path in sorted(specs.iterdir()) if path.is_dir())
     spec = sorted(area.glob("[!_]*.yaml"))[0]
     every: list[Diagnostic] = []
-    for path in (specs, area, spec, Path(os.path.relpath(spec)), area / ".." / area.name / spec.name):
+    for path in (
+        specs,
+        area,
+        spec,
+        Path(os.path.relpath(spec)),
+        area / ".." / area.name / spec.name,
+    ):
         (area_found,) = {one.area for one in discover([path], every) if one.path == spec.resolve()}
         assert area_found == area.name
-    assert {one.path for one in discover([], every)} == {one.path for one in discover([specs], every)}
+    assert {one.path for one in discover([], every)} == {
+        one.path for one in discover([specs], every)
+    }
     assert every == []
 
 
 def test_what_is_no_spec_is_passed_over(here: Path) -> None:
-    write("suite/x.yaml", "suite/_defaults.yaml", "suite/_draft.yaml", "suite/.hidden.yaml", "suite/.git/x.yaml", "suite/_old/x.yaml")
-    write("suite/backends.yaml", "suite/waivers.yaml", "suite/x.yaml.bak", "suite/README.md", "suite/yaml", "suite/x.json")
+    write(
+        "suite/x.yaml",
+        "suite/_defaults.yaml",
+        "suite/_draft.yaml",
+        "suite/.hidden.yaml",
+        "suite/.git/x.yaml",
+        "suite/_old/x.yaml",
+    )
+    write(
+        "suite/backends.yaml",
+        "suite/waivers.yaml",
+        "suite/x.yaml.bak",
+        "suite/README.md",
+        "suite/yaml",
+        "suite/x.json",
+    )
     assert found("suite") == {"suite/x.yaml": ""}
 
 
 def test_a_file_is_taken_once_and_the_first_path_says_its_area(here: Path) -> None:
     write("suite/a/x.yaml", "suite/y.yaml")
-    assert found("suite", "suite/a", "suite/a/x.yaml", "suite/../suite/a/./x.yaml") == {"suite/a/x.yaml": "a", "suite/y.yaml": ""}
+    assert found("suite", "suite/a", "suite/a/x.yaml", "suite/../suite/a/./x.yaml") == {
+        "suite/a/x.yaml": "a",
+        "suite/y.yaml": "",
+    }
     assert found("suite/a/x.yaml", "suite") == {"suite/a/x.yaml": "", "suite/y.yaml": ""}
 
 
 def test_a_link_to_a_folder_of_the_same_project_is_followed(here: Path) -> None:
     write("project/far/x.yaml", "project/suite/y.yaml", "project/pyproject.toml")
     Path("project/suite/near").symlink_to("../far")
-    assert found("project/suite") == {"project/suite/near/x.yaml": "near", "project/suite/y.yaml": ""}
+    assert found("project/suite") == {
+        "project/suite/near/x.yaml": "near",
+        "project/suite/y.yaml": "",
+    }
     assert found("project/suite/near") == {"project/suite/near/x.yaml": ""}
 
 
-@pytest.mark.parametrize("name", ["a[1].yaml", "a*.yaml", "a?.yaml", "a,b.yaml", "a=b.yaml", "a%41.yaml", "a\tb.yaml", "[x]/a.yaml"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a[1].yaml",
+        "a*.yaml",
+        "a?.yaml",
+        "a,b.yaml",
+        "a=b.yaml",
+        "a%41.yaml",
+        "a\tb.yaml",
+        "[x]/a.yaml",
+    ],
+)
 def test_names_that_mean_something_in_ids_and_globs(name: str, here: Path) -> None:
     write(f"suite/{name}", "suite/ä b-c_d.e+f.yaml")
     problems: list[Diagnostic] = []
@@ -83,7 +123,7 @@ def test_a_path_that_names_no_spec_is_wrong_usage(paths: list[str], here: Path) 
         discover([Path(path) for path in paths], [])
 
 
-# -- defaults -------------------------------------------------------------------------------------------------------
+# -- defaults --------------------------------------------------------------------------------------
 
 
 def chain(spec: str, root: str, reader: DefaultsReader | None = None) -> list[str]:
@@ -96,7 +136,10 @@ def chain(spec: str, root: str, reader: DefaultsReader | None = None) -> list[st
 
 def defaults(*places: str) -> None:
     for place in places:
-        write("suite/" + place.replace("__", "/").removeprefix("top") + "/_defaults.yaml", text=f"tags: [{place}]\n")
+        write(
+            "suite/" + place.replace("__", "/").removeprefix("top") + "/_defaults.yaml",
+            text=f"tags: [{place}]\n",
+        )
 
 
 def test_defaults_are_inherited_from_each_folder_above(here: Path) -> None:
@@ -116,7 +159,11 @@ def test_within_a_project_it_does_not_matter_which_path_was_given(mark: str, her
     defaults("top", "a", "a__b")
     write("_defaults.yaml", text="tags: [above]\n")
     write(f"suite/{mark}")
-    assert chain("suite/a/b/x.yaml", "suite/a/b") == chain("suite/a/b/x.yaml", "suite") == ["top", "a", "a__b"]
+    assert (
+        chain("suite/a/b/x.yaml", "suite/a/b")
+        == chain("suite/a/b/x.yaml", "suite")
+        == ["top", "a", "a__b"]
+    )
 
 
 def test_a_mistake_in_defaults_is_told_once_and_concerns_all_below(here: Path) -> None:
@@ -124,7 +171,9 @@ def test_a_mistake_in_defaults_is_told_once_and_concerns_all_below(here: Path) -
     write("suite/a/_defaults.yaml", text="config: {freezing: true}\nlabels: [x]\n")
     reader = DefaultsReader()
     root = Path("suite").absolute()
-    below = [SpecPath(path=root / "a" / name, root=root) for name in ("x.yaml", "y.yaml", "b/z.yaml")]
+    below = [
+        SpecPath(path=root / "a" / name, root=root) for name in ("x.yaml", "y.yaml", "b/z.yaml")
+    ]
     assert [reader.of(spec) for spec in below] == [None, None, None]
     assert reader.of(SpecPath(path=root / "x.yaml", root=root)) is not None
     assert [problem.code for problem in reader.problems] == ["unknown-key"]

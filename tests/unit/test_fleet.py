@@ -1,19 +1,22 @@
-"""Runs on a fleet whose nodes are fakes: placement, tokens, losses, health checks, resume. Real nodes: test_fleet_on_ray."""
+"""Runs on a fleet whose nodes are fakes: placement, tokens, losses, health checks, resume.
+
+Real nodes: test_fleet_on_ray.
+"""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runner.cli.parser import main
-from runner.execute.executor_protocol import Execution, Job
-from runner.model.diagnostics import InvalidSpecs
-from runner.model.outcomes import ExitCode
-from runner.tools.fleet import lab
-from runner.tools.fleet.lab import read_lab
 from tests.fakes import FACTS, interrupted, passes, use_executor
 from tests.fleet import RAY, FakeLink, FakeNode, all_graphs, use_fleet
 from tests.fleet_runs import outcomes, results, run, spec_of
+from torch_conformance.cli.parser import main
+from torch_conformance.execute.executor_protocol import Execution, Job
+from torch_conformance.model.diagnostics import InvalidSpecs
+from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.tools.fleet import lab
+from torch_conformance.tools.fleet.lab import read_lab
 
 SPEC = spec_of(8)
 
@@ -24,14 +27,20 @@ def here(here: Path) -> Path:
     return here
 
 
-def test_each_result_names_its_node_and_what_the_node_is(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_result_names_its_node_and_what_the_node_is(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one, two = FakeNode("one", facts={"driver": "570.1"}), FakeNode("two")
     link = use_fleet(monkeypatch, one, two)
     assert run() == ExitCode.OK
     assert outcomes() == ["PASS"] * 8
     by_node = {result.node["name"]: result.node for result in results().values()}
     assert set(by_node) == {"one", "two"}
-    assert (by_node["one"]["image"], by_node["one"]["host"], by_node["one"]["driver"]) == ("image-of-one", "host-of-one", "570.1")
+    assert (by_node["one"]["image"], by_node["one"]["host"], by_node["one"]["driver"]) == (
+        "image-of-one",
+        "host-of-one",
+        "570.1",
+    )
     assert sorted(one.ran + two.ran) == sorted(results())
     line = "node: name one, host host-of-one, image image-of-one"
     assert line in Path("out/junit.xml").read_text("utf-8")
@@ -45,16 +54,23 @@ def test_the_jobs_of_a_lost_node_run_elsewhere_and_none_is_counted_twice(
     link = use_fleet(monkeypatch, FakeNode("doomed", dies_after=2), FakeNode("well"))
     assert run() == ExitCode.OK
     assert outcomes() == ["PASS"] * 8
-    assert {result.node["name"] for result in results().values()} == {"well"}, "no check of the lost node followed its results"
+    assert {result.node["name"] for result in results().values()} == {"well"}, (
+        "no check of the lost node followed its results"
+    )
     assert "node doomed was lost: its plug was pulled" in capsys.readouterr().err
     assert set(link.fakes["well"].ran) == set(results())
 
 
-def test_cases_without_a_node_are_not_run_with_the_reason_and_a_local_run_resumes_them(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cases_without_a_node_are_not_run_with_the_reason_and_a_local_run_resumes_them(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     use_fleet(monkeypatch, FakeNode("only", dies_after=3))
     assert run() == ExitCode.FAILED
     assert set(outcomes()) == {"NOT_RUN"}
-    assert all("no node is left that can run it (only: its plug was pulled)" in result.reason for result in results().values())
+    assert all(
+        "no node is left that can run it (only: its plug was pulled)" in result.reason
+        for result in results().values()
+    )
     use_executor(monkeypatch, passes)
     assert main(["run", "spec.yaml", "--resume", "out"]) == ExitCode.OK
     assert outcomes() == ["PASS"] * 8
@@ -75,17 +91,29 @@ def test_a_local_run_that_was_interrupted_is_resumed_on_nodes_like_its_machine(
     assert other.ran == []
     printed = capsys.readouterr().err
     assert (
-        "node other is quarantined: it is like no machine of the run that is resumed: the machine's driver is '999' on the node" in printed
+        "node other is quarantined: it is like no machine of the run that is resumed: the "
+        "machine's driver is '999' on the node" in printed
     )
 
 
-def test_sick_nodes_get_no_case(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sick_nodes_get_no_case(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     sick = {
         "late": (FakeNode("late", clock=3600.0), "its clock differs by +3600 s"),
-        "wrong": (FakeNode("wrong", answer=all_graphs(2)), "the canary 'canaries/passes[backend=cpu]' must be PASS, and it was FAIL"),
-        "blind": (FakeNode("blind", answer=all_graphs(0)), "the canary 'canaries/passes[backend=cpu]' must be PASS"),
+        "wrong": (
+            FakeNode("wrong", answer=all_graphs(2)),
+            "the canary 'canaries/passes[backend=cpu]' must be PASS, and it was FAIL",
+        ),
+        "blind": (
+            FakeNode("blind", answer=all_graphs(0)),
+            "the canary 'canaries/passes[backend=cpu]' must be PASS",
+        ),
         "old": (FakeNode("old", source="0" * 64), "it runs another source of this program"),
-        "other": (FakeNode("other", facts={"torch": "2.12.0"}), "the workers import torch 2.12.0 from"),
+        "other": (
+            FakeNode("other", facts={"torch": "2.12.0"}),
+            "the workers import torch 2.12.0 from",
+        ),
         "odd": (FakeNode("odd", facts={"gpus": "many"}), "its facts cannot be read"),
     }
     use_fleet(monkeypatch, *(node for node, _ in sick.values()), FakeNode("well"))
@@ -97,8 +125,12 @@ def test_sick_nodes_get_no_case(here: Path, monkeypatch: pytest.MonkeyPatch, cap
         assert any(f"node {name} is quarantined: " in line and why in line for line in lines), name
 
 
-def test_results_before_a_failed_check_are_executed_again_elsewhere(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The node says PASS of everything after its first check, and its last check finds that it does so of false claims too."""
+def test_results_before_a_failed_check_are_executed_again_elsewhere(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node says PASS of everything after its first check, and its last check finds that it does
+    so of false claims too.
+    """
     first: list[str] = []
 
     def rots(job: Job) -> Execution | None:
@@ -115,28 +147,54 @@ def test_results_before_a_failed_check_are_executed_again_elsewhere(here: Path, 
 
 @pytest.mark.parametrize(
     "adds",
-    [{"job": "ended"}, {"job": "hello"}, {"begin": "checked"}, {"begin": "hello"}, {"check": "checked"}],
+    [
+        {"job": "ended"},
+        {"job": "hello"},
+        {"begin": "checked"},
+        {"begin": "hello"},
+        {"check": "checked"},
+    ],
     ids=lambda adds: "-".join(*adds.items()),
 )
 def test_a_node_that_answers_what_it_was_not_asked_is_quarantined_and_no_case_is_lost(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], adds: dict[str, str]
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    adds: dict[str, str],
 ) -> None:
-    """A second hello began its health anew, and what was held was lost; a state that was not asked for passed a check without canaries."""
+    """A second hello began its health anew, and what was held was lost; a state that was not asked
+    for passed a check without canaries.
+    """
     (kind,) = adds.values()
     use_fleet(monkeypatch, FakeNode("odd", adds=adds), FakeNode("well"))
     assert run() == ExitCode.OK
     assert outcomes() == ["PASS"] * 8
     assert {result.node["name"] for result in results().values()} == {"well"}
-    assert f"node odd is quarantined: it sent '{kind}' and was not asked for it" in capsys.readouterr().err
+    assert (
+        f"node odd is quarantined: it sent '{kind}' and was not asked for it"
+        in capsys.readouterr().err
+    )
 
 
-def test_a_case_goes_to_the_node_that_has_what_it_requires_or_is_unavailable(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_case_goes_to_the_node_that_has_what_it_requires_or_is_unavailable(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (here / "spec.yaml").write_text(f"requires: [{{mkldnn: float16}}]\n{SPEC}")
     (here / "none.yaml").write_text(f"requires: [{{gpus: '>=2'}}]\n{SPEC}")
-    use_fleet(monkeypatch, FakeNode("old", facts={"mkldnn": "float32"}), FakeNode("new", facts={"mkldnn": "float32 float16"}))
+    use_fleet(
+        monkeypatch,
+        FakeNode("old", facts={"mkldnn": "float32"}),
+        FakeNode("new", facts={"mkldnn": "float32 float16"}),
+    )
     assert main(["run", "spec.yaml", "none.yaml", *RAY, "--out", "out"]) == ExitCode.OK
-    assert {result.node.get("name") for result in results().values() if result.name == "spec"} == {"new"}
-    unavailable = {(result.outcome.label, result.reason) for result in results().values() if result.name == "none"}
+    assert {result.node.get("name") for result in results().values() if result.name == "spec"} == {
+        "new"
+    }
+    unavailable = {
+        (result.outcome.label, result.reason)
+        for result in results().values()
+        if result.name == "none"
+    }
     assert unavailable == {("UNAVAILABLE", "0 GPUs visible, >=2 required")}
 
 
@@ -155,7 +213,9 @@ def test_nodes_that_are_not_what_the_lab_says_are_not_used(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here / "lab.yaml").write_text(LAB)
-    nodes = [FakeNode(name, labels={"torch-conformance/name": name}) for name in ("one", "two", "three")]
+    nodes = [
+        FakeNode(name, labels={"torch-conformance/name": name}) for name in ("one", "two", "three")
+    ]
     use_fleet(monkeypatch, *nodes)
     assert run("--lab", "lab.yaml") == ExitCode.OK
     assert {result.node["name"] for result in results().values()} == {"two"}
@@ -171,16 +231,27 @@ def test_nodes_that_are_not_what_the_lab_says_are_not_used(
         ("lab: a\nnodes: {b: {cont: 2}}\n", "lab.yaml:2:13: unknown key 'cont' in node"),
         ("lab: a\nnodes: {b: {torch: '>=x'}}\n", "lab.yaml:2:20: "),
         ("lab: a\n", "lab.yaml:1:1: "),
-        ("lab: a\nnodez: {b: {}}\n", "lab.yaml:2:1: unknown key 'nodez' in lab (did you mean 'nodes'?)"),
-        ("lab: a\nnodes: {b: {torch: 2.13}}\n", "lab.yaml:2:20: expected text, found the number 2.13 (put it in quotes: it is text)"),
-        ("lab: a\nnodes: {b: {gpus: true}}\n", 'lab.yaml:2:19: expected text, found true (for example ">=1"'),
+        (
+            "lab: a\nnodez: {b: {}}\n",
+            "lab.yaml:2:1: unknown key 'nodez' in lab (did you mean 'nodes'?)",
+        ),
+        (
+            "lab: a\nnodes: {b: {torch: 2.13}}\n",
+            "lab.yaml:2:20: expected text, found the number 2.13 (put it in quotes: it is text)",
+        ),
+        (
+            "lab: a\nnodes: {b: {gpus: true}}\n",
+            'lab.yaml:2:19: expected text, found true (for example ">=1"',
+        ),
     ],
 )
 def test_problems_of_a_lab_have_positions(here: Path, text: str, problem: str) -> None:
     (here / "lab.yaml").write_text(text)
     with pytest.raises(InvalidSpecs) as found:
         read_lab(Path("lab.yaml"))
-    assert any(str(one).startswith(problem) for one in found.value.diagnostics), found.value.diagnostics
+    assert any(str(one).startswith(problem) for one in found.value.diagnostics), (
+        found.value.diagnostics
+    )
 
 
 @pytest.mark.parametrize(
@@ -198,45 +269,72 @@ def test_options_of_a_fleet_that_contradict_each_other(
     assert problem in capsys.readouterr().err
 
 
-ONE_GRAPH = SPEC.replace("expect: [{close: {to: eager}}]", "expect: [{close: {to: eager}}, {counter: {stats.unique_graphs: 1}}]")
+ONE_GRAPH = SPEC.replace(
+    "expect: [{close: {to: eager}}]",
+    "expect: [{close: {to: eager}}, {counter: {stats.unique_graphs: 1}}]",
+)
 
 
 @pytest.mark.parametrize(
     "more",
     [
         ("--retries", "1", "--flaky", "pass"),
-        pytest.param(("--repeat", "2", "--flaky", "pass"), marks=pytest.mark.nightly(reason="retries are always tested")),
+        pytest.param(
+            ("--repeat", "2", "--flaky", "pass"),
+            marks=pytest.mark.nightly(reason="retries are always tested"),
+        ),
     ],
     ids=["retries", "repeat"],
 )
-def test_attempts_of_a_case_run_on_nodes_that_are_alike(here: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]) -> None:
-    """A case that fails with one driver and passes with another is not flaky, and is not let pass as such."""
+def test_attempts_of_a_case_run_on_nodes_that_are_alike(
+    here: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    """A case that fails with one driver and passes with another is not flaky, and is not let pass
+    as such.
+    """
 
     def bad(job: Job) -> Execution | None:
         assert job.plan is not None
         return all_graphs(1 if job.name.startswith("canary") else 2)(job)
 
     (here / "spec.yaml").write_text(ONE_GRAPH)
-    use_fleet(monkeypatch, FakeNode("bad", answer=bad, facts={"driver": "1"}), FakeNode("good", facts={"driver": "2"}))
+    use_fleet(
+        monkeypatch,
+        FakeNode("bad", answer=bad, facts={"driver": "1"}),
+        FakeNode("good", facts={"driver": "2"}),
+    )
     assert run(*more) == ExitCode.FAILED
     found = results()
     assert {result.outcome.label for result in found.values()} == {"PASS", "FAIL"}
     for result in found.values():
-        assert {part.node["name"] for part in (result, *result.attempts)} == {"bad" if result.outcome.label == "FAIL" else "good"}
+        assert {part.node["name"] for part in (result, *result.attempts)} == {
+            "bad" if result.outcome.label == "FAIL" else "good"
+        }
 
 
-def test_an_audit_judges_each_result_by_the_torch_of_its_node(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The header names one torch, and a claim that depends on the version is another one on the node with the other torch."""
+def test_an_audit_judges_each_result_by_the_torch_of_its_node(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The header names one torch, and a claim that depends on the version is another one on the
+    node with the other torch.
+    """
     other = 12 if FACTS["torch"].startswith("2.13") else 13
     claim = f"[{{when: {{torch: '>=2.{other},<2.{other + 1}'}}, value: 2}}, {{value: 1}}]"
-    (here / "spec.yaml").write_text(ONE_GRAPH.replace("unique_graphs: 1", f"unique_graphs: {claim}"))
+    (here / "spec.yaml").write_text(
+        ONE_GRAPH.replace("unique_graphs: 1", f"unique_graphs: {claim}")
+    )
 
     def two_graphs(job: Job) -> Execution | None:
         return all_graphs(1 if job.name.startswith("canary") else 2)(job)
 
-    use_fleet(monkeypatch, FakeNode("now"), FakeNode("other", answer=two_graphs, torch=f"2.{other}.0"))
+    use_fleet(
+        monkeypatch, FakeNode("now"), FakeNode("other", answer=two_graphs, torch=f"2.{other}.0")
+    )
     assert run() == ExitCode.OK
-    assert {result.node["torch"] for result in results().values()} == {FACTS["torch"], f"2.{other}.0"}
+    assert {result.node["torch"] for result in results().values()} == {
+        FACTS["torch"],
+        f"2.{other}.0",
+    }
     assert main(["audit", "out"]) == ExitCode.OK
 
 
@@ -253,8 +351,13 @@ def opens_of(link: FakeLink) -> list[str]:
     return opened
 
 
-def test_a_run_opens_further_nodes_when_it_has_the_first(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two runs that each held a part of a lab would wait for each other. A first node that is lost is followed by the next one."""
+def test_a_run_opens_further_nodes_when_it_has_the_first(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two runs that each held a part of a lab would wait for each other.
+
+    A first node that is lost is followed by the next one.
+    """
     link = use_fleet(monkeypatch, *(FakeNode(name) for name in ("c", "a", "b")))
     opened = opens_of(link)
     open_node = link.open
@@ -276,7 +379,9 @@ def test_a_run_opens_further_nodes_when_it_has_the_first(here: Path, monkeypatch
     link.wait = count  # type: ignore[method-assign]
     assert run() == ExitCode.OK
     assert opened == ["key-a", "key-b", "key-c"]
-    assert seen[:3] == [("key-a", 1), ("key-b", 2), ("key-c", 3)], "each was opened after the one before it was lost or opened"
+    assert seen[:3] == [("key-a", 1), ("key-b", 2), ("key-c", 3)], (
+        "each was opened after the one before it was lost or opened"
+    )
     assert outcomes() == ["PASS"] * 8
 
 
@@ -289,15 +394,25 @@ def test_a_run_opens_further_nodes_when_it_has_the_first(here: Path, monkeypatch
         ("head:65536", "--address head:65536: no host and port"),
         ("head:\u0663", "--address head:\u0663: no host and port"),
         ("http://user:hunter2@head:8265", "--address http://head:8265: no host and port"),
-        ("no-such-host.invalid:6379", "--address no-such-host.invalid:6379: no Ray cluster answers"),
+        (
+            "no-such-host.invalid:6379",
+            "--address no-such-host.invalid:6379: no Ray cluster answers",
+        ),
         ("127.0.0.1:1", "--address 127.0.0.1:1: no Ray cluster answers (Connection refused)"),
     ],
 )
 def test_an_address_without_a_head_is_refused_before_a_folder_is_made(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], address: str, problem: str
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    address: str,
+    problem: str,
 ) -> None:
     monkeypatch.setattr(lab, "require_ray", lambda: None)
-    assert main(["run", "spec.yaml", "--executor", "ray", "--address", address, "--out", "out"]) == ExitCode.USAGE
+    assert (
+        main(["run", "spec.yaml", "--executor", "ray", "--address", address, "--out", "out"])
+        == ExitCode.USAGE
+    )
     printed = capsys.readouterr().err
     assert problem in printed
     assert "hunter2" not in printed
@@ -308,14 +423,20 @@ def test_an_address_without_a_head_is_refused_before_a_folder_is_made(
 def test_what_comes_of_a_node_that_was_given_up_is_dropped(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    use_fleet(monkeypatch, FakeNode("doomed", dies_after=1, speaks_after_death=True), FakeNode("well"))
+    use_fleet(
+        monkeypatch, FakeNode("doomed", dies_after=1, speaks_after_death=True), FakeNode("well")
+    )
     assert run() == ExitCode.OK
     assert outcomes() == ["PASS"] * 8
 
 
 @pytest.mark.nightly(reason="the loss of a node is always tested")
-def test_a_case_that_takes_two_nodes_with_it_takes_no_third(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (here / "spec.yaml").write_text(SPEC.replace("[1, 2, 3, 4, 5, 6, 7, 8]", "[1]").replace('"{{ size }}"', '"{{ size }}"'))
+def test_a_case_that_takes_two_nodes_with_it_takes_no_third(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "spec.yaml").write_text(
+        SPEC.replace("[1, 2, 3, 4, 5, 6, 7, 8]", "[1]").replace('"{{ size }}"', '"{{ size }}"')
+    )
     nodes = [FakeNode(name, dies_after=0) for name in ("a", "b", "c")]
     use_fleet(monkeypatch, *nodes)
     # canaries are jobs too: the nodes live until they have a case

@@ -1,4 +1,6 @@
-"""Specs from Python tests: what is carried says the same, what is not is named, and nothing of the file runs."""
+"""Specs from Python tests: what is carried says the same, what is not is named, and nothing of the
+file runs.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -6,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from runner.model.diagnostics import UsageError
-from runner.model.outcomes import ExitCode
-from runner.tools.author.commands import new
-from runner.tools.author.commands.new import NewOptions
-from runner.tools.author.from_python import Draft, PythonFile, draft, problems_of
+from torch_conformance.model.diagnostics import UsageError
+from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.tools.author.commands import new
+from torch_conformance.tools.author.commands.new import NewOptions
+from torch_conformance.tools.author.from_python import Draft, PythonFile, draft, problems_of
 
 HEAD = """\
 import itertools
@@ -28,7 +30,7 @@ SCALE = 3
 def scaled(x):
     return x * SCALE
 
-"""
+"""  # noqa: E501
 
 PAIR = """
 def fn(x, y):
@@ -39,11 +41,16 @@ opt = torch.compile(fn, dynamic=True, fullgraph=True)
 """
 
 
-def drafted(body: str, *, decorators: str = "", arguments: str = "self", methods: str = "") -> Draft:
+def drafted(
+    body: str, *, decorators: str = "", arguments: str = "self", methods: str = ""
+) -> Draft:
     """Return the draft of a method with a body."""
     lines = "".join(f"        {line}\n" for line in body.strip("\n").split("\n"))
     marks = "".join(f"    {line}\n" for line in decorators.split("\n") if line)
-    text = f"{HEAD}class TestSome(unittest.TestCase):\n{methods}{marks}    def test_it({arguments}):\n{lines}"
+    text = (
+        f"{HEAD}class TestSome(unittest.TestCase):\n{methods}{marks}    def "
+        f"test_it({arguments}):\n{lines}"
+    )
     file = PythonFile.parse("test_some.py", text)
     (test,) = file.tests()
     return draft(file, test)
@@ -64,7 +71,10 @@ def expectations(spec: dict[str, Any]) -> list[Any]:
 def test_function_inputs_and_comparison() -> None:
     spec = whole(PAIR + "self.assertEqual(fn(a, b), opt(a, b))")
     assert spec["backends"] == ["cpu"]
-    assert spec["steps"][0]["call"]["inputs"] == [{"rand": [25]}, {"rand": [5, 5], "dtype": "float64"}]
+    assert spec["steps"][0]["call"]["inputs"] == [
+        {"rand": [25]},
+        {"rand": [5, 5], "dtype": "float64"},
+    ]
     assert spec["compile"] == {"dynamic": True, "fullgraph": True}
     assert expectations(spec) == [{"close": {"to": "eager"}}]
 
@@ -113,7 +123,11 @@ self.assertEqual(counters["inductor"]["fxgraph_cache_miss"], 1 if fuse else 2)
     )
     assert spec["backends"] == ["cpu", "cuda", "rocm"]
     assert spec["matrix"] == {"fuse": [False, True], "dtype": ["float32", "bfloat16"]}
-    assert spec["config"] == {"freezing": True, "max_autotune": True, "epilogue_fusion": "{{ fuse }}"}
+    assert spec["config"] == {
+        "freezing": True,
+        "max_autotune": True,
+        "epilogue_fusion": "{{ fuse }}",
+    }
     assert spec["context"] == ["no_grad"]
     assert spec["steps"][0]["call"]["inputs"] == [{"randn": [8, 8], "dtype": "{{ dtype }}"}]
     assert expectations(spec) == [
@@ -134,7 +148,7 @@ with torch.no_grad():
 self.assertEqual(out, x + 1)
 FileCheck().check("def call").check_not("extern {{").check_count("a[[0]]", 2, exactly=True).run(code)
 self.assertNotIn("empty_strided", code)
-""",
+""",  # noqa: E501
         decorators="@requires_gpu()\n@skipIfRocm",
     )
     assert spec["backends"] == ["cuda"]
@@ -149,9 +163,16 @@ self.assertNotIn("empty_strided", code)
 
 
 @pytest.mark.parametrize(
-    ("values", "backends"), [("GPU_TYPE,", ["cuda", "rocm"]), ("'cpu',", ["cpu"]), ("'cpu', GPU_TYPE", ["cpu", "cuda", "rocm"])]
+    ("values", "backends"),
+    [
+        ("GPU_TYPE,", ["cuda", "rocm"]),
+        ("'cpu',", ["cpu"]),
+        ("'cpu', GPU_TYPE", ["cpu", "cuda", "rocm"]),
+    ],
 )
-def test_the_values_of_a_device_parameter_are_the_backends(values: str, backends: list[str]) -> None:
+def test_the_values_of_a_device_parameter_are_the_backends(
+    values: str, backends: list[str]
+) -> None:
     body = "x = torch.ones(3, device=device)\nself.assertEqual(torch.compile(scaled)(x), scaled(x))"
     spec = whole(body, decorators=f'@parametrize("device", ({values}))', arguments="self, device")
     assert spec["backends"] == backends
@@ -173,13 +194,22 @@ self.assertEqual(torch.compile(mod)(x), mod(x))
     assert "SCALE = 3" in spec["prelude"]
     assert "for _ in range(3)" in spec["prelude"]
     assert "unused" not in spec["prelude"]
-    assert [step["call"]["inputs"] for step in spec["steps"]] == [[{"ref": "mod"}, {"ref": "x"}], [{"ref": "x"}]]
+    assert [step["call"]["inputs"] for step in spec["steps"]] == [
+        [{"ref": "mod"}, {"ref": "x"}],
+        [{"ref": "x"}],
+    ]
     assert expectations(spec)[1] == {"close": {"to": "eager"}}
 
 
 def test_the_set_up_of_the_class_is_read() -> None:
-    methods = "    @classmethod\n    def setUpClass(cls):\n        cls.stack.enter_context(config.patch(freezing=True))\n\n"
-    body = "args = [torch.ones(3, device=self.device)]\nself.assertEqual(torch.compile(scaled)(*args), scaled(*args))\n"
+    methods = (
+        "    @classmethod\n    def setUpClass(cls):\n        "
+        "cls.stack.enter_context(config.patch(freezing=True))\n\n"
+    )
+    body = (
+        "args = [torch.ones(3, "
+        "device=self.device)]\nself.assertEqual(torch.compile(scaled)(*args), scaled(*args))\n"
+    )
     spec = whole(body, methods=methods)
     assert (spec["config"], spec["backends"]) == ({"freezing": True}, ["cpu", "cuda", "rocm"])
     assert expectations(spec) == [{"close": {"to": "expected"}}]
@@ -196,7 +226,10 @@ def test_the_set_up_of_the_class_is_read() -> None:
         ("while a.sum() > 0:\n    pass\nopt(a, b)", "a statement of this kind"),
         ("opt(a, b)\na.add_(1)", "between two calls"),
         ("if a.sum() > 0:\n    opt(a, b)", "a condition"),
-        ("opt(a, b)\nif self.device == 'cpu':\n    assert metrics.ir_nodes_pre_fusion == 2", "a condition"),
+        (
+            "opt(a, b)\nif self.device == 'cpu':\n    assert metrics.ir_nodes_pre_fusion == 2",
+            "a condition",
+        ),
         ("with config.patch(freezing=True):\n    opt(a, b)\nopt(a, b)", "different options"),
         ("for x in range(2):\n    opt(a, b)", "a statement of this kind"),
         ("with self.assertRaises(RuntimeError):\n    opt(a, b)", "the context"),
@@ -240,7 +273,8 @@ def test_nothing_is_executed(tmp_path: Path) -> None:
     file = tmp_path / "test_evil.py"
     file.write_text(
         f"{HEAD}open({str(marker)!r}, 'w').write('x')\n\n\ndef test_it():\n"
-        f"    x = torch.ones(open({str(marker)!r}, 'w').write('y'))\n    torch.compile(lambda x: x)(x)\n"
+        f"    x = torch.ones(open({str(marker)!r}, 'w').write('y'))\n    torch.compile(lambda "
+        "x: x)(x)\n"
     )
     new.main(options(tmp_path / "out", from_python=str(file)))
     assert not marker.exists()
@@ -292,13 +326,21 @@ def test_hostile_tests_end(tmp_path: Path) -> None:
         "x = 9 ** 9 ** 9 ** 9",
         "def f(): return f()\n    x = f() + torch.ones(f())",
     ]
-    text = HEAD + "".join(f"\n\ndef test_{index}():\n    {body}\n" for index, body in enumerate(bodies))
+    text = HEAD + "".join(
+        f"\n\ndef test_{index}():\n    {body}\n" for index, body in enumerate(bodies)
+    )
     (tmp_path / "t.py").write_text(text)
-    assert new.main(options(tmp_path / "out", from_python=str(tmp_path / "t.py"), allow_partial=True)) == ExitCode.FAILED
+    assert (
+        new.main(options(tmp_path / "out", from_python=str(tmp_path / "t.py"), allow_partial=True))
+        == ExitCode.FAILED
+    )
 
 
 def test_exit_codes_of_partial_specs(tmp_path: Path) -> None:
-    body = "    y = torch.compile(scaled)(torch.ones(2))\n    assert y.equal(y)\n    assert metrics.ir_nodes_pre_fusion == 1\n"
+    body = (
+        "    y = torch.compile(scaled)(torch.ones(2))\n    assert y.equal(y)\n    assert "
+        "metrics.ir_nodes_pre_fusion == 1\n"
+    )
     (tmp_path / "t.py").write_text(f"{HEAD}def test_it():\n{body}")
     place = str(tmp_path / "t.py")
     assert new.main(options(tmp_path / "a", from_python=f"{place}::test_it")) == ExitCode.FAILED

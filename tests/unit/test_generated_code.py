@@ -1,13 +1,15 @@
-"""What of a generated file is code: no comments, docstrings or boilerplate; strings, and kernel sources read as what they are."""
+"""What of a generated file is code: no comments, docstrings or boilerplate; strings, and kernel
+sources read as what they are.
+"""
 
 import time
 
 import pytest
 
-from runner.model.expectation import Status
-from runner.model.matching.generated_code import code_of, commented_out
-from runner.vocabulary.expectations import EXPECTATIONS
 from tests.fakes import HERE
+from torch_conformance.model.expectation import Status
+from torch_conformance.model.matching.generated_code import code_of, commented_out
+from torch_conformance.vocabulary.expectations import EXPECTATIONS
 
 WRAPPER = '''# AOT ID: ['0_inference']
 from ctypes import c_void_p, c_long, c_int
@@ -124,7 +126,10 @@ def test_cpp() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", [WRAPPER, CPP, "", "\n\n", "x", "'''", '"""\n#', "'\\", "/*", 'R"(', "# only\n", "\0#\0"])
+@pytest.mark.parametrize(
+    "text",
+    [WRAPPER, CPP, "", "\n\n", "x", "'''", '"""\n#', "'\\", "/*", 'R"(', "# only\n", "\0#\0"],
+)
 def test_what_was_read_once_reads_the_same_again(text: str) -> None:
     once = code_of(text).text
     assert code_of(once).text == once
@@ -157,11 +162,11 @@ def test_hostile_text_takes_no_more_than_its_share(strings: bool) -> None:
     assert time.process_time() - begun < 30
 
 
-# -- as an expectation ----------------------------------------------------------------------------------------------
+# -- as an expectation -----------------------------------------------------------------------------
 
 
 def judged(checks: str, text: str | None = None, code: str = WRAPPER) -> tuple[Status, str, str]:
-    from runner.model.expectation import StepFacts
+    from torch_conformance.model.expectation import StepFacts
 
     body = {"checks": checks} if text is None else {"checks": checks, "text": text}
     (judgement,) = EXPECTATIONS["filecheck"].parse(body).judge(StepFacts(code=(code,)), HERE)

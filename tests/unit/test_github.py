@@ -1,4 +1,6 @@
-"""What GitHub Actions reads: annotations and the summary of a job, made of text that tries to be commands, Markdown and HTML."""
+"""What GitHub Actions reads: annotations and the summary of a job, made of text that tries to be
+commands, Markdown and HTML.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,26 +8,47 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from runner.cli.parser import main
-from runner.machine import output
-from runner.model.case import CaseId
-from runner.model.diagnostics import Position
-from runner.model.events import RunAbandoned
-from runner.model.expectation import Status
-from runner.model.options import RunOptions
-from runner.model.outcomes import ExitCode, Outcome
-from runner.model.results import WEAK, CaseResult
-from runner.record.run_folder import RunFolder
-from runner.report import ReportSetup
-from runner.report.github import SUMMARY_LIMIT, GitHubReporter, RunReport, annotations, summary
 from tests.ended_runs import NOT_GREEN, PASSES, TEXTS, run
 from tests.fakes import ROOT
 from tests.hostile import HOSTILE
 from tests.readers import Command, Elements, github_commands
 from tests.unit.test_junit import COUNTER, HEADER, result, several
+from torch_conformance.cli.parser import main
+from torch_conformance.machine import output
+from torch_conformance.model.case import CaseId
+from torch_conformance.model.diagnostics import Position
+from torch_conformance.model.events import RunAbandoned
+from torch_conformance.model.expectation import Status
+from torch_conformance.model.options import RunOptions
+from torch_conformance.model.outcomes import ExitCode, Outcome
+from torch_conformance.model.results import WEAK, CaseResult
+from torch_conformance.record.run_folder import RunFolder
+from torch_conformance.report import ReportSetup
+from torch_conformance.report.github import (
+    SUMMARY_LIMIT,
+    GitHubReporter,
+    RunReport,
+    annotations,
+    summary,
+)
 
 MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable("table")
-OURS = {"h2", "p", "ul", "li", "table", "thead", "tbody", "tr", "th", "td", "code", "details", "summary", "pre"}
+OURS = {
+    "h2",
+    "p",
+    "ul",
+    "li",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "code",
+    "details",
+    "summary",
+    "pre",
+}
 """The elements of a summary."""
 
 
@@ -38,14 +61,22 @@ def hostile(text: str) -> CaseResult:
     verdict = replace(COUNTER, expected=text, observed=text, detail=text)
     weak = replace(COUNTER, kind=WEAK, status=Status.HELD, observed=text)
     changes = {name: text for name in TEXTS if name not in ("case_id", "spec", "reason")}
-    made = result(1, verdicts=(verdict, weak), reason=text, options=(text,), notes=(text,), **changes)
-    return replace(made, case_id=CaseId(text), spec=text, position=Position(file=text, line=3, column=5))
+    made = result(
+        1, verdicts=(verdict, weak), reason=text, options=(text,), notes=(text,), **changes
+    )
+    return replace(
+        made, case_id=CaseId(text), spec=text, position=Position(file=text, line=3, column=5)
+    )
 
 
 def hostile_run(text: str) -> RunReport:
     facts = {"torch": text, "device": text, "arch": text}
     unavailable = result(2, Outcome.UNAVAILABLE, reason=text)
-    return run(hostile(text), unavailable, header=replace(HEADER, run_id=text, environment=facts, specs={text: "0" * 64}))
+    return run(
+        hostile(text),
+        unavailable,
+        header=replace(HEADER, run_id=text, environment=facts, specs={text: "0" * 64}),
+    )
 
 
 # annotations
@@ -54,7 +85,12 @@ def hostile_run(text: str) -> RunReport:
 def test_an_annotation_says_what_and_where() -> None:
     (found,) = read(run(PASSES, result()))
     assert found.name == "error"
-    assert found.properties == {"file": "specs/area/sub/one.yaml", "line": "12", "col": "9", "title": "FAIL one: counter"}
+    assert found.properties == {
+        "file": "specs/area/sub/one.yaml",
+        "line": "12",
+        "col": "9",
+        "title": "FAIL one: counter",
+    }
     assert found.data.splitlines() == [
         "it did not hold",
         "expected: hit 1",
@@ -70,7 +106,9 @@ def test_no_text_becomes_a_command(text: str) -> None:
     lines = annotations(hostile_run(text))
     assert all("\n" not in line and "\r" not in line and line.isprintable() for line in lines)
     found = list(github_commands("\n".join(lines)))
-    assert [(one.name, set(one.properties)) for one in found] == [("error", {"file", "line", "col", "title"})]
+    assert [(one.name, set(one.properties)) for one in found] == [
+        ("error", {"file", "line", "col", "title"})
+    ]
     assert (found[0].properties["line"], found[0].properties["col"]) == ("3", "5")
     for line in found[0].data.split("\n"):  # what GitHub shows is shown in logs again
         assert list(github_commands(line)) == []
@@ -78,9 +116,12 @@ def test_no_text_becomes_a_command(text: str) -> None:
 
 def test_a_flaky_case_that_may_pass_is_a_warning() -> None:
     flaky = several(Outcome.FLAKY, Outcome.FAIL, Outcome.PASS)
-    assert [found.name for found in read(run(PASSES, flaky, header=replace(HEADER, options={**HEADER.options, "flaky": "pass"})))] == [
-        "warning"
-    ]
+    assert [
+        found.name
+        for found in read(
+            run(PASSES, flaky, header=replace(HEADER, options={**HEADER.options, "flaky": "pass"}))
+        )
+    ] == ["warning"]
 
 
 def test_a_command_is_one_line() -> None:
@@ -102,7 +143,13 @@ def test_the_summary_says_how_the_run_ended_with_what_a_terminal_shows() -> None
     report = run(replace(PASSES, verdicts=(weak,)), result(1), *unavailable)
     text = " ".join(shown(report).text.split())
     assert "torch-conformance: 1 failed, 2 executed" in text
-    for words in ("1 PASS 1 FAIL", "2 UNAVAILABLE", "2 no GPU", "FAIL 'area/sub/one[backend=cpu,n=1]'", "expected: hit 1"):
+    for words in (
+        "1 PASS 1 FAIL",
+        "2 UNAVAILABLE",
+        "2 no GPU",
+        "FAIL 'area/sub/one[backend=cpu,n=1]'",
+        "expected: hit 1",
+    ):
         assert words in text
     assert "/somewhere/run" in text
     assert "the reason of its author" in text
@@ -125,31 +172,45 @@ def test_no_text_becomes_markup(text: str) -> None:
     plain = shown(hostile_run("word"))
     assert {tag for tag, _ in page.tags} <= OURS
     assert not any(attributes for _, attributes in page.tags)
-    assert [tag for tag, _ in page.tags] == [tag for tag, _ in plain.tags]  # the same page with other words
+    assert [tag for tag, _ in page.tags] == [
+        tag for tag, _ in plain.tags
+    ]  # the same page with other words
 
 
 # the file of the summary
 
 
-def test_an_abandoned_run_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_abandoned_run_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "summary.md"
     path.write_text("# of another program")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
-    reporter = GitHubReporter(ReportSetup(folder=RunFolder(path=tmp_path / "run", run_id="r1"), options=RunOptions()))
+    reporter = GitHubReporter(
+        ReportSetup(folder=RunFolder(path=tmp_path / "run", run_id="r1"), options=RunOptions())
+    )
     reporter.on_event(RunAbandoned(header=HEADER, results=(PASSES,), why="the journal was altered"))
     (command,) = github_commands(capsys.readouterr().err)
     assert (command.name, command.data) == ("error", "truncated: the journal was altered")
-    assert path.read_text("utf-8").startswith("# of another program\n## torch-conformance: no success, 1 executed\n")
+    assert path.read_text("utf-8").startswith(
+        "# of another program\n## torch-conformance: no success, 1 executed\n"
+    )
 
 
 # when annotations and a summary are written
 
 
-def test_merge_tells_github_by_itself(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_merge_tells_github_by_itself(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     """The recorded sample is a run of one shard."""
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
     assert main(["merge", str(ROOT / "reports/sample"), "--out", "merged"]) == ExitCode.OK
     said = capfd.readouterr()
     assert list(github_commands(said.out + said.err)) == []
-    assert Path("summary.md").read_text("utf-8").startswith("\n## torch-conformance: passed, 3 executed\n")
+    assert (
+        Path("summary.md")
+        .read_text("utf-8")
+        .startswith("\n## torch-conformance: passed, 3 executed\n")
+    )

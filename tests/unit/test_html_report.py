@@ -9,26 +9,40 @@ from typing import Any
 
 import pytest
 
-from runner.model.case import CaseId
-from runner.model.diagnostics import Position
-from runner.model.events import RunAbandoned, RunEnded
-from runner.model.expectation import Status, Verdict
-from runner.model.header import RunHeader
-from runner.model.options import RunOptions
-from runner.model.outcomes import Outcome
-from runner.model.results import CaseResult
-from runner.record.case_files import digest
-from runner.record.run_folder import RunFolder
-from runner.report import ReportSetup, page
-from runner.report.page import HtmlReporter, chunks, facts_of, pieces_of, script, shown, sources_of, write_page
 from tests.fences import ROOT
 from tests.readers import Elements
 from tests.recorded import recorded, run_of
 from tests.results import footer_of
+from torch_conformance.model.case import CaseId
+from torch_conformance.model.diagnostics import Position
+from torch_conformance.model.events import RunAbandoned, RunEnded
+from torch_conformance.model.expectation import Status, Verdict
+from torch_conformance.model.header import RunHeader
+from torch_conformance.model.options import RunOptions
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.model.results import CaseResult
+from torch_conformance.record.case_files import digest
+from torch_conformance.record.run_folder import RunFolder
+from torch_conformance.report import ReportSetup, page
+from torch_conformance.report.page import (
+    HtmlReporter,
+    chunks,
+    facts_of,
+    pieces_of,
+    script,
+    shown,
+    sources_of,
+    write_page,
+)
 
-HOSTILE = '</script><script>window.hacked=1</script><img src=x onerror="window.hacked=1">\'"&amp;\u2028\u202e]]>{{7*7}}\\x3c`${hacked}`'
+HOSTILE = (
+    "</script><script>window.hacked=1</script><img src=x "
+    'onerror="window.hacked=1">\'"&amp;\u2028\u202e]]>{{7*7}}\\x3c`${hacked}`'
+)
 ADDRESS = "javascript:window.hacked=1"
-HEADER = run_of(command=("torch-conformance", "run", HOSTILE), environment={"torch": HOSTILE, HOSTILE: "1"}).header
+HEADER = run_of(
+    command=("torch-conformance", "run", HOSTILE), environment={"torch": HOSTILE, HOSTILE: "1"}
+).header
 
 
 def case(name: str = "one", outcome: Outcome = Outcome.FAIL, **changes: Any) -> CaseResult:
@@ -39,17 +53,23 @@ def case(name: str = "one", outcome: Outcome = Outcome.FAIL, **changes: Any) -> 
 def hostile_case(number: int, outcome: Outcome) -> CaseResult:
     """Return a result with hostile text wherever a spec or a worker chooses the text."""
     words = {"expected": HOSTILE, "observed": HOSTILE, "detail": HOSTILE}
-    verdict = Verdict(kind="text", status=Status.FAILED, position=Position(file=HOSTILE, line=3), **words)
+    verdict = Verdict(
+        kind="text", status=Status.FAILED, position=Position(file=HOSTILE, line=3), **words
+    )
     made = case(f"n{number}", outcome, reason=HOSTILE)
     texts = dict.fromkeys(("spec", "repro", "summary", "stdout", "stderr"), HOSTILE)
-    lists = dict.fromkeys(("options", "code", "covers", "tags", "requires", "notes", "attachments"), (HOSTILE,))
+    lists = dict.fromkeys(
+        ("options", "code", "covers", "tags", "requires", "notes", "attachments"), (HOSTILE,)
+    )
     return replace(
         made,
         **texts,
         **lists,
         case_id=CaseId(f"{HOSTILE}{number}"),
         verdicts=(verdict,),
-        waivers=tuple(replace(waiver, issue=ADDRESS, reason=HOSTILE, until=HOSTILE) for waiver in made.waivers),
+        waivers=tuple(
+            replace(waiver, issue=ADDRESS, reason=HOSTILE, until=HOSTILE) for waiver in made.waivers
+        ),
         folder=f"cases/{HOSTILE}",
         phases={HOSTILE: 1.0},
         begun="2026-01-01T00:00:00.500+00:00",
@@ -59,7 +79,10 @@ def hostile_case(number: int, outcome: Outcome) -> CaseResult:
 
 def hostile_run() -> list[CaseResult]:
     return [
-        hostile_case(number, outcome) for number, outcome in enumerate((Outcome.FAIL, Outcome.XFAIL, Outcome.UNAVAILABLE, Outcome.PASS))
+        hostile_case(number, outcome)
+        for number, outcome in enumerate(
+            (Outcome.FAIL, Outcome.XFAIL, Outcome.UNAVAILABLE, Outcome.PASS)
+        )
     ]
 
 
@@ -73,7 +96,11 @@ def handed_over(path: Path) -> Any:
     text = path.read_text("ascii")
     found = re.fullmatch(r"conformance\('[a-z0-9-]+','(.*)'\);\n", text)
     assert found is not None, path
-    literal = re.sub(r"\\(?:x([0-9a-f]{2})|(\\))", lambda match: chr(int(match[1], 16)) if match[1] else "\\", found[1])
+    literal = re.sub(
+        r"\\(?:x([0-9a-f]{2})|(\\))",
+        lambda match: chr(int(match[1], 16)) if match[1] else "\\",
+        found[1],
+    )
     assert "'" not in found[1]
     return json.loads(literal)
 
@@ -82,33 +109,51 @@ def parsed(page: Path) -> Elements:
     return Elements(page.read_text("utf-8"))
 
 
-# -- nothing hostile becomes markup ---------------------------------------------------------------------------------
+# -- nothing hostile becomes markup ----------------------------------------------------------------
 
 
 def test_hostile_text_is_text_in_the_page(tmp_path: Path) -> None:
     harmless = parsed(write(tmp_path / "harmless", [case(f"n{number}") for number in range(4)]))
     hostile = parsed(write(tmp_path / "hostile", hostile_run()))
     assert {tag for tag, _ in hostile.tags} == {tag for tag, _ in harmless.tags}
-    assert [attributes for tag, attributes in hostile.tags if tag == "script"] == [{"src": "report/app.js"}, {"src": "report/index.js"}]
-    assert not [name for _, attributes in hostile.tags for name in attributes if name.startswith("on")]
+    assert [attributes for tag, attributes in hostile.tags if tag == "script"] == [
+        {"src": "report/app.js"},
+        {"src": "report/index.js"},
+    ]
+    assert not [
+        name for _, attributes in hostile.tags for name in attributes if name.startswith("on")
+    ]
     assert shown(HOSTILE) in hostile.text, "it is shown as it was written"
 
 
 def test_the_page_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     page = parsed(write(tmp_path / "run", hostile_run()))
-    policy = next(attributes["content"] for _, attributes in page.tags if attributes.get("http-equiv") == "Content-Security-Policy")
+    policy = next(
+        attributes["content"]
+        for _, attributes in page.tags
+        if attributes.get("http-equiv") == "Content-Security-Policy"
+    )
     assert policy is not None
     assert "default-src 'none'" in policy
     assert "script-src 'self' file:;" in policy
     assert "unsafe" not in policy
-    addresses = [value for _, attributes in page.tags for name, value in attributes.items() if name in ("src", "href")]
+    addresses = [
+        value
+        for _, attributes in page.tags
+        for name, value in attributes.items()
+        if name in ("src", "href")
+    ]
     assert addresses == ["report/app.css", "report/app.js", "report/index.js"]
 
 
 @pytest.mark.parametrize(("name", "program"), [("run", "70-run.js"), ("support", "80-support.js")])
 def test_a_view_reads_what_is_written(tmp_path: Path, name: str, program: str) -> None:
     write(tmp_path / "run", [replace(result, eager_operators=1) for result in hostile_run()])
-    reads = set(re.findall(rf"\b{name}\.([a-z_]+)", (ROOT / "templates/report/app" / program).read_text("utf-8")))
+    reads = set(
+        re.findall(
+            rf"\b{name}\.([a-z_]+)", (ROOT / "templates/report/app" / program).read_text("utf-8")
+        )
+    )
     assert reads <= handed_over(tmp_path / f"run/report/{name}.js").keys()
 
 
@@ -127,13 +172,16 @@ def test_scripts_of_data_end_nothing_and_begin_nothing(tmp_path: Path) -> None:
     assert shown(HOSTILE) in chunk["strings"]
 
 
-@pytest.mark.parametrize("text", [HOSTILE, "\\", "\\'", "\\\\u2028", "\x00\x1f\x7f", "\ud800", "\u2029", "é\U0001f600", "\\x3c"])
+@pytest.mark.parametrize(
+    "text",
+    [HOSTILE, "\\", "\\'", "\\\\u2028", "\x00\x1f\x7f", "\ud800", "\u2029", "é\U0001f600", "\\x3c"],
+)
 def test_a_script_hands_over_what_it_was_given(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.js").write_bytes(script("a", {text: [text]}))
     assert handed_over(tmp_path / "a.js") == {text: [text]}
 
 
-# -- what is written ------------------------------------------------------------------------------------------------
+# -- what is written -------------------------------------------------------------------------------
 
 
 def test_every_case_is_in_a_chunk_and_each_chunk_is_bounded(tmp_path: Path) -> None:
@@ -149,13 +197,31 @@ def test_every_case_is_in_a_chunk_and_each_chunk_is_bounded(tmp_path: Path) -> N
 def observation(**calibrated: Any) -> dict[str, Any]:
     leaf = {"path": "output.0", "dtype": "float32", "shape": [4], "calibrated": calibrated}
     tally = {"rendered": 3, "compiled": 2, "failed": 1, "timed": 2, "won": 1, "error": HOSTILE}
-    tuning = {"op": "mm", "how": "timed", "winner": HOSTILE, "won_by": "CK", "backends": {"CK": tally}}
-    return {"steps": [{"measured": {"0": {"leaves": [leaf]}}, "tunings": {"count": 1, "found": [tuning]}}]}
+    tuning = {
+        "op": "mm",
+        "how": "timed",
+        "winner": HOSTILE,
+        "won_by": "CK",
+        "backends": {"CK": tally},
+    }
+    return {
+        "steps": [
+            {"measured": {"0": {"leaves": [leaf]}}, "tunings": {"count": 1, "found": [tuning]}}
+        ]
+    }
 
 
 @pytest.mark.parametrize(
     "lie",
-    [None, 7, "text", [], {"steps": 3}, {"steps": [None, 1, "x"]}, {"steps": [{"measured": [1], "tunings": "x"}]}]
+    [
+        None,
+        7,
+        "text",
+        [],
+        {"steps": 3},
+        {"steps": [None, 1, "x"]},
+        {"steps": [{"measured": [1], "tunings": "x"}]},
+    ]
     + [
         observation(max_ulp="x" * 9000, histogram={"first": "0", "compiled": [1]}),
         observation(histogram={"first": 1, "compiled": [-1, True, 2**80]}),
@@ -181,7 +247,9 @@ def folder_with(tmp_path: Path, **texts: str) -> tuple[Path, dict[str, str]]:
 
 
 def test_code_has_a_limit_and_no_secret(tmp_path: Path) -> None:
-    folder, digests = folder_with(tmp_path, code_0_0="password=hunter22 " + "x" * 500, code_0_1="y" * 500)
+    folder, digests = folder_with(
+        tmp_path, code_0_0="password=hunter22 " + "x" * 500, code_0_1="y" * 500
+    )
     result = case(evidence=digests, code=tuple(digests))
     first, second = pieces_of(folder, result, list(digests), 100)
     assert "hunter22" not in first["text"]
@@ -201,15 +269,19 @@ def test_a_spec_is_shown_only_where_it_is_the_one_that_was_run(tmp_path: Path) -
     spec = tmp_path / "one.yaml"
     spec.write_text("summary: password=hunter22\nbackends: [cpu]\n")
     then = digest(spec.read_bytes())
-    found = sources_of([str(spec), "gone.yaml", "unknown.yaml"], {str(spec): then, "gone.yaml": then})
+    found = sources_of(
+        [str(spec), "gone.yaml", "unknown.yaml"], {str(spec): then, "gone.yaml": then}
+    )
     assert "hunter22" not in found[str(spec)]["text"]
     assert found[str(spec)]["text"].count("\n") == 2, "the numbers of its lines stay"
     assert [list(found[name]) for name in ("gone.yaml", "unknown.yaml")] == [["why"], ["why"]]
     spec.write_text("summary: another\n")
-    assert sources_of([str(spec)], {str(spec): then}) == {str(spec): {"why": "this file has changed since the run"}}
+    assert sources_of([str(spec)], {str(spec): then}) == {
+        str(spec): {"why": "this file has changed since the run"}
+    }
 
 
-# -- where it is written --------------------------------------------------------------------------------------------
+# -- where it is written ---------------------------------------------------------------------------
 
 
 def test_a_link_that_a_worker_made_is_replaced_and_not_followed(tmp_path: Path) -> None:
@@ -228,16 +300,27 @@ def test_a_link_that_a_worker_made_is_replaced_and_not_followed(tmp_path: Path) 
 
 def reporter(folder: Path) -> HtmlReporter:
     folder.mkdir(exist_ok=True)
-    return HtmlReporter(ReportSetup(folder=RunFolder(path=folder, run_id="x"), options=RunOptions()))
+    return HtmlReporter(
+        ReportSetup(folder=RunFolder(path=folder, run_id="x"), options=RunOptions())
+    )
 
 
 def ended(*results: CaseResult) -> RunEnded:
     return RunEnded(header=HEADER, results=results, footer=footer_of(results))
 
 
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device", "index.js"), ValueError("a defect of the page")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device", "index.js"),
+        ValueError("a defect of the page"),
+    ],
+)
 def test_a_page_that_cannot_be_written_is_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
 ) -> None:
     listener = reporter(tmp_path / "run")
     listener.on_event(ended(case()))
@@ -246,7 +329,9 @@ def test_a_page_that_cannot_be_written_is_a_warning(
     capsys.readouterr()
     listener.on_event(ended(case()))
     assert capsys.readouterr().err.startswith("warning: the HTML report was not written: ")
-    assert not (tmp_path / "run" / "index.html").exists(), "a page of other results would be believed"
+    assert not (tmp_path / "run" / "index.html").exists(), (
+        "a page of other results would be believed"
+    )
 
 
 def test_an_altered_run_has_no_page(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
-"""What signals ask for: counted, never acted on where a line could be torn, and given back afterwards."""
+"""What signals ask for: counted, never acted on where a line could be torn, and given back
+afterwards.
+"""
 
 import os
 import signal
 
 import pytest
 
-from runner.machine.signals import START_NO_MORE, STOP_NOW, Interrupts
+from torch_conformance.machine.signals import START_NO_MORE, STOP_NOW, Interrupts
 
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -1,4 +1,6 @@
-"""What counts as a kernel call of a generated wrapper: the text of a wrapper, and a wrapper of a few lines that runs."""
+"""What counts as a kernel call of a generated wrapper: the text of a wrapper, and a wrapper of a
+few lines that runs.
+"""
 
 import sys
 from types import SimpleNamespace
@@ -12,7 +14,7 @@ pytestmark = pytest.mark.torch
 
 import_torch()
 
-from runner.worker.torch_compat import compiling  # noqa: E402 - import_torch() hides torch's warnings
+from torch_conformance.worker.torch_compat import compiling
 
 GENERATED = '''
 """decoy = async_compile.triton('decoy', 'in a docstring')"""
@@ -43,16 +45,24 @@ async_compile.wait(globals())
 
 def test_kernels_are_what_the_syntax_tree_defines_and_no_text():
     found = compiling.read_wrapper(GENERATED)
-    assert found.kernels == {"cpp_fused_add_0", "triton_poi_0", "triton_poi_1", "theirs", "multi_kernel_0"}
+    assert found.kernels == {
+        "cpp_fused_add_0",
+        "triton_poi_0",
+        "triton_poi_1",
+        "theirs",
+        "multi_kernel_0",
+    }
     assert found.is_python
 
 
 def test_a_wrapper_in_cpp_is_recognized_by_its_code():
-    assert not compiling.read_wrapper("inductor_entry = CppWrapperCodeCache.load_pybinding([], '')\n").is_python
+    assert not compiling.read_wrapper(
+        "inductor_entry = CppWrapperCodeCache.load_pybinding([], '')\n"
+    ).is_python
     assert compiling.read_wrapper("# CppWrapperCodeCache\nx = 'CppWrapperCodeCache'\n").is_python
 
 
-# -- a wrapper that runs --------------------------------------------------------------------------------------------
+# -- a wrapper that runs ---------------------------------------------------------------------------
 
 FILE = "/nowhere/wrapper.py"
 
@@ -113,7 +123,9 @@ def wrapper(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "empty_strided_cpu": _empty_strided_cpu,
         "sys": sys,
     }
-    known = compiling.Wrapper(kernels=frozenset(["fused", "triton_0", "theirs", "by_function", "not_there"]))
+    known = compiling.Wrapper(
+        kernels=frozenset(["fused", "triton_0", "theirs", "by_function", "not_there"])
+    )
     monkeypatch.setitem(compiling.wrappers, FILE, known)
     exec(compile(WRAPPER, FILE, "exec"), names)
     return names
@@ -151,7 +163,7 @@ def test_a_profile_function_of_another_is_noticed(wrapper: dict[str, Any]):
     assert not found.to_the_end
 
 
-# -- frames ---------------------------------------------------------------------------------------------------------
+# -- frames ----------------------------------------------------------------------------------------
 
 TREE = """
 TREE_GUARD_MANAGER:
@@ -162,7 +174,7 @@ TREE_GUARD_MANAGER:
 | | +- DictSubclassGuardManager: source=L['d']
 | | | +- EQUALS_MATCH: L['d']['n'] == 3                # n = d["n"]
 +- LAMBDA_GUARD: 2 <= L['x'].size()[0]  # (unknown var s17)
-"""
+"""  # noqa: E501
 
 
 def test_guards_are_the_leaves_without_the_code_of_the_user():

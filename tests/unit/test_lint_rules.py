@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-from runner.cli.parser import main
-from runner.language.read import spec_schema
-from runner.model.outcomes import ExitCode
-from runner.tools.author.commands.lint import RULES, LintOptions, lint
 from tests.conftest import GOOD
 from tests.fakes import ROOT
 from tests.fences import fences
+from torch_conformance.cli.parser import main
+from torch_conformance.language.read import spec_schema
+from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.tools.author.commands.lint import RULES, LintOptions, lint
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -54,21 +54,30 @@ def spec(*changes: tuple[str, str], more: str = "") -> str:
 OTHER = ("A product of two matrices is right", "Two matrices have a right product")
 
 
-# -- matrix -----------------------------------------------------------------------------------------------------------
+# -- matrix ----------------------------------------------------------------------------------------
 
 MATRIX = ("inputs:", "matrix: {dtype: [float32, float16]}\nexclude: [EXCLUDE]\ninputs:")
-USED = ("{rand: [4, 4]}, {rand: [4, 4]}", '{rand: [4, 4], dtype: "{{ dtype }}"}, {rand: [4, 4], dtype: "{{ dtype }}"}')
+USED = (
+    "{rand: [4, 4]}, {rand: [4, 4]}",
+    '{rand: [4, 4], dtype: "{{ dtype }}"}, {rand: [4, 4], dtype: "{{ dtype }}"}',
+)
 
 
 def test_unreachable_point() -> None:
     both = spec(MATRIX, USED, ("backends: [cpu]", "backends: [cpu, cuda]"))
     entries = ["{dtype: float16, reason: no kernel}", "{backend: cpu, reason: no kernel}"]
     near = "{dtype: float16, backend: cpu, reason: no kernel}"
-    assert counts("unreachable-point", *(both.replace("[EXCLUDE]", f"[{entry}]") for entry in (*entries, near))) == [1, 1, 0]
-    assert found("unreachable-point") == ["every point with dtype = float16 is excluded", "every point of the backend 'cpu' is excluded"]
+    assert counts(
+        "unreachable-point",
+        *(both.replace("[EXCLUDE]", f"[{entry}]") for entry in (*entries, near)),
+    ) == [1, 1, 0]
+    assert found("unreachable-point") == [
+        "every point with dtype = float16 is excluded",
+        "every point of the backend 'cpu' is excluded",
+    ]
 
 
-# -- expectations that nothing judges ---------------------------------------------------------------------------------
+# -- expectations that nothing judges --------------------------------------------------------------
 
 
 JUDGED = [
@@ -77,26 +86,46 @@ JUDGED = [
     ("[cpu, cuda]", "filecheck: {when: {vendor: amd}, checks: 'CHECK: mfma'}", 1),
     ("[cuda]", "filecheck: {when: {arch: gfx942}, checks: 'CHECK: mfma'}", 1),
     ("[cuda]", "filecheck: {when: {arch: sm_90}, checks: 'CHECK: mfma'}", 0),
-    ("[cpu]", "counter: {inductor.fxgraph_cache_miss: [{when: {torch: '<2.11'}, value: 1}, {value: 2}]}", 1),
-    ("[cpu]", "counter: {inductor.fxgraph_cache_miss: [{when: {torch: '<2.12'}, value: 1}, {value: 2}]}", 0),
-    ("[cpu, cuda]", "counter: {inductor.fxgraph_cache_miss: [{when: {device: cuda}, value: 1}]}", 0),
+    (
+        "[cpu]",
+        "counter: {inductor.fxgraph_cache_miss: [{when: {torch: '<2.11'}, value: 1}, {value: 2}]}",
+        1,
+    ),
+    (
+        "[cpu]",
+        "counter: {inductor.fxgraph_cache_miss: [{when: {torch: '<2.12'}, value: 1}, {value: 2}]}",
+        0,
+    ),
+    (
+        "[cpu, cuda]",
+        "counter: {inductor.fxgraph_cache_miss: [{when: {device: cuda}, value: 1}]}",
+        0,
+    ),
 ]
 
 
 def test_unjudged_expectation() -> None:
     texts = [
-        spec(("backends: [cpu]", f"backends: {backends}"), ("{to: eager}}", f"{{to: eager}}}}, {{{expectation}}}"))
+        spec(
+            ("backends: [cpu]", f"backends: {backends}"),
+            ("{to: eager}}", f"{{to: eager}}}}, {{{expectation}}}"),
+        )
         for backends, expectation, _ in JUDGED
     ]
     assert counts("unjudged-expectation", *texts) == [count for _, _, count in JUDGED]
 
 
 def test_a_case_without_an_expectation_that_applies() -> None:
-    write(a__one_two=spec(("backends: [cpu]", "backends: [cpu, cuda]"), ("{to: eager}", "{to: eager, when: {device: cuda}}")))
+    write(
+        a__one_two=spec(
+            ("backends: [cpu]", "backends: [cpu, cuda]"),
+            ("{to: eager}", "{to: eager, when: {device: cuda}}"),
+        )
+    )
     assert found("unjudged-expectation") == ["no expectation applies to a/one-two[backend=cpu]"]
 
 
-# -- tolerances -------------------------------------------------------------------------------------------------------
+# -- tolerances ------------------------------------------------------------------------------------
 
 
 TOLERANCES = [
@@ -109,17 +138,27 @@ REASONS = [
     ("expect:", "# a sum of many terms\nexpect:"),
     ("backends:", "covers: ['test_a.py::T::test_a']\nbackends:"),
     ("backends:", "# restates test_a.py::T::test_a\nbackends:"),
-    ("{rand: [4, 4]}, {rand: [4, 4]}", "{rand: [4, 4], dtype: bfloat16}, {rand: [4, 4], dtype: bfloat16}"),
+    (
+        "{rand: [4, 4]}, {rand: [4, 4]}",
+        "{rand: [4, 4], dtype: bfloat16}, {rand: [4, 4], dtype: bfloat16}",
+    ),
 ]
 
 
 def test_loose_tolerance() -> None:
-    texts = [spec(("expect: [{close: {to: eager}}]", f"expect:\n  - close: {new}")) for new, _ in TOLERANCES]
-    reasons = [spec(change, ("{to: eager}", "{to: eager, atol: 1e-2, rtol: 1e-2}")) for change in REASONS]
-    assert counts("loose-tolerance", *texts, *reasons) == [count for _, count in TOLERANCES] + [0] * len(REASONS)
+    texts = [
+        spec(("expect: [{close: {to: eager}}]", f"expect:\n  - close: {new}"))
+        for new, _ in TOLERANCES
+    ]
+    reasons = [
+        spec(change, ("{to: eager}", "{to: eager, atol: 1e-2, rtol: 1e-2}")) for change in REASONS
+    ]
+    assert counts("loose-tolerance", *texts, *reasons) == [count for _, count in TOLERANCES] + [
+        0
+    ] * len(REASONS)
 
 
-# -- unused names -----------------------------------------------------------------------------------------------------
+# -- unused names ----------------------------------------------------------------------------------
 
 PRELUDE = """\
 prelude: |
@@ -137,18 +176,23 @@ prelude: |
 
 def test_unused_prelude_name() -> None:
     write(a__one_two=spec(("x @ y", "called(x @ y) + tau"), more=PRELUDE))
-    assert found("unused-prelude-name") == ["nothing in the spec uses 'pi'", "nothing in the spec uses 'helper'"]
+    assert found("unused-prelude-name") == [
+        "nothing in the spec uses 'pi'",
+        "nothing in the spec uses 'helper'",
+    ]
     write(a__one_two=spec(("x @ y", "called(x @ y) + tau * pi + helper()"), more=PRELUDE))
     assert found("unused-prelude-name") == []
 
 
-# -- the examples of the reference -------------------------------------------------------------------------------------
+# -- the examples of the reference -----------------------------------------------------------------
 
 
 def test_the_examples_of_each_rule_are_a_finding_and_none() -> None:
     page = ROOT / "docs" / "reference" / "lint.md"
     assert re.findall("^## (.*)$", page.read_text(), re.MULTILINE) == list(RULES)
-    for (name, form), fence in zip(itertools.product(RULES, ("bad", "good")), fences(page), strict=True):
+    for (name, form), fence in zip(
+        itertools.product(RULES, ("bad", "good")), fences(page), strict=True
+    ):
         own = yaml.safe_load(fence.text)
         dtype = {"dtype": "{{ dtype }}"} if "dtype" in own.get("matrix", {}) else {}
         base = {**yaml.safe_load(GOOD), "inputs": [{"rand": [4, 4], **dtype}] * 2, **own}
@@ -164,7 +208,7 @@ def test_the_examples_of_each_rule_are_a_finding_and_none() -> None:
 BAD = spec(("{to: eager}", "{to: eager, atol: 1e-2, rtol: 1e-2}"))
 
 
-# -- the command ------------------------------------------------------------------------------------------------------
+# -- the command -----------------------------------------------------------------------------------
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,10 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from runner.language.load import Suite
 from tests.conftest import GOOD
+from torch_conformance.language.load import Suite
 
-VENDOR = "vendor: {summary: A backend of a vendor, device: cuda, joins: [rocm], proof: {graphs: {min: 1}}}\n"
+VENDOR = (
+    "vendor: {summary: A backend of a vendor, device: cuda, joins: [rocm], proof: {graphs: "
+    "{min: 1}}}\n"
+)
 
 LoadSuite = Callable[..., Suite]
 Codes = Callable[..., list[str]]
@@ -25,22 +28,63 @@ def brackets(suite: Suite) -> list[str]:
 
 def test_backend_first_then_the_keys_in_the_order_of_the_file(load_suite: LoadSuite) -> None:
     text = spec("matrix: {z: [1, 2], a: [x]}\n", "z", "a", backends="cuda, cpu")
-    assert brackets(load_suite(text)) == ["cuda,z=1,a=x", "cuda,z=2,a=x", "cpu,z=1,a=x", "cpu,z=2,a=x"]
+    assert brackets(load_suite(text)) == [
+        "cuda,z=1,a=x",
+        "cuda,z=2,a=x",
+        "cpu,z=1,a=x",
+        "cpu,z=2,a=x",
+    ]
 
 
 LABELS = [
-    *(("1e-3", "1e-3"), ("0.001", "0.001"), ("012", "012"), ("0x0A", "0x0A"), ("+1", "+1"), ("1.0", "1.0"), ("true", "true")),
-    *(("True", "True"), ("null", "null"), ("~", "%7E"), (".nan", ".nan"), (".inf", ".inf"), ("float32", "float32")),
-    *(("a_b.c+d-e", "a_b.c+d-e"), ("a b", "a%20b"), ("'a,b'", "a%2Cb"), ("'[x]'", "%5Bx%5D"), ("a=b", "a%3Db"), ("a/b", "a%2Fb")),
-    *(("a%b", "a%25b"), ("ä", "%C3%A4"), ("'😀'", "%F0%9F%98%80"), ('"a\\nb"', "a%0Ab"), ("a*b?", "a%2Ab%3F"), ("''", "")),
-    *(("'null text'", "null%20text"), ("'1'", "1"), ("{id: one, value: [1]}", "one"), ("{id: 7, value: {a: 1}}", "7")),
+    *(
+        ("1e-3", "1e-3"),
+        ("0.001", "0.001"),
+        ("012", "012"),
+        ("0x0A", "0x0A"),
+        ("+1", "+1"),
+        ("1.0", "1.0"),
+        ("true", "true"),
+    ),
+    *(
+        ("True", "True"),
+        ("null", "null"),
+        ("~", "%7E"),
+        (".nan", ".nan"),
+        (".inf", ".inf"),
+        ("float32", "float32"),
+    ),
+    *(
+        ("a_b.c+d-e", "a_b.c+d-e"),
+        ("a b", "a%20b"),
+        ("'a,b'", "a%2Cb"),
+        ("'[x]'", "%5Bx%5D"),
+        ("a=b", "a%3Db"),
+        ("a/b", "a%2Fb"),
+    ),
+    *(
+        ("a%b", "a%25b"),
+        ("ä", "%C3%A4"),
+        ("'😀'", "%F0%9F%98%80"),
+        ('"a\\nb"', "a%0Ab"),
+        ("a*b?", "a%2Ab%3F"),
+        ("''", ""),
+    ),
+    *(
+        ("'null text'", "null%20text"),
+        ("'1'", "1"),
+        ("{id: one, value: [1]}", "one"),
+        ("{id: 7, value: {a: 1}}", "7"),
+    ),
     *(("{id: 'c d', value: null}", "c%20d"),),
 ]
 
 
 def test_values_stand_in_an_id_as_they_stand_in_the_file(load_suite: LoadSuite) -> None:
     for written, label in LABELS:
-        assert brackets(load_suite(spec(f"matrix:\n  v: [{written}]\n", "v"))) == [f"cpu,v={label}"], written
+        assert brackets(load_suite(spec(f"matrix:\n  v: [{written}]\n", "v"))) == [
+            f"cpu,v={label}"
+        ], written
 
 
 @pytest.mark.parametrize(
@@ -53,16 +97,32 @@ def test_values_stand_in_an_id_as_they_stand_in_the_file(load_suite: LoadSuite) 
         ("backend: [cpu], b: [x, y], a: 2", ["a=1,b=x", "a=1,b=y"]),
     ],
 )
-def test_all_keys_must_match_and_a_list_means_any(text: str, left: list[str], load_suite: LoadSuite) -> None:
-    suite = load_suite(spec(f"matrix: {{a: [1, 2], b: [x, y]}}\nexclude: [{{{text}, reason: it fails}}]\n", "a", "b"))
+def test_all_keys_must_match_and_a_list_means_any(
+    text: str, left: list[str], load_suite: LoadSuite
+) -> None:
+    suite = load_suite(
+        spec(
+            f"matrix: {{a: [1, 2], b: [x, y]}}\nexclude: [{{{text}, reason: it fails}}]\n", "a", "b"
+        )
+    )
     assert brackets(suite) == [f"cpu,{point}" for point in left]
 
 
-@pytest.mark.parametrize(("name", "gone"), [("rocm", ["rocm,a=1", "vendor,a=1"]), ("vendor", ["vendor,a=1"])])
-def test_excluding_a_backend_also_excludes_those_that_join_it(name: str, gone: list[str], load_suite: LoadSuite) -> None:
-    text = spec(f"matrix: {{a: [1, 2]}}\nexclude: [{{backend: {name}, a: 1, reason: it fails}}]\n", "a", backends="cuda, rocm")
+@pytest.mark.parametrize(
+    ("name", "gone"), [("rocm", ["rocm,a=1", "vendor,a=1"]), ("vendor", ["vendor,a=1"])]
+)
+def test_excluding_a_backend_also_excludes_those_that_join_it(
+    name: str, gone: list[str], load_suite: LoadSuite
+) -> None:
+    text = spec(
+        f"matrix: {{a: [1, 2]}}\nexclude: [{{backend: {name}, a: 1, reason: it fails}}]\n",
+        "a",
+        backends="cuda, rocm",
+    )
     every = [f"{backend},a={value}" for backend in ("cuda", "rocm", "vendor") for value in (1, 2)]
-    assert brackets(load_suite(text, backends=VENDOR)) == [point for point in every if point not in gone]
+    assert brackets(load_suite(text, backends=VENDOR)) == [
+        point for point in every if point not in gone
+    ]
 
 
 @pytest.mark.parametrize(
@@ -80,29 +140,54 @@ def test_excluding_a_backend_also_excludes_those_that_join_it(name: str, gone: l
         ("[{id: half, value: float16}, float32]", "float16", ["float32"]),
     ],
 )
-def test_a_value_is_excluded_by_itself_or_by_the_id_it_was_given(values: str, wanted: str, left: list[str], load_suite: LoadSuite) -> None:
-    suite = load_suite(spec(f"matrix: {{v: {values}}}\nexclude: [{{v: {wanted}, reason: it fails}}]\n", "v"))
+def test_a_value_is_excluded_by_itself_or_by_the_id_it_was_given(
+    values: str, wanted: str, left: list[str], load_suite: LoadSuite
+) -> None:
+    suite = load_suite(
+        spec(f"matrix: {{v: {values}}}\nexclude: [{{v: {wanted}, reason: it fails}}]\n", "v")
+    )
     assert brackets(suite) == [f"cpu,v={value}" for value in left]
 
 
 @pytest.mark.parametrize(
     ("exclusion", "code"),
     [
-        *(("v: 3", "15 excludes-nothing"), ("v: '1'", "15 excludes-nothing"), ("v: 1.0", "15 excludes-nothing")),
-        *(("v: true", "15 excludes-nothing"), ("v: [1, 3]", "19 excludes-nothing"), ("v: []", "15 excludes-an-empty-list")),
-        *(("backend: cuda", "21 excludes-nothing"), ("w: 1", "12 unknown-matrix-key"), ("device: cpu", "12 unknown-matrix-key")),
+        *(
+            ("v: 3", "15 excludes-nothing"),
+            ("v: '1'", "15 excludes-nothing"),
+            ("v: 1.0", "15 excludes-nothing"),
+        ),
+        *(
+            ("v: true", "15 excludes-nothing"),
+            ("v: [1, 3]", "19 excludes-nothing"),
+            ("v: []", "15 excludes-an-empty-list"),
+        ),
+        *(
+            ("backend: cuda", "21 excludes-nothing"),
+            ("w: 1", "12 unknown-matrix-key"),
+            ("device: cpu", "12 unknown-matrix-key"),
+        ),
     ],
 )
 def test_what_excludes_nothing(exclusion: str, code: str, codes_of: Codes) -> None:
-    assert codes_of(spec(f"matrix: {{v: [1, 2]}}\nexclude: [{{{exclusion}, reason: it fails}}]\n", "v")) == [f"9:{code}"]
+    assert codes_of(
+        spec(f"matrix: {{v: [1, 2]}}\nexclude: [{{{exclusion}, reason: it fails}}]\n", "v")
+    ) == [f"9:{code}"]
 
 
 def test_values_that_would_have_one_id(codes_of: Codes) -> None:
-    text = spec("matrix: {a: [1, '1', 1.0, {id: '1.0', value: 3}], b: ['', '', ~, null]}\n", "a", "b")
+    text = spec(
+        "matrix: {a: [1, '1', 1.0, {id: '1.0', value: 3}], b: ['', '', ~, null]}\n", "a", "b"
+    )
     assert codes_of(text) == [f"8:{column} repeated-value" for column in (17, 27, 59)]
 
 
-@pytest.mark.parametrize(("values", "backends", "good"), [(100, "cpu", True), (101, "cpu", False), (71, "cpu, cuda", False)])
+@pytest.mark.parametrize(
+    ("values", "backends", "good"),
+    [(100, "cpu", True), (101, "cpu", False), (71, "cpu, cuda", False)],
+)
 def test_the_largest_matrix(values: int, backends: str, good: bool, codes_of: Codes) -> None:
     row = "[" + ", ".join(map(str, range(values))) + "]"
-    assert codes_of(spec(f"matrix: {{a: {row}, b: {row}}}\n", "a", "b", backends=backends)) == ([] if good else ["8:1 too-many-cases"])
+    assert codes_of(spec(f"matrix: {{a: {row}, b: {row}}}\n", "a", "b", backends=backends)) == (
+        [] if good else ["8:1 too-many-cases"]
+    )

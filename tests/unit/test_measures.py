@@ -1,4 +1,6 @@
-"""What the worker measures of tensors, against torch's own answers: differences, equality, strides."""
+"""What the worker measures of tensors, against torch's own answers: differences, equality,
+strides.
+"""
 
 import dataclasses
 import math
@@ -7,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from runner.judge.waiving import Failure
-from runner.language.waivers import Signature
-from runner.model.case_facts import StepFacts
-from runner.model.expectation import Status
-from runner.model.protocol import decode, dumps, encode, loads
-from runner.tools.author.commands.waive import signature_of
-from runner.vocabulary.expectations import EXPECTATIONS, comparing
-from runner.vocabulary.expectations.comparing import default_tolerance
 from tests.fakes import HERE
+from torch_conformance.judge.waiving import Failure
+from torch_conformance.language.waivers import Signature
+from torch_conformance.model.case_facts import StepFacts
+from torch_conformance.model.expectation import Status
+from torch_conformance.model.protocol import decode, dumps, encode, loads
+from torch_conformance.tools.author.commands.waive import signature_of
+from torch_conformance.vocabulary.expectations import EXPECTATIONS, comparing
+from torch_conformance.vocabulary.expectations.comparing import default_tolerance
 
 pytestmark = pytest.mark.torch
 
@@ -26,7 +28,9 @@ def judged(kind: str, body: Any, **values: Any) -> Any:
     """Measure as the worker does, send it over the pipe, judge it as the runner does."""
     check = EXPECTATIONS[kind].parse(body)
     arguments = decode(loads(dumps(encode(check.measurement()))))
-    measured = decode(loads(dumps(encode(EXPECTATIONS[kind].measure(arguments, values.__getitem__)))))
+    measured = decode(
+        loads(dumps(encode(EXPECTATIONS[kind].measure(arguments, values.__getitem__))))
+    )
     (judgement,) = check.judge(StepFacts(measured=measured), HERE)
     return judgement
 
@@ -94,7 +98,12 @@ PAIRS: dict[str, tuple[str, Any, Any]] = {
 @pytest.mark.parametrize("equal_nan", [True, False])
 def test_the_verdict_is_that_of_allclose(torch, name, equal_nan):
     dtype, left, right = PAIRS[name]
-    a, b = (torch.tensor(value, dtype=torch.float32 if "float8" in dtype else None).to(getattr(torch, dtype)) for value in (left, right))
+    a, b = (
+        torch.tensor(value, dtype=torch.float32 if "float8" in dtype else None).to(
+            getattr(torch, dtype)
+        )
+        for value in (left, right)
+    )
     rtol, atol = default_tolerance(dtype)
     wide = torch.float64 if a.is_floating_point() else a.dtype
     expected = torch.allclose(a.to(wide), b.to(wide), rtol=rtol, atol=atol, equal_nan=equal_nan)
@@ -102,7 +111,9 @@ def test_the_verdict_is_that_of_allclose(torch, name, equal_nan):
     assert judgement.status is (Status.HELD if expected else Status.FAILED), judgement
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "complex64", "complex128"])
+@pytest.mark.parametrize(
+    "dtype", ["float64", "float32", "float16", "bfloat16", "complex64", "complex128"]
+)
 def test_random_numbers_about_the_bound(torch, dtype):
     generator = torch.Generator().manual_seed(5)
     kind = getattr(torch, dtype)
@@ -146,7 +157,9 @@ def test_the_worst_element_is_named_by_its_index_in_any_layout(torch, layout):
 
 
 def test_the_worst_is_what_exceeds_the_tolerance_most_not_what_differs_most(torch):
-    facts = comparing.differences(torch.tensor([1000.0, 1.0]), torch.tensor([1010.0, 2.0]), rtol=0.01, atol=0.0)
+    facts = comparing.differences(
+        torch.tensor([1000.0, 1.0]), torch.tensor([1010.0, 2.0]), rtol=0.01, atol=0.0
+    )
     assert facts["worst_index"] == [1]
     assert facts["max_abs"] == 10.0
 
@@ -154,7 +167,10 @@ def test_the_worst_is_what_exceeds_the_tolerance_most_not_what_differs_most(torc
 def test_nan_equals_nan_unless_it_is_said_otherwise(torch):
     nan = torch.tensor([NAN])
     assert close(nan, nan.clone()).status is Status.HELD
-    assert "first in 1: with equal_nan: false these differ" in close(nan, nan.clone(), equal_nan=False).observed
+    assert (
+        "first in 1: with equal_nan: false these differ"
+        in close(nan, nan.clone(), equal_nan=False).observed
+    )
     assert comparing.differences(nan, nan.clone(), rtol=0.0, atol=0.0)["nan_mismatches"] == 0
 
 
@@ -164,15 +180,20 @@ def test_infinities_and_nan_are_counted_apart_from_differences(torch):
     facts = comparing.differences(a, b, rtol=0.5, atol=0.25)
     assert (facts["inf_mismatches"], facts["nan_mismatches"], facts["mismatches"]) == (3, 2, 1)
     assert (facts["worst_index"], facts["excess"], facts["max_abs"]) == ([6], 0.5, 3.0)
-    assert close(a, b).observed.startswith("output has NaN in 2 of 8 elements, first in 2, at other places; output has inf in 3")
+    assert close(a, b).observed.startswith(
+        "output has NaN in 2 of 8 elements, first in 2, at other places; output has inf in 3"
+    )
     assert (
         close(a[:3], b[:3]).observed
-        == "output has inf in 2 of 3 elements, first in none; first has -inf in 2 of 3 elements, output in none"
+        == "output has inf in 2 of 3 elements, first in none; first has -inf in 2 of 3 elements, "
+        "output in none"
     )
 
 
 def test_what_differs_by_the_tolerance_itself_is_no_mismatch(torch):
-    facts = comparing.differences(torch.tensor([1.5, 1.75]), torch.tensor([1.0, 1.0]), rtol=0.0, atol=0.5)
+    facts = comparing.differences(
+        torch.tensor([1.5, 1.75]), torch.tensor([1.0, 1.0]), rtol=0.0, atol=0.5
+    )
     assert (facts["mismatches"], facts["excess"]) == (1, 0.75)
 
 
@@ -196,7 +217,14 @@ def test_chunks_are_seen_as_one(torch, monkeypatch, place):
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "distance"), [(2**63 - 1, -(2**63), 2.0**64), (2**53 + 1, 2**53, 1.0), (-1, 1, 2.0), (-(2**40), 3, 2.0**40 + 3), (5, 5, 0.0)]
+    ("a", "b", "distance"),
+    [
+        (2**63 - 1, -(2**63), 2.0**64),
+        (2**53 + 1, 2**53, 1.0),
+        (-1, 1, 2.0),
+        (-(2**40), 3, 2.0**40 + 3),
+        (5, 5, 0.0),
+    ],
 )
 def test_integers_are_subtracted_as_such(torch, a, b, distance):
     facts = comparing.differences(torch.tensor([a]), torch.tensor([b]), rtol=0.0, atol=0.0)
@@ -235,10 +263,16 @@ def test_structures_are_walked(torch):
         assert close(left, right).status is status, (left, right)
     judgement = close({"result": one, "gradients": (one, one), "none": []}, (one, [one]))
     assert judgement.expected == "output is a tuple (a value, a list of 1 value)"
-    assert judgement.observed == "a dict with 'result', 'gradients' (a tuple of 2 values), 'none' (an empty list)"
+    assert (
+        judgement.observed
+        == "a dict with 'result', 'gradients' (a tuple of 2 values), 'none' (an empty list)"
+    )
 
 
-@pytest.mark.parametrize(("left", "right", "fact"), [([1.0], [[1.0]], "shape"), ([1.0], [1.0, 1.0], "shape"), ([1.0], [1], "dtype")])
+@pytest.mark.parametrize(
+    ("left", "right", "fact"),
+    [([1.0], [[1.0]], "shape"), ([1.0], [1.0, 1.0], "shape"), ([1.0], [1], "dtype")],
+)
 def test_what_broadcasts_or_promotes_is_not_close(torch, left, right, fact):
     judgement = close(torch.tensor(left), torch.tensor(right))
     assert judgement.status is Status.FAILED
@@ -262,28 +296,53 @@ def test_a_waiver_of_errors_that_go_one_way_is_for_no_others(torch):
 
     def covers(waived: Any, other: Any) -> bool:
         proposed: Any = signature_of(Failure("close", "a", "", numbers(waived)))
-        signature = Signature("close", "a", numbers={"error": proposed["error"], **proposed["answer"]})
+        signature = Signature(
+            "close", "a", numbers={"error": proposed["error"], **proposed["answer"]}
+        )
         return signature.covers(numbers(other))
 
-    for wrong in (lambda part: right + part, lambda part: right * (1 + part), lambda part: right + part * right.sgn()):
+    for wrong in (
+        lambda part: right + part,
+        lambda part: right * (1 + part),
+        lambda part: right + part * right.sgn(),
+    ):
         assert covers(wrong(1e-3), wrong(3e-3))
         assert not covers(wrong(1e-3), wrong(-1e-3))
         assert not covers(wrong(-1e-3), wrong(1e-3))
     both_ways = torch.linspace(0, 1000, 64).sin() / 1000
     assert set(numbers(right + both_ways)) == {"error", "share", "nonfinite", "size", "likeness"}
     assert covers(right + both_ways, right - both_ways)
-    assert covers(right - both_ways, right + 1e-3)  # an earlier file of waivers names no direction either
-    assert "bias" not in close(torch.tensor([1.0, 2.0, 2.9]), torch.tensor([1.0, 2.0, 3.0])).wrong[0].numbers
+    assert covers(
+        right - both_ways, right + 1e-3
+    )  # an earlier file of waivers names no direction either
+    assert (
+        "bias"
+        not in close(torch.tensor([1.0, 2.0, 2.9]), torch.tensor([1.0, 2.0, 3.0])).wrong[0].numbers
+    )
 
 
 def test_words_that_nothing_emits(torch):
-    known = ["sqrt", "extern_kernels", "triton_poi_fused_add_native_layer_norm_", "_frozen_param", "cpp_fused"]
-    whole = ("sqrrXtt", "extern_kernXles", "triton_poi_fused_ad_native_layer_nrXom", "_frozen_paXrm", "convolutXoin")
+    known = [
+        "sqrt",
+        "extern_kernels",
+        "triton_poi_fused_add_native_layer_norm_",
+        "_frozen_param",
+        "cpp_fused",
+    ]
+    whole = (
+        "sqrrXtt",
+        "extern_kernXles",
+        "triton_poi_fused_ad_native_layer_nrXom",
+        "_frozen_paXrm",
+        "convolutXoin",
+    )
     misspelt = [word.replace("X", "") for word in whole]  # this file, too, is a loaded module
-    assert EXPECTATIONS["filecheck"].measure({"words": [*known, *misspelt]}, {}.__getitem__) == {"unknown": misspelt}
+    assert EXPECTATIONS["filecheck"].measure({"words": [*known, *misspelt]}, {}.__getitem__) == {
+        "unknown": misspelt
+    }
 
 
-# -- equality -------------------------------------------------------------------------------------------------------
+# -- equality --------------------------------------------------------------------------------------
 
 
 def equal(left: Any, right: Any) -> Any:
@@ -300,20 +359,40 @@ def tensors(torch: Any) -> list[tuple[Any, Any, bool]]:
         (one, one.reshape(1, 3), False),
         (one, one[:2], False),
         (torch.tensor([1e-45]), torch.tensor([0.0]), False),
-        (torch.tensor([1.0], dtype=torch.bfloat16), torch.tensor([1.0], dtype=torch.bfloat16), True),
-        (torch.tensor([1.0], dtype=torch.float16), torch.tensor([1.001], dtype=torch.float16), False),
+        (
+            torch.tensor([1.0], dtype=torch.bfloat16),
+            torch.tensor([1.0], dtype=torch.bfloat16),
+            True,
+        ),
+        (
+            torch.tensor([1.0], dtype=torch.float16),
+            torch.tensor([1.001], dtype=torch.float16),
+            False,
+        ),
         (torch.tensor([1, 2]), torch.tensor([1, 2]), True),
         (torch.tensor([2**53 + 1]), torch.tensor([2**53]), False),
         (torch.tensor([True]), torch.tensor([False]), False),
         (torch.tensor([1 + 1j, complex(NAN, 1)]), torch.tensor([1 + 1j, complex(NAN, 1)]), True),
         (torch.tensor([1 + 1j]), torch.tensor([1 + 2j]), False),
         (torch.tensor([1 + 1j]).conj(), torch.tensor([1 - 1j]), True),
-        (torch.tensor([1.0, NAN]).to(torch.float8_e4m3fn), torch.tensor([1.0, NAN]).to(torch.float8_e4m3fn), True),
-        (torch.tensor([1.0]).to(torch.float8_e5m2), torch.tensor([1.25]).to(torch.float8_e5m2), False),
+        (
+            torch.tensor([1.0, NAN]).to(torch.float8_e4m3fn),
+            torch.tensor([1.0, NAN]).to(torch.float8_e4m3fn),
+            True,
+        ),
+        (
+            torch.tensor([1.0]).to(torch.float8_e5m2),
+            torch.tensor([1.25]).to(torch.float8_e5m2),
+            False,
+        ),
         (torch.zeros(0), torch.zeros(0), True),
         (torch.zeros(0), torch.zeros(0, 2), False),
         (torch.tensor(1.0), torch.tensor(1.0), True),
-        (torch.arange(6.0).reshape(2, 3).t(), torch.arange(6.0).reshape(2, 3).t().contiguous(), True),
+        (
+            torch.arange(6.0).reshape(2, 3).t(),
+            torch.arange(6.0).reshape(2, 3).t().contiguous(),
+            True,
+        ),
         (torch.ones(2, requires_grad=True), torch.ones(2), True),
         ([one, {"k": 1}], [one.clone(), {"k": 1}], True),
         ([one, {"k": 1}], [one.clone(), {"k": 2}], False),
@@ -328,7 +407,10 @@ def tensors(torch: Any) -> list[tuple[Any, Any, bool]]:
 
 def test_equality_is_exact(torch):
     for left, right, expected in tensors(torch):
-        assert equal(left, right).status is (Status.HELD if expected else Status.FAILED), (left, right)
+        assert equal(left, right).status is (Status.HELD if expected else Status.FAILED), (
+            left,
+            right,
+        )
         differs = judged("differs", {"a": {"ref": "b"}}, a=left, b=right)
         assert differs.status is (Status.FAILED if expected else Status.HELD), (left, right)
 
@@ -338,7 +420,12 @@ def test_what_differs_in_form_could_not_have_failed(torch):
     rows = [
         (one, {"ref": "b"}, one * 2, ""),
         (one, {"ref": "b"}, one[:2], "shape [3], torch.float32 against shape [2], torch.float32"),
-        (one, {"ref": "b"}, one.double(), "shape [3], torch.float32 against shape [3], torch.float64"),
+        (
+            one,
+            {"ref": "b"},
+            one.double(),
+            "shape [3], torch.float32 against shape [3], torch.float64",
+        ),
         ([one, 1], {"ref": "b"}, [one, 1.5], ""),
         ([one, 1], {"ref": "b"}, [one], "2 elements against 1"),
         ([one], {"ref": "b"}, (one,), "list against tuple"),
@@ -354,9 +441,15 @@ def test_what_differs_in_form_could_not_have_failed(torch):
         ({"k": (1, "a")}, {"k": [1, 2]}, None, "str against number"),
     ]
     for left, other, right, form in rows:
-        measured = EXPECTATIONS["differs"].measure({"pairs": {"a": other}}, {"a": left, "b": right}.__getitem__)
-        mutants = EXPECTATIONS["differs"].parse({"a": other}).mutants(StepFacts(measured=measured), HERE)
-        assert [one.where for one in mutants if one.name == "any value of its form"] == ([f"a: {form}"] if form else []), (left, other)
+        measured = EXPECTATIONS["differs"].measure(
+            {"pairs": {"a": other}}, {"a": left, "b": right}.__getitem__
+        )
+        mutants = (
+            EXPECTATIONS["differs"].parse({"a": other}).mutants(StepFacts(measured=measured), HERE)
+        )
+        assert [one.where for one in mutants if one.name == "any value of its form"] == (
+            [f"a: {form}"] if form else []
+        ), (left, other)
 
 
 def test_two_empty_values_cannot_be_compared(torch):
@@ -387,7 +480,7 @@ def test_values_against_what_is_written(torch):
         assert judged("equals", {"a": written}, a=value).status is status, value
 
 
-# -- strides --------------------------------------------------------------------------------------------------------
+# -- strides ---------------------------------------------------------------------------------------
 
 
 def test_strides_are_those_of_torch(torch):
@@ -405,10 +498,16 @@ def test_memory_formats_are_those_of_torch(torch):
     for value, name in ((image, "channels_last"), (video, "channels_last_3d")):
         last = value.to(memory_format=getattr(torch, name))
         assert judged("strides", {"contiguous": name}, output=last).status is Status.HELD
-        assert judged("strides", {"contiguous": "contiguous_format"}, output=last).status is Status.FAILED
+        assert (
+            judged("strides", {"contiguous": "contiguous_format"}, output=last).status
+            is Status.FAILED
+        )
         assert judged("strides", {"contiguous": name}, output=value).status is Status.FAILED
     assert judged("strides", {"contiguous": "channels_last"}, output=video).status is Status.FAILED
-    assert judged("strides", {"contiguous": "channels_last"}, output=torch.zeros(3)).status is Status.FAILED
+    assert (
+        judged("strides", {"contiguous": "channels_last"}, output=torch.zeros(3)).status
+        is Status.FAILED
+    )
 
 
 def test_tensors_are_counted_and_other_values_are_not(torch):
@@ -449,10 +548,21 @@ class Two:
 @pytest.mark.filterwarnings("ignore")  # torch's sparse and nested tensors are in beta
 def test_layouts_and_dataclasses_of_results_are_compared(torch):
     x = torch.eye(3)
-    forms = [x, x.to_sparse(), x.to_sparse_csr(), One(x), Two(x), One(x.to_sparse()), torch.nested.nested_tensor([x]), (x,)]
+    forms = [
+        x,
+        x.to_sparse(),
+        x.to_sparse_csr(),
+        One(x),
+        Two(x),
+        One(x.to_sparse()),
+        torch.nested.nested_tensor([x]),
+        (x,),
+    ]
     for index, one in enumerate(forms):
         for other_index, other in enumerate(forms):
             judgement = close([one], [other], exact=True)
             assert (judgement.status is Status.HELD) is (index == other_index), (index, other_index)
     assert "[0] torch.sparse_coo" in close([x], [x.to_sparse()]).expected
-    assert "[0] of class One, [0]['value'] torch.sparse_coo" in close([forms[4]], [forms[5]]).expected
+    assert (
+        "[0] of class One, [0]['value'] torch.sparse_coo" in close([forms[4]], [forms[5]]).expected
+    )

@@ -1,4 +1,6 @@
-"""What the processes of a worker use: its session, what has left its session, pages that are shared, and processes that hide."""
+"""What the processes of a worker use: its session, what has left its session, pages that are
+shared, and processes that hide.
+"""
 
 import os
 import signal
@@ -8,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.execute.workers import above
+from torch_conformance.execute.workers import above
 
 MIB = 1 << 20
 
@@ -18,7 +20,10 @@ def used(pid: int, proc: Path | None = None) -> int:
     return above({pid: -1}, *([proc] if proc else []))[pid]
 
 
-STATUS = "Name:\t{name}\nRssAnon:\t{anon:>8} kB\nRssFile:\t  999999 kB\nRssShmem:\t{shmem:>8} kB\nVmSwap:\t{swap:>8} kB\n"
+STATUS = (
+    "Name:\t{name}\nRssAnon:\t{anon:>8} kB\nRssFile:\t  999999 kB\nRssShmem:\t{shmem:>8} "
+    "kB\nVmSwap:\t{swap:>8} kB\n"
+)
 
 
 def process(
@@ -36,10 +41,17 @@ def process(
     """Write a process; sizes in MiB."""
     folder = root / str(pid)
     folder.mkdir()
-    (folder / "stat").write_text(f"{pid} ({name}) S {parent} {session} {session} 0 -1 4194304 1 1 1 1\n")
-    (folder / "status").write_text(STATUS.format(name=name, anon=anon << 10, shmem=shmem << 10, swap=swap << 10))
+    (folder / "stat").write_text(
+        f"{pid} ({name}) S {parent} {session} {session} 0 -1 4194304 1 1 1 1\n"
+    )
+    (folder / "status").write_text(
+        STATUS.format(name=name, anon=anon << 10, shmem=shmem << 10, swap=swap << 10)
+    )
     if pss is not None:
-        text = f"Rss: 1 kB\nPss: 999999 kB\nPss_Anon: {pss << 10} kB\nPss_File: 999999 kB\nPss_Shmem: 0 kB\nSwapPss: 0 kB\n"
+        text = (
+            f"Rss: 1 kB\nPss: 999999 kB\nPss_Anon: {pss << 10} kB\nPss_File: 999999 "
+            "kB\nPss_Shmem: 0 kB\nSwapPss: 0 kB\n"
+        )
         (folder / "smaps_rollup").write_text(f"55d-7ff ---p 00000000 00:00 0 [rollup]\n{text}")
 
 
@@ -83,24 +95,36 @@ def test_pages_that_forks_share_count_once(proc: Path) -> None:
 def test_a_process_that_hides_its_pages_counts_with_all_of_them(proc: Path) -> None:
     process(proc, 10, 1, 10, anon=300)
     assert above({10: 299 * MIB}, proc) == {10: 300 * MIB}
-    (proc / "10" / "smaps_rollup").write_text("[rollup]\nPss: 1 kB\n")  # a kernel that does not tell files from the rest
+    (proc / "10" / "smaps_rollup").write_text(
+        "[rollup]\nPss: 1 kB\n"
+    )  # a kernel that does not tell files from the rest
     assert above({10: 299 * MIB}, proc) == {10: 300 * MIB}
 
 
-# -- real processes -------------------------------------------------------------------------------------------------
+# -- real processes --------------------------------------------------------------------------------
 
 HOLD = (
-    "import sys, time; held = bytearray(int(sys.argv[1]) << 20); held[::4096] = b'x' * len(held[::4096]); "
+    "import sys, time; held = bytearray(int(sys.argv[1]) << 20); held[::4096] = b'x' * "
+    "len(held[::4096]); "
     "print('held', flush=True); time.sleep(60)"
 )
 
 
-@pytest.mark.parametrize("before", ["", "import ctypes; ctypes.CDLL(None).prctl(4, 0); "], ids=["open", "that nobody may look into"])
+@pytest.mark.parametrize(
+    "before",
+    ["", "import ctypes; ctypes.CDLL(None).prctl(4, 0); "],
+    ids=["open", "that nobody may look into"],
+)
 def test_a_process_that_holds_100_mib(before: str) -> None:
     command = [sys.executable, "-c", before + HOLD, "100"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as holds:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as holds:
         assert holds.stdout is not None
         assert holds.stdout.readline() == "held\n"
-        assert above({holds.pid: 50 * MIB, os.getpid(): 50 * MIB}).keys() == {holds.pid, os.getpid()}  # a child of this process
+        assert above({holds.pid: 50 * MIB, os.getpid(): 50 * MIB}).keys() == {
+            holds.pid,
+            os.getpid(),
+        }  # a child of this process
         assert before or above({holds.pid: 150 * MIB}) == {}
         os.killpg(holds.pid, signal.SIGKILL)

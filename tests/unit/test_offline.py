@@ -1,4 +1,6 @@
-"""Kernels compiled for targets, judged by texts made by hand: what they show, what they do not, and that they never pass."""
+"""Kernels compiled for targets, judged by texts made by hand: what they show, what they do not, and
+that they never pass.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,25 +10,29 @@ from typing import Any
 
 import pytest
 
-from runner.judge.mutants import with_control
-from runner.judge.waiving import Waivers, apply
-from runner.language.backends import load_backends
-from runner.language.expand import surroundings_for
-from runner.language.load import load
-from runner.language.waivers import load_waivers
-from runner.model.case import Case
-from runner.model.case_facts import StepFacts
-from runner.model.conditions import Surroundings
-from runner.model.expectation import Status
-from runner.model.outcomes import ExitCode, Outcome, exit_code
-from runner.model.results import CaseResult, executed
-from runner.model.targets import TARGETS
-from runner.plan.worker_plan import make_plan
-from runner.record.journal import problem_of_result
-from runner.tools.offline import problems_of_texts
-from runner.vocabulary.expectations import EXPECTATIONS
-from runner.vocabulary.expectations.compiled_kernels import NotReported, of_compiler, with_amount
 from tests.fakes import HERE, backend, observation, seen, verdict_of
+from torch_conformance.judge.mutants import with_control
+from torch_conformance.judge.waiving import Waivers, apply
+from torch_conformance.language.backends import load_backends
+from torch_conformance.language.expand import surroundings_for
+from torch_conformance.language.load import load
+from torch_conformance.language.waivers import load_waivers
+from torch_conformance.model.case import Case
+from torch_conformance.model.case_facts import StepFacts
+from torch_conformance.model.conditions import Surroundings
+from torch_conformance.model.expectation import Status
+from torch_conformance.model.outcomes import ExitCode, Outcome, exit_code
+from torch_conformance.model.results import CaseResult, executed
+from torch_conformance.model.targets import TARGETS
+from torch_conformance.plan.worker_plan import make_plan
+from torch_conformance.record.journal import problem_of_result
+from torch_conformance.tools.offline import problems_of_texts
+from torch_conformance.vocabulary.expectations import EXPECTATIONS
+from torch_conformance.vocabulary.expectations.compiled_kernels import (
+    NotReported,
+    of_compiler,
+    with_amount,
+)
 
 AMD, NVIDIA = TARGETS["hip:gfx942"], TARGETS["cuda:sm_90"]
 HERE_AMD = surroundings_for(backend("offline"), HERE, AMD.name)
@@ -62,8 +68,19 @@ ptxas info    : Function properties for copy
     8 bytes stack frame, 4 bytes spill stores, 12 bytes spill loads
 ptxas info    : Used 26 registers, used 0 barriers
 """
-OF_AMD = ("tt.load // ttir", 'module attributes {ttg.target = "hip:gfx942"} {', "define void @copy()", AMDGCN)
-OF_NVIDIA = ("tt.load // ttir", 'module attributes {ttg.target = "cuda:90"} {', "define void @copy()", PTX, PTXAS)
+OF_AMD = (
+    "tt.load // ttir",
+    'module attributes {ttg.target = "hip:gfx942"} {',
+    "define void @copy()",
+    AMDGCN,
+)
+OF_NVIDIA = (
+    "tt.load // ttir",
+    'module attributes {ttg.target = "cuda:90"} {',
+    "define void @copy()",
+    PTX,
+    PTXAS,
+)
 
 SPEC = """\
 summary: A copy of an array is compiled for GPUs
@@ -86,7 +103,10 @@ expect:
   - filecheck: {stage: amdgcn, checks: "CHECK: global_load_dwordx4"}
   - resources: {registers: {max: 10}, shared: {max: target}}
 """
-CONTROL = 'control: {triton: {constexprs: {BLOCK: 32}, options: {num_warps: 2}, source: "SOURCE"}, fails: [filecheck]}\n'
+CONTROL = (
+    'control: {triton: {constexprs: {BLOCK: 32}, options: {num_warps: 2}, source: "SOURCE"}, '
+    "fails: [filecheck]}\n"
+)
 
 
 def cases_of(tmp_path: Path, text: str = SPEC) -> list[Case]:
@@ -98,7 +118,9 @@ def facts(texts: tuple[str, ...] = OF_AMD, **measured: Any) -> StepFacts:
     return StepFacts(code=texts, measured={"shared": 0, **measured})
 
 
-def judged(kind: str, body: Any, known: StepFacts, here: Surroundings = HERE_AMD) -> list[tuple[Status, str]]:
+def judged(
+    kind: str, body: Any, known: StepFacts, here: Surroundings = HERE_AMD
+) -> list[tuple[Status, str]]:
     return [(one.status, one.observed) for one in EXPECTATIONS[kind].parse(body).judge(known, here)]
 
 
@@ -110,7 +132,7 @@ def result_of(case: Case, texts: tuple[str, ...] = OF_AMD, **step: Any) -> CaseR
     return verdict_of(case, sent, by=backend("offline"), code=code, here=here)
 
 
-# -- the language ---------------------------------------------------------------------------------------------------
+# -- the language ----------------------------------------------------------------------------------
 
 
 def test_the_target_is_the_first_key_after_the_backend(tmp_path: Path) -> None:
@@ -141,7 +163,7 @@ def test_a_control_changes_source_values_and_options(tmp_path: Path) -> None:
     assert arguments["options"] == {"num_warps": 2, "waves_per_eu": 2}
 
 
-# -- texts of a compiler --------------------------------------------------------------------------------------------
+# -- texts of a compiler ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -151,17 +173,34 @@ def test_a_control_changes_source_values_and_options(tmp_path: Path) -> None:
         ((*OF_AMD[:3], " "), "copy", "3 texts"),
         (OF_AMD, "other", "has no kernel 'other'"),
         ((*OF_AMD[:3], AMDGCN.replace("gfx942", "gfx950")), "copy", "amdgcn is for gfx950"),
-        ((*OF_AMD[:3], AMDGCN.replace("\t.amdgcn", "; .amdgcn")), "copy", "amdgcn is for no target"),
-        ((*OF_AMD[:3], AMDGCN.replace("\t.amdhsa_kernel", "; .amdhsa_kernel")), "copy", "has no kernel"),
-        ((OF_AMD[0], "module {}", *OF_AMD[2:]), "copy", 'ttgir does not say ttg.target = "hip:gfx942"'),
+        (
+            (*OF_AMD[:3], AMDGCN.replace("\t.amdgcn", "; .amdgcn")),
+            "copy",
+            "amdgcn is for no target",
+        ),
+        (
+            (*OF_AMD[:3], AMDGCN.replace("\t.amdhsa_kernel", "; .amdhsa_kernel")),
+            "copy",
+            "has no kernel",
+        ),
+        (
+            (OF_AMD[0], "module {}", *OF_AMD[2:]),
+            "copy",
+            'ttgir does not say ttg.target = "hip:gfx942"',
+        ),
         (OF_NVIDIA, "copy", "ttgir does not say"),
     ],
 )
-def test_texts_of_something_else_are_refused(texts: tuple[str, ...], kernel: str, problem: str) -> None:
+def test_texts_of_something_else_are_refused(
+    texts: tuple[str, ...], kernel: str, problem: str
+) -> None:
     assert problem in next(problems_of_texts(AMD, [kernel], texts))
 
 
-@pytest.mark.parametrize(("named", "fits"), [("sm_90a", True), ("sm_90", True), ("sm_90f", True), ("sm_900", False), ("sm_100a", False)])
+@pytest.mark.parametrize(
+    ("named", "fits"),
+    [("sm_90a", True), ("sm_90", True), ("sm_90f", True), ("sm_900", False), ("sm_100a", False)],
+)
 def test_a_letter_after_an_nvidia_architecture_is_the_same_gpu(named: str, fits: bool) -> None:
     texts = (*OF_NVIDIA[:3], PTX.replace("sm_90a", named), PTXAS)
     assert bool(list(problems_of_texts(NVIDIA, ["copy"], texts))) is not fits
@@ -169,9 +208,14 @@ def test_a_letter_after_an_nvidia_architecture_is_the_same_gpu(named: str, fits:
 
 @pytest.mark.parametrize(
     ("vendor", "texts", "amounts"),
-    [("amd", OF_AMD, {"registers": 10, "spills": 5, "stack": 16}), ("nvidia", OF_NVIDIA, {"registers": 26, "spills": 16, "stack": 8})],
+    [
+        ("amd", OF_AMD, {"registers": 10, "spills": 5, "stack": 16}),
+        ("nvidia", OF_NVIDIA, {"registers": 26, "spills": 16, "stack": 8}),
+    ],
 )
-def test_resources_are_read_from_what_the_compiler_reports(vendor: str, texts: tuple[str, ...], amounts: Mapping[str, int]) -> None:
+def test_resources_are_read_from_what_the_compiler_reports(
+    vendor: str, texts: tuple[str, ...], amounts: Mapping[str, int]
+) -> None:
     for name, amount in amounts.items():
         assert of_compiler(name, vendor, texts) == amount
         assert of_compiler(name, vendor, with_amount(name, vendor, texts, 77)) == 77
@@ -186,12 +230,14 @@ def test_resources_are_read_from_what_the_compiler_reports(vendor: str, texts: t
         ("amd", (*OF_AMD[:3], ""), "0 times"),
     ],
 )
-def test_a_report_that_is_missing_or_doubtful_is_no_number(vendor: str, texts: tuple[str, ...], why: str) -> None:
+def test_a_report_that_is_missing_or_doubtful_is_no_number(
+    vendor: str, texts: tuple[str, ...], why: str
+) -> None:
     with pytest.raises(NotReported, match=why):
         of_compiler("registers", vendor, texts)
 
 
-# -- expectations ---------------------------------------------------------------------------------------------------
+# -- expectations ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -214,8 +260,12 @@ def test_resources(body: Any, status: Status) -> None:
 def test_the_bound_of_a_target_is_its_own() -> None:
     body = {"shared": {"max": "target"}}
     assert judged("resources", body, facts(shared=65537)) == [(Status.FAILED, "65537")]
-    assert judged("resources", body, facts(OF_NVIDIA, shared=232448), HERE_NVIDIA) == [(Status.HELD, "232448")]
-    assert judged("resources", body, facts(OF_NVIDIA, shared=232449), HERE_NVIDIA) == [(Status.FAILED, "232449")]
+    assert judged("resources", body, facts(OF_NVIDIA, shared=232448), HERE_NVIDIA) == [
+        (Status.HELD, "232448")
+    ]
+    assert judged("resources", body, facts(OF_NVIDIA, shared=232449), HERE_NVIDIA) == [
+        (Status.FAILED, "232449")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +282,9 @@ def test_the_bound_of_a_target_is_its_own() -> None:
     ],
 )
 def test_metadata(wanted: Any, found: Any, status: Status) -> None:
-    assert [one for one, _ in judged("metadata", {"num_warps": wanted}, facts(num_warps=found))] == [status]
+    assert [
+        one for one, _ in judged("metadata", {"num_warps": wanted}, facts(num_warps=found))
+    ] == [status]
 
 
 @pytest.mark.parametrize(
@@ -246,25 +298,56 @@ def test_metadata(wanted: Any, found: Any, status: Status) -> None:
     ],
 )
 def test_filecheck_of_a_stage(stage: str, checks: str, status: Status) -> None:
-    assert [found for found, _ in judged("filecheck", {"stage": stage, "checks": checks}, facts())] == [status]
+    assert [
+        found for found, _ in judged("filecheck", {"stage": stage, "checks": checks}, facts())
+    ] == [status]
 
 
 def test_an_empty_stage_is_an_error() -> None:
     body = {"stage": "amdgcn", "checks": "CHECK: add"}
-    assert [found for found, _ in judged("filecheck", body, facts((*OF_AMD[:3], "; a\n")))] == [Status.ERROR]
+    assert [found for found, _ in judged("filecheck", body, facts((*OF_AMD[:3], "; a\n")))] == [
+        Status.ERROR
+    ]
     assert [found for found, _ in judged("filecheck", body, facts(()))] == [Status.ERROR]
 
 
 @pytest.mark.parametrize(
     ("kind", "body", "here", "texts"),
     [
-        ("resources", {"registers": {"max": 10}, "spills": {"max": 5}, "stack": 16, "shared": {"max": "target"}}, HERE_AMD, OF_AMD),
-        ("resources", {"registers": 26, "spills": 16, "stack": 8, "shared": 7}, HERE_NVIDIA, OF_NVIDIA),
-        ("metadata", {"num_warps": 4, "name": "copy", "flag": True, "shape": [1]}, HERE_AMD, OF_AMD),
-        ("filecheck", {"stage": "amdgcn", "checks": "CHECK: global_load\nCHECK-NOT: spill_now"}, HERE_AMD, OF_AMD),
+        (
+            "resources",
+            {
+                "registers": {"max": 10},
+                "spills": {"max": 5},
+                "stack": 16,
+                "shared": {"max": "target"},
+            },
+            HERE_AMD,
+            OF_AMD,
+        ),
+        (
+            "resources",
+            {"registers": 26, "spills": 16, "stack": 8, "shared": 7},
+            HERE_NVIDIA,
+            OF_NVIDIA,
+        ),
+        (
+            "metadata",
+            {"num_warps": 4, "name": "copy", "flag": True, "shape": [1]},
+            HERE_AMD,
+            OF_AMD,
+        ),
+        (
+            "filecheck",
+            {"stage": "amdgcn", "checks": "CHECK: global_load\nCHECK-NOT: spill_now"},
+            HERE_AMD,
+            OF_AMD,
+        ),
     ],
 )
-def test_every_mutant_is_refused(kind: str, body: Any, here: Surroundings, texts: tuple[str, ...]) -> None:
+def test_every_mutant_is_refused(
+    kind: str, body: Any, here: Surroundings, texts: tuple[str, ...]
+) -> None:
     check = EXPECTATIONS[kind].parse(body)
     known = facts(texts, shared=7, num_warps=4, name="copy", flag=True, shape=[1])
     assert {one.status for one in check.judge(known, here)} == {Status.HELD}
@@ -276,23 +359,35 @@ def test_every_mutant_is_refused(kind: str, body: Any, here: Surroundings, texts
         assert found.status in (Status.FAILED, Status.ERROR), mutant
 
 
-# -- outcomes -------------------------------------------------------------------------------------------------------
+# -- outcomes --------------------------------------------------------------------------------------
 
 
 def test_an_offline_case_never_passes(tmp_path: Path) -> None:
     result = result_of(cases_of(tmp_path)[0])
-    assert (result.outcome, result.level, result.target) == (Outcome.OFFLINE_PASS, "O3", "hip:gfx942")
+    assert (result.outcome, result.level, result.target) == (
+        Outcome.OFFLINE_PASS,
+        "O3",
+        "hip:gfx942",
+    )
     assert result.reason == "compiled for hip:gfx942 and not executed; evidence O3 instructions"
     assert not result.is_executed
 
 
 def test_a_kernel_that_does_not_compile_is_an_offline_failure(tmp_path: Path) -> None:
-    raised = {"type": "triton.CompilationError", "ancestors": [], "message": "no", "traceback": "", "phase": "kernel build"}
+    raised = {
+        "type": "triton.CompilationError",
+        "ancestors": [],
+        "message": "no",
+        "traceback": "",
+        "phase": "kernel build",
+    }
     result = result_of(cases_of(tmp_path)[0], (), raised=raised)
     assert (result.outcome, result.failure_type) == (Outcome.OFFLINE_FAIL, "raised")
 
 
-@pytest.mark.parametrize("texts", [(), OF_AMD[:2], (*OF_AMD[:3], AMDGCN.replace("gfx942", "gfx950"))])
+@pytest.mark.parametrize(
+    "texts", [(), OF_AMD[:2], (*OF_AMD[:3], AMDGCN.replace("gfx942", "gfx950"))]
+)
 def test_code_of_another_target_claims_nothing(tmp_path: Path, texts: tuple[str, ...]) -> None:
     result = result_of(cases_of(tmp_path)[0], texts)
     assert result.outcome is Outcome.ERROR
@@ -309,11 +404,15 @@ def test_code_of_another_target_claims_nothing(tmp_path: Path, texts: tuple[str,
         (Outcome.CRASH, ExitCode.FAILED),
     ],
 )
-def test_no_outcome_of_an_offline_case_is_a_success(tmp_path: Path, outcome: Outcome, code: ExitCode) -> None:
+def test_no_outcome_of_an_offline_case_is_a_success(
+    tmp_path: Path, outcome: Outcome, code: ExitCode
+) -> None:
     result = replace(result_of(cases_of(tmp_path)[0]), outcome=outcome)
     assert executed([result]) == 0
     assert exit_code([outcome], 1, executed=executed([result])) is code
-    assert exit_code([outcome, Outcome.PASS], 1, executed=1) is (ExitCode.OK if code is ExitCode.NOTHING else code)
+    assert exit_code([outcome, Outcome.PASS], 1, executed=1) is (
+        ExitCode.OK if code is ExitCode.NOTHING else code
+    )
 
 
 WAIVER = """\
@@ -328,9 +427,13 @@ waivers:
 
 def test_a_waived_offline_failure_is_known_and_still_not_executed(tmp_path: Path) -> None:
     (tmp_path / "known.yaml").write_text(WAIVER)
-    waivers = Waivers(load_waivers([tmp_path / "known.yaml"], load_backends()), today=date(2026, 1, 1))
+    waivers = Waivers(
+        load_waivers([tmp_path / "known.yaml"], load_backends()), today=date(2026, 1, 1)
+    )
     case = cases_of(tmp_path)[0]
-    failed = apply(result_of(case, (*OF_AMD[:3], AMDGCN.replace("dwordx4", "dword"))), case, HERE_AMD, waivers)
+    failed = apply(
+        result_of(case, (*OF_AMD[:3], AMDGCN.replace("dwordx4", "dword"))), case, HERE_AMD, waivers
+    )
     passed = apply(result_of(case), case, HERE_AMD, waivers)
     assert (failed.outcome, failed.is_executed) == (Outcome.XFAIL, False)
     assert (passed.outcome, passed.is_executed, passed.level) == (Outcome.XPASS, False, "")
@@ -342,12 +445,24 @@ def test_a_waived_offline_failure_is_known_and_still_not_executed(tmp_path: Path
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"outcome": Outcome.PASS, "reason": "", "level": ""}, "PASS (), though its verdicts and waivers give OFFLINE_PASS ()"),
+        (
+            {"outcome": Outcome.PASS, "reason": "", "level": ""},
+            "PASS (), though its verdicts and waivers give OFFLINE_PASS ()",
+        ),
         ({"target": ""}, "OFFLINE_PASS (), though its verdicts and waivers give PASS ()"),
-        ({"outcome": Outcome.OFFLINE_FAIL}, "OFFLINE_FAIL (), though its verdicts and waivers give OFFLINE_PASS ()"),
+        (
+            {"outcome": Outcome.OFFLINE_FAIL},
+            "OFFLINE_FAIL (), though its verdicts and waivers give OFFLINE_PASS ()",
+        ),
     ],
 )
-def test_a_journal_cannot_turn_an_offline_case_into_more(tmp_path: Path, changes: Mapping[str, Any], problem: str) -> None:
-    result = replace(result_of(cases_of(tmp_path)[0]), folder="cases/00001", evidence={"observation.json": "e" * 64})
+def test_a_journal_cannot_turn_an_offline_case_into_more(
+    tmp_path: Path, changes: Mapping[str, Any], problem: str
+) -> None:
+    result = replace(
+        result_of(cases_of(tmp_path)[0]),
+        folder="cases/00001",
+        evidence={"observation.json": "e" * 64},
+    )
     assert problem_of_result(result, retries=0, repeat=1) == ""
     assert problem_of_result(replace(result, **changes), retries=0, repeat=1) == problem

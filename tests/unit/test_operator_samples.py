@@ -1,4 +1,6 @@
-"""The samples of torch's database in the worker, in this process: the committed table, the draws, and what is compared of each sample."""
+"""The samples of torch's database in the worker, in this process: the committed table, the draws,
+and what is compared of each sample.
+"""
 
 import contextlib
 from collections.abc import Callable
@@ -7,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from runner.language.load import load
-from runner.language.operators import operators_for
-from runner.language.torch_names import OPERATOR, committed_tables
-from runner.machine.installed_torch import installed_torch
-from runner.model.case_facts import StepFacts
-from runner.model.expectation import Status
-from runner.model.protocol import decode, dumps, encode, loads
-from runner.vocabulary.steps import samples
 from tests.fakes import HERE, import_torch, observation, observed, seen
 from tests.sessions import prepared
 from tools.generate_names import operators_of
+from torch_conformance.language.load import load
+from torch_conformance.language.operators import operators_for
+from torch_conformance.language.torch_names import OPERATOR, committed_tables
+from torch_conformance.machine.installed_torch import installed_torch
+from torch_conformance.model.case_facts import StepFacts
+from torch_conformance.model.expectation import Status
+from torch_conformance.model.protocol import decode, dumps, encode, loads
+from torch_conformance.vocabulary.steps import samples
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
@@ -30,11 +32,18 @@ def uncompiled() -> list[str]:
 
 @pytest.fixture
 def measured(torch: Any, tmp_path: Path, uncompiled: list[str]) -> Callable[..., Any]:
-    """Return a function that runs the samples of an operator, compiled by dynamo alone, and returns case and entries."""
+    """Return a function that runs the samples of an operator, compiled by dynamo alone, and returns
+    case and entries.
+    """
 
-    def run(op: str, dtype: str = "float32", source: str = "samples: 3") -> tuple[Any, list[dict[str, Any]]]:
+    def run(
+        op: str, dtype: str = "float32", source: str = "samples: 3"
+    ) -> tuple[Any, list[dict[str, Any]]]:
         torch._dynamo.reset()
-        source = f"source: {{opinfo: {{dtypes: [{dtype}], {source}}}}}\nexpect: [{{close: {{to: eager}}}}]\n"
+        source = (
+            f"source: {{opinfo: {{dtypes: [{dtype}], {source}}}}}\nexpect: [{{close: {{to: "
+            f"eager}}}}]\n"
+        )
         session, _ = prepared(tmp_path, source, op=op)
         (case,) = [case for case in load([tmp_path / "spec.yaml"]).cases if case.params["op"] == op]
         session.begin_step({})
@@ -51,7 +60,9 @@ def measured(torch: Any, tmp_path: Path, uncompiled: list[str]) -> Callable[...,
 
 
 def verdict(case: Any, entries: list[dict[str, Any]]) -> Any:
-    (found,) = case.steps[0].expectations[0].check.judge(StepFacts(measured={"samples": entries}), HERE)
+    (found,) = (
+        case.steps[0].expectations[0].check.judge(StepFacts(measured={"samples": entries}), HERE)
+    )
     return found
 
 
@@ -59,7 +70,9 @@ def paths(entry: dict[str, Any]) -> list[str]:
     return [leaf["path"] for leaf in entry["value"]["leaves"]]
 
 
-@pytest.mark.nightly(reason="reads all operators of torch, which CI pins; test_names reads its other names each time")
+@pytest.mark.nightly(
+    reason="reads all operators of torch, which CI pins; test_names reads its other names each time"
+)
 def test_the_operators_of_the_installed_torch_are_fresh() -> None:
     torch = installed_torch()
     assert torch is not None
@@ -68,16 +81,24 @@ def test_the_operators_of_the_installed_torch_are_fresh() -> None:
         pytest.skip(f"the list does not have torch {torch.version}")
     listed = {entry for entry in table.entries if entry[0] == OPERATOR}
     # what operators take on a GPU depends on the machine
-    without_cuda = {(label, said.split("; ")[0], said.rpartition("; ")[2]) for _, said, label in listed}
+    without_cuda = {
+        (label, said.split("; ")[0], said.rpartition("; ")[2]) for _, said, label in listed
+    }
     read = operators_of(torch.root)
     assert read is not None
-    assert {(label, said.split("; ")[0], said.rpartition("; ")[2]) for _, said, label in read} == without_cuda
+    assert {
+        (label, said.split("; ")[0], said.rpartition("; ")[2]) for _, said, label in read
+    } == without_cuda
     if not import_torch().cuda.is_available():
         assert read == listed, f"run: python -m tools.generate_names {torch.root}"
 
 
 def test_eager_refuses_each_call_that_has_no_case(torch: Any, tmp_path: Path) -> None:
-    session, _ = prepared(tmp_path, "function: |\n  def fn(x):\n      return x\ninputs: [{rand: [1]}]\nexpect: [{close: {to: eager}}]\n")
+    session, _ = prepared(
+        tmp_path,
+        "function: |\n  def fn(x):\n      return x\ninputs: [{rand: [1]}]\nexpect: [{close: "
+        "{to: eager}}]\n",
+    )
     calls = [
         (row, call, dtype)
         for row in operators_for(installed_torch().minor)
@@ -88,12 +109,18 @@ def test_eager_refuses_each_call_that_has_no_case(torch: Any, tmp_path: Path) ->
     assert len(calls) > 45
     accepted = []
     for row, call, dtype in calls:
-        found = session.opinfo.find(row.op, row.variant, dtype=dtype, device="cpu", call=call, gradients=False)
+        found = session.opinfo.find(
+            row.op, row.variant, dtype=dtype, device="cpu", call=call, gradients=False
+        )
         for sample in found.samples(4):
             with contextlib.suppress(RuntimeError, TypeError, AssertionError):
                 result = found.function(*sample.args, **sample.kwargs)
                 if found.takes_out:
-                    out = tuple(map(torch.ones_like, result)) if isinstance(result, tuple) else torch.ones_like(torch.as_tensor(result))
+                    out = (
+                        tuple(map(torch.ones_like, result))
+                        if isinstance(result, tuple)
+                        else torch.ones_like(torch.as_tensor(result))
+                    )
                     found.function(*sample.args, **sample.kwargs, out=out)
                 accepted.append((row.label(call), dtype))
     assert accepted == []
@@ -109,17 +136,24 @@ def test_a_sample_is_compared_with_its_gradients(measured: Callable[..., Any]) -
         "3 samples compared, 3 without a compiled graph; 9 values by the float64 reference ("
     )  # inductor compiled none
     assert paths(entries[0]) == ["['result']", "['gradients'][0]", "['gradients'][1]"]
-    assert entries[0]["text"] == "0: float32[] strides [] requires_grad; 1: float32[] strides [] requires_grad"
+    assert (
+        entries[0]["text"]
+        == "0: float32[] strides [] requires_grad; 1: float32[] strides [] requires_grad"
+    )
     assert "stand_ins" in entries[0]["value"]["leaves"][0]
     assert "stand_ins" not in entries[1]["value"]["leaves"][0]
 
 
-def test_a_sample_that_dynamo_does_not_compile_is_named(measured: Callable[..., Any], uncompiled: list[str]) -> None:
+def test_a_sample_that_dynamo_does_not_compile_is_named(
+    measured: Callable[..., Any], uncompiled: list[str]
+) -> None:
     for op in ("mul", "conj"):  # conj of a real tensor has no operation
         measured(op)
         assert uncompiled == []
     numbers = [entry["index"] for entry in measured("equal", source="samples: 2")[1]]
-    assert [found.partition(":")[0] for found in uncompiled] == [f"sample {number}" for number in numbers]
+    assert [found.partition(":")[0] for found in uncompiled] == [
+        f"sample {number}" for number in numbers
+    ]
     assert all(": dynamo broke the graph: Data dependent operator" in found for found in uncompiled)
 
 
@@ -143,14 +177,17 @@ def test_in_place_and_with_out(measured: Callable[..., Any]) -> None:
     assert paths(entries[0]) == ["['out']", "['result']"]
 
 
-def test_a_wrong_result_fails_and_names_its_sample(torch: Any, measured: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_result_fails_and_names_its_sample(
+    torch: Any, measured: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[int] = []
 
     def wrong(function: Callable[..., Any]) -> Callable[..., Any]:
         calls.append(len(calls))
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            # mypy knows no attributes of functions; the line below sets this one before a call reads it
+            # mypy knows no attributes of functions; the line below sets this one before a call
+            # reads it
             return function(*args, **kwargs) * (1.5 if wrong.sample else 1)  # type: ignore[attr-defined]
 
         wrong.sample = calls[-1]  # type: ignore[attr-defined]
@@ -165,15 +202,23 @@ def test_a_wrong_result_fails_and_names_its_sample(torch: Any, measured: Callabl
     assert len(found.wrong) == 6  # a waiver must cover the result and the gradients of both
 
 
-@pytest.mark.parametrize(("operator", "dtype"), [("mul", "int64"), ("mul", "float32"), ("add_", "float32")])
+@pytest.mark.parametrize(
+    ("operator", "dtype"), [("mul", "int64"), ("mul", "float32"), ("add_", "float32")]
+)
 def test_an_argument_that_only_the_compiled_call_changes_fails(
-    torch: Any, measured: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, operator: str, dtype: str
+    torch: Any,
+    measured: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    operator: str,
+    dtype: str,
 ) -> None:
     def changing(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(first: Any, second: Any, *args: Any, **kwargs: Any) -> Any:
             found = function(first, second, *args, **kwargs)
             if isinstance(second, torch.Tensor):
-                bits = second.data.view(torch.int32 if second.dtype == torch.float32 else torch.int64)
+                bits = second.data.view(
+                    torch.int32 if second.dtype == torch.float32 else torch.int64
+                )
                 bits.copy_(bits + 1)
             return found
 
@@ -183,17 +228,24 @@ def test_an_argument_that_only_the_compiled_call_changes_fails(
     source = "samples: 3, calls: [inplace]" if operator.endswith("_") else "samples: 3"
     found = verdict(*measured(operator, dtype, source))
     assert found.status is Status.FAILED
-    assert "output['what eager leaves as it is']['1'] is 'as before the call: eager does not change it'" in found.expected
+    assert (
+        "output['what eager leaves as it is']['1'] is 'as before the call: eager does not "
+        "change it'" in found.expected
+    )
     assert "changed" in found.observed
 
 
-def test_an_argument_that_both_change_is_judged_as_a_result(torch: Any, measured: Callable[..., Any]) -> None:
+def test_an_argument_that_both_change_is_judged_as_a_result(
+    torch: Any, measured: Callable[..., Any]
+) -> None:
     case, entries = measured("add_", source="samples: 3, calls: [inplace]")
     assert verdict(case, entries).status is Status.HELD
     assert not any("arguments that eager" in path for entry in entries for path in paths(entry))
 
 
-def test_an_exception_of_the_compiled_call_is_that_of_its_sample(measured: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_of_the_compiled_call_is_that_of_its_sample(
+    measured: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refusing(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             raise ValueError("no such lowering")

@@ -1,4 +1,6 @@
-"""Without the folder of the optional tools the program lists, validates and runs, and what needs a tool says so."""
+"""Without the folder of the optional tools the program lists, validates and runs, and what needs a
+tool says so.
+"""
 
 import shutil
 import subprocess
@@ -14,7 +16,9 @@ from tests.structure import SPEC
 @pytest.fixture(scope="module")
 def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("core")
-    shutil.copytree(ROOT / "runner", folder / "runner", ignore=shutil.ignore_patterns("__pycache__", "tools"))
+    shutil.copytree(
+        ROOT / "runner", folder / "runner", ignore=shutil.ignore_patterns("__pycache__", "tools")
+    )
     for name in ("schemas", "templates"):
         shutil.copytree(ROOT / name, folder / name)
     (folder / "specs").mkdir()
@@ -25,9 +29,17 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def program(core: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    variables = {**environment(), "PYTHONPATH": str(core)}
-    command = [sys.executable, "-m", "runner", *arguments]
-    return subprocess.run(command, cwd=core / "work", env=variables, capture_output=True, text=True, timeout=240, check=False)
+    variables = {**environment(), "PYTHONPATH": str(core / "runner")}
+    command = [sys.executable, "-m", "torch_conformance", *arguments]
+    return subprocess.run(
+        command,
+        cwd=core / "work",
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
 
 
 def test_its_commands_are_those_of_the_core(core: Path) -> None:
@@ -40,7 +52,7 @@ def test_its_commands_are_those_of_the_core(core: Path) -> None:
 def test_what_needs_a_tool_names_it(core: Path) -> None:
     done = program(core, "run", "--profile", "inductor-cuda")
     assert done.returncode == 2
-    assert "runner/tools/vendor" in done.stderr
+    assert "torch_conformance/tools/attest" in done.stderr
 
 
 @pytest.mark.torch

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli.parser import EXAMPLES, commands, main, parse
-from runner.model.options import RunOptions
-from runner.model.outcomes import ExitCode
-from runner.run.preparation import option_texts
 from tests.conftest import GOOD
+from torch_conformance.cli.parser import EXAMPLES, commands, main, parse
+from torch_conformance.model.options import RunOptions
+from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.run.preparation import option_texts
 
 
 def run_options(line: str = "") -> RunOptions:
@@ -20,7 +20,11 @@ def run_options(line: str = "") -> RunOptions:
     return options
 
 
-LINES = [line for examples in (EXAMPLES, *(command.examples for command in commands().values())) for line, _ in examples]
+LINES = [
+    line
+    for examples in (EXAMPLES, *(command.examples for command in commands().values()))
+    for line, _ in examples
+]
 
 
 @pytest.mark.parametrize("line", [line for line in LINES if "--help" not in line])
@@ -36,9 +40,14 @@ def test_an_example_is_a_command_line_whose_options_are_a_frozen_value(line: str
 
 
 def test_the_journal_records_what_was_given_as_text() -> None:
-    line = "'a b.yaml' c --select 'x[*]' --fail-fast --shuffle 7 --min-executed 0 --retries 2 --timeout 5 --junit r.xml --shard 1/2"
+    line = (
+        "'a b.yaml' c --select 'x[*]' --fail-fast --shuffle 7 --min-executed 0 --retries 2 "
+        "--timeout 5 --junit r.xml --shard 1/2"
+    )
     found = option_texts(run_options(line))
-    given = {name: text for name, text in found.items() if text != option_texts(run_options())[name]}
+    given = {
+        name: text for name, text in found.items() if text != option_texts(run_options())[name]
+    }
     assert given == {
         "paths": "'a b.yaml' c",
         "select": "'x[*]'",
@@ -52,8 +61,13 @@ def test_the_journal_records_what_was_given_as_text() -> None:
     }
 
 
-@pytest.mark.parametrize(("words", "near"), [(["run", "--jbos", "3"], "--jobs"), (["list", "--slect=x"], "--select"), (["adit"], "audit")])
-def test_the_nearest_word_is_offered(words: list[str], near: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [(["run", "--jbos", "3"], "--jobs"), (["list", "--slect=x"], "--select"), (["adit"], "audit")],
+)
+def test_the_nearest_word_is_offered(
+    words: list[str], near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         parse(words)
     assert f"(did you mean '{near}'?)" in capsys.readouterr().err
@@ -73,7 +87,9 @@ def test_the_nearest_word_is_offered(words: list[str], near: str, capsys: pytest
         ["--memory-limit", "lots"],
     ],
 )
-def test_a_number_that_means_nothing_is_wrong_usage(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_number_that_means_nothing_is_wrong_usage(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "a.yaml").write_text(GOOD)
     try:
         code = main(["run", str(tmp_path), *words])

@@ -1,4 +1,6 @@
-"""What loses its parents comes to the runner and is killed at the end; what the process had before is left alone."""
+"""What loses its parents comes to the runner and is killed at the end; what the process had before
+is left alone.
+"""
 
 import contextlib
 import ctypes
@@ -8,7 +10,7 @@ import sys
 
 import pytest
 
-from runner.execute.spawn import Orphans, children
+from torch_conformance.execute.spawn import Orphans, children
 
 ABROAD = """\
 import os, sys, time
@@ -36,7 +38,10 @@ def adopts() -> bool:
     return bool(subreaper.value)
 
 
-@pytest.mark.skipif(not os.path.exists(f"/proc/self/task/{os.getpid()}/children"), reason="this kernel does not list the children")
+@pytest.mark.skipif(
+    not os.path.exists(f"/proc/self/task/{os.getpid()}/children"),
+    reason="this kernel does not list the children",
+)
 def test_orphans_and_their_children_are_killed_and_what_was_there_before_is_left_alone():
     with subprocess.Popen(["sleep", "600"]) as before:
         with contextlib.closing(Orphans()):

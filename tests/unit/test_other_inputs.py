@@ -20,7 +20,9 @@ Start = Callable[..., Any]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
-    """Return what makes a prepared session of a spec and carries out its steps; nothing of inductor is compiled."""
+    """Return what makes a prepared session of a spec and carries out its steps; nothing of inductor
+    is compiled.
+    """
     torch._dynamo.reset()
 
     def run(text: str, **body: Any) -> Any:
@@ -37,7 +39,9 @@ DOUBLE = "function: |\n  def fn(x, n):\n      return x * n\nexpect: [{close: {to
 
 
 def test_other_numbers_of_the_same_form(start: Start) -> None:
-    session = start(DOUBLE + "inputs: [{rand: [3, 4], strides: [1, 3]}, {randint: [3, 4], high: 9}]")
+    session = start(
+        DOUBLE + "inputs: [{rand: [3, 4], strides: [1, 3]}, {randint: [3, 4], high: 9}]"
+    )
     other = session.additional._with_other_inputs("")()
     assert other.shape == session.reference.output.shape
     assert not torch.equal(other, session.reference.output)
@@ -55,25 +59,43 @@ def test_nothing_of_it_is_seen(start: Start) -> None:
         "function: |\n  def fn(x):\n      return torch.nn.functional.dropout(x.add_(1))\n"
         "inputs: [{rand: [64]}]\nexpect: [{close: {to: eager}}]"
     )
-    before = copy.deepcopy((session.eager.arguments, session.compiled.arguments, session.reference.output, session.output))
+    before = copy.deepcopy(
+        (
+            session.eager.arguments,
+            session.compiled.arguments,
+            session.reference.output,
+            session.output,
+        )
+    )
     state = torch.get_rng_state()
     counters = {name: dict(found) for name, found in torch._dynamo.utils.counters.items()}
     session.additional._with_other_inputs("")()
-    after = (session.eager.arguments, session.compiled.arguments, session.reference.output, session.output)
-    for one, same in zip(torch.utils._pytree.tree_leaves(before), torch.utils._pytree.tree_leaves(after), strict=True):
+    after = (
+        session.eager.arguments,
+        session.compiled.arguments,
+        session.reference.output,
+        session.output,
+    )
+    for one, same in zip(
+        torch.utils._pytree.tree_leaves(before), torch.utils._pytree.tree_leaves(after), strict=True
+    ):
         assert torch.equal(one, same)
     assert torch.equal(torch.get_rng_state(), state)
     assert {name: dict(found) for name, found in torch._dynamo.utils.counters.items()} == counters
 
 
 def test_the_same_random_numbers_are_drawn_so_that_only_inputs_differ(start: Start) -> None:
-    session = start("function: |\n  def fn(x):\n      return torch.rand(9) + 0 * x\ninputs: [{rand: [9]}]\nexpect: [{close: {to: eager}}]")
+    session = start(
+        "function: |\n  def fn(x):\n      return torch.rand(9) + 0 * x\ninputs: [{rand: "
+        "[9]}]\nexpect: [{close: {to: eager}}]"
+    )
     assert torch.equal(session.additional._with_other_inputs("")(), session.reference.output)
 
 
 def test_gradients_of_other_inputs(start: Start) -> None:
     session = start(
-        "function: |\n  def fn(x):\n      return x * x\ninputs: [{rand: [9], requires_grad: true}]\n"
+        "function: |\n  def fn(x):\n      return x * x\ninputs: [{rand: [9], requires_grad: "
+        "true}]\n"
         "steps: [{call: {}}, {backward: {}, expect: [{close: {to: eager}}]}]"
     )
     (gradient,) = session.additional._with_other_inputs("")()
@@ -84,7 +106,10 @@ def test_gradients_of_other_inputs(start: Start) -> None:
 
 
 def test_a_module_with_a_state_of_its_own_keeps_it(start: Start) -> None:
-    session = start("function: {module: torch.nn.BatchNorm1d, args: [4]}\ninputs: [{rand: [3, 4]}]\nexpect: [{close: {to: eager}}]")
+    session = start(
+        "function: {module: torch.nn.BatchNorm1d, args: [4]}\ninputs: [{rand: [3, "
+        "4]}]\nexpect: [{close: {to: eager}}]"
+    )
     target = session.eager.called[0]
     before = target.running_mean.clone()
     assert not torch.equal(session.additional._with_other_inputs("")(), session.reference.output)
@@ -98,7 +123,11 @@ def test_a_module_with_a_state_of_its_own_keeps_it(start: Start) -> None:
         (DOUBLE + "inputs: [{rand: [3], on_device: true}, 2]", {}, "on the device"),
         (DOUBLE + "inputs: [{zeros: [4096, 4097]}, 2]", {}, "larger than 64 MiB"),
         (DOUBLE + "inputs: [{rand: [3]}, 2]", {"dead": ["x"]}, "would observe an additional one"),
-        (DOUBLE + "inputs: [{rand: [3]}, 2]", {"handlers": {"ops": 1}}, "would observe an additional one"),
+        (
+            DOUBLE + "inputs: [{rand: [3]}, 2]",
+            {"handlers": {"ops": 1}},
+            "would observe an additional one",
+        ),
     ],
 )
 def test_where_there_is_none(start: Start, text: str, body: dict[str, Any], why: str) -> None:
@@ -111,10 +140,11 @@ def test_where_there_is_none(start: Start, text: str, body: dict[str, Any], why:
 
 def test_the_function_is_called_when_the_case_has_ended(start: Start) -> None:
     session = start(
-        "prelude: |\n  seen = []\nfunction: |\n  def fn(x):\n      seen.append(1)\n      return x * 2\n"
+        "prelude: |\n  seen = []\nfunction: |\n  def fn(x):\n      seen.append(1)\n      "
+        "return x * 2\n"
         "inputs: [{rand: [3]}]\nexpect: [{close: {to: eager}}]"
     )
-    from runner.vocabulary.expectations import close
+    from torch_conformance.vocabulary.expectations import close
 
     arguments = {"of": "output", "to": "eager", "rtol": None, "atol": None, "equal_nan": True}
     facts = close.measure(arguments, session.names.value)

@@ -13,7 +13,7 @@ Pair = namedtuple("Pair", "left right")
 
 @pytest.fixture(scope="module")
 def parts(torch: Any) -> Any:
-    from runner.worker.case import scope
+    from torch_conformance.worker.case import scope
 
     return scope
 
@@ -42,7 +42,11 @@ def test_a_path_leads_through_keys_indices_and_attributes(parts, found, path, wa
     [
         ((1, 2), "2", "out has no part '2': it is a tuple of 2, 0 to 1"),
         ((), "0", "out has no part '0': it is a tuple of 0"),
-        (Pair(1, 2), "up", "out has no part 'up': it is a Pair of 2, 0 to 1, also called left, right"),
+        (
+            Pair(1, 2),
+            "up",
+            "out has no part 'up': it is a Pair of 2, 0 to 1, also called left, right",
+        ),
         ({"logits": 1}, "loss", "out has no part 'loss': it is a dict with the keys logits"),
         ({}, "0", "out has no part '0': it is an empty dict"),
         (((1,),), "0.0.real.3", "out.0.0.real has no part '3': it is a int"),
@@ -56,7 +60,9 @@ def test_a_part_that_is_not_there_is_an_error_that_names_what_is(parts, found, p
 
 
 def test_a_tensor_is_one_value_and_not_its_rows(parts, torch):
-    with pytest.raises(parts.MissingPart, match=r"out has no part '0': it is a tensor of shape \[4, 2\]"):
+    with pytest.raises(
+        parts.MissingPart, match=r"out has no part '0': it is a tensor of shape \[4, 2\]"
+    ):
         parts.follow(torch.zeros(4, 2), "0", "out")
     assert parts.follow(torch.zeros(4, 2), "shape.1") == 2
 
@@ -84,7 +90,9 @@ def test_a_context_is_an_object_or_what_a_function_makes_for_each_call(parts, to
         assert made == [1] * count
     for name in ("three", "returns_three"):
         with (
-            pytest.raises(TypeError, match="a int in 'context' is neither a context manager nor a function"),
+            pytest.raises(
+                TypeError, match="a int in 'context' is neither a context manager nor a function"
+            ),
             scope.entering([{"ref": name}])(),
         ):
             pass

@@ -1,4 +1,6 @@
-"""A pattern that does not end is interrupted, wherever it runs; POSIX expressions mean in Python what they mean in POSIX."""
+"""A pattern that does not end is interrupted, wherever it runs; POSIX expressions mean in Python
+what they mean in POSIX.
+"""
 
 import random
 import re
@@ -12,12 +14,17 @@ from typing import Any
 
 import pytest
 
-from runner.model.matching.filecheck import parse
-from runner.model.matching.filecheck.directives import BadPattern, from_posix
-from runner.model.matching.patterns import are_general, check_pattern, is_general_pattern, search
-from runner.model.matching.time_limit import PatternTooSlow, time_limit
-from runner.vocabulary.expectations import EXPECTATIONS
-from runner.vocabulary.expectations.expectation_base import BadExpectation
+from torch_conformance.model.matching.filecheck import parse
+from torch_conformance.model.matching.filecheck.directives import BadPattern, from_posix
+from torch_conformance.model.matching.patterns import (
+    are_general,
+    check_pattern,
+    is_general_pattern,
+    search,
+)
+from torch_conformance.model.matching.time_limit import PatternTooSlow, time_limit
+from torch_conformance.vocabulary.expectations import EXPECTATIONS
+from torch_conformance.vocabulary.expectations.expectation_base import BadExpectation
 
 CATASTROPHES = [
     (r"(a+)+$", "a" * 40 + "b"),
@@ -81,7 +88,9 @@ def test_search_finds_and_does_not_find() -> None:
 @pytest.mark.parametrize(("pattern", "text"), CATASTROPHES)
 def test_slow_search_is_interrupted(pattern: str, text: str) -> None:
     start = time.monotonic()
-    with pytest.raises(PatternTooSlow, match=r"^pattern too slow: no answer within 0\.1 s$") as caught:
+    with pytest.raises(
+        PatternTooSlow, match=r"^pattern too slow: no answer within 0\.1 s$"
+    ) as caught:
         search(pattern, text, seconds=0.1)
     assert caught.value.seconds == 0.1
     assert time.monotonic() - start < 60
@@ -280,7 +289,10 @@ GRAPH = set(string.ascii_letters + string.digits + string.punctuation)
         ("alnum", set(string.ascii_letters + string.digits)),
         ("alpha", set(string.ascii_letters)),
         ("blank", set(" \t")),
-        ("cntrl", {character for character in ASCII if ord(character) < 32 or ord(character) == 127}),
+        (
+            "cntrl",
+            {character for character in ASCII if ord(character) < 32 or ord(character) == 127},
+        ),
         ("digit", set(string.digits)),
         ("graph", GRAPH),
         ("lower", set(string.ascii_lowercase)),
@@ -293,7 +305,9 @@ GRAPH = set(string.ascii_letters + string.digits + string.punctuation)
 )
 def test_character_class(name: str, members: set[str]) -> None:
     assert {character for character in ASCII if matches(f"[[:{name}:]]", character)} == members
-    assert {character for character in ASCII if matches(f"[^[:{name}:]]", character)} == set(ASCII) - members - {"\n"}
+    assert {character for character in ASCII if matches(f"[^[:{name}:]]", character)} == set(
+        ASCII
+    ) - members - {"\n"}
 
 
 @pytest.mark.parametrize(
@@ -326,25 +340,55 @@ def test_translated_patterns_compile() -> None:
     assert translated > 2000
 
 
-# -- what is looked for in a text and found in any text is refused ----------------------------------------------------
+# -- what is looked for in a text and found in any text is refused ---------------------------------
 
 
 @pytest.mark.parametrize(
     ("general", "patterns"),
     [
         (True, ["e", ".", ".+", "[a-z]", r"\w+", r"\d+", r"\S", "a|woof", r"\w\w", "[^x]+"]),
-        (False, ["woof", r"^\d+ kernels$", "size=.4.", "(size|dtype) mismatch", r"at .5.: 0\.0", "(a+)+$b"]),
+        (
+            False,
+            [
+                "woof",
+                r"^\d+ kernels$",
+                "size=.4.",
+                "(size|dtype) mismatch",
+                r"at .5.: 0\.0",
+                "(a+)+$b",
+            ],
+        ),
     ],
 )
 def test_a_pattern_without_a_word_is_general(general: bool, patterns: list[str]) -> None:
-    assert {pattern: is_general_pattern(pattern) for pattern in patterns} == dict.fromkeys(patterns, general)
+    assert {pattern: is_general_pattern(pattern) for pattern in patterns} == dict.fromkeys(
+        patterns, general
+    )
 
 
 @pytest.mark.parametrize(
     ("general", "texts"),
     [
-        (True, ["CHECK: e", "CHECK: {{.*e.*}}", "CHECK: a\nCHECK: b", "CHECK: (\nCHECK-NOT: woof", "CHECK: {{[0-9]}}"]),
-        (False, ["CHECK: mm", "CHECK: a\nCHECK: relu", "CHECK: def {{.*}}(", "CHECK: {{add|sub}}", "CHECK: buf0 = a"]),
+        (
+            True,
+            [
+                "CHECK: e",
+                "CHECK: {{.*e.*}}",
+                "CHECK: a\nCHECK: b",
+                "CHECK: (\nCHECK-NOT: woof",
+                "CHECK: {{[0-9]}}",
+            ],
+        ),
+        (
+            False,
+            [
+                "CHECK: mm",
+                "CHECK: a\nCHECK: relu",
+                "CHECK: def {{.*}}(",
+                "CHECK: {{add|sub}}",
+                "CHECK: buf0 = a",
+            ],
+        ),
     ],
 )
 def test_directives_that_name_nothing_are_general(general: bool, texts: list[str]) -> None:

@@ -1,4 +1,6 @@
-"""From a case to what its worker is told: the seed, the digest, the measurements, whether the reference is needed."""
+"""From a case to what its worker is told: the seed, the digest, the measurements, whether the
+reference is needed.
+"""
 
 import json
 from pathlib import Path
@@ -6,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from runner.execute.executor_protocol import with_paths
-from runner.language.expand import surroundings_for
-from runner.language.load import load, surroundings_of
-from runner.language.read.templates import Deferred, TemplateError, parse
-from runner.model.case import Case
-from runner.model.protocol import decode
-from runner.plan.worker_plan import digest_of, expects_raise, make_plan, seed_of
 from tests.fakes import ELSEWHERE, HERE, ROOT, case, expected, shipped, step
+from torch_conformance.execute.executor_protocol import with_paths
+from torch_conformance.language.expand import surroundings_for
+from torch_conformance.language.load import load, surroundings_of
+from torch_conformance.language.read.templates import Deferred, TemplateError, parse
+from torch_conformance.model.case import Case
+from torch_conformance.model.protocol import decode
+from torch_conformance.plan.worker_plan import digest_of, expects_raise, make_plan, seed_of
 
 SPEC = """
 summary: A spec that the plans are made from
@@ -29,7 +31,7 @@ steps:
     expect: [{close: {to: eager}}, {counter: {inductor.fxgraph_cache_miss: 1}}, {strides: {equals: [1]}}]
   - call: {}
     expect: [{equals: {first: [.nan, 1]}}]
-"""
+"""  # noqa: E501
 
 
 def cases_of(text: str, folder: Path, name: str = "spec") -> dict[str, Case]:
@@ -46,13 +48,19 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
 
 def plan_of(one: Case, facts: Any = None) -> dict[str, Any]:
     here = surroundings_for(shipped()[one.backend], HERE)
-    return with_paths(make_plan(one, here, facts or {}), Path("/run/cases/00001"), Path("/scratch/00001"))
+    return with_paths(
+        make_plan(one, here, facts or {}), Path("/run/cases/00001"), Path("/scratch/00001")
+    )
 
 
 def test_a_plan_is_plain_json_and_says_where_to_work(cases):
     plan = plan_of(cases["spec[backend=cpu,size=2]"])
     assert json.loads(json.dumps(plan, allow_nan=False)) == plan
-    assert (plan["id"], plan["device"], plan["backend"]) == ("spec[backend=cpu,size=2]", "cpu", "cpu")
+    assert (plan["id"], plan["device"], plan["backend"]) == (
+        "spec[backend=cpu,size=2]",
+        "cpu",
+        "cpu",
+    )
     assert (plan["folder"], plan["cache"]) == ("/run/cases/00001", "/scratch/00001")
     assert plan["params"] == {"size": 2}
     assert plan["body"]["config"] == {"max_autotune": False, "freezing": False}
@@ -61,16 +69,29 @@ def test_a_plan_is_plain_json_and_says_where_to_work(cases):
 
 def test_the_worker_is_asked_for_what_needs_measuring_by_index(cases):
     first, second = plan_of(cases["spec[backend=cpu,size=2]"])["steps"]
-    assert [(one["index"], one["kind"]) for one in first["measure"]] == [(0, "close"), (2, "strides")]
-    assert second["measure"] == [{"index": 0, "kind": "equals", "arguments": {"pairs": {"first": [{"$float": "nan"}, 1]}}}]
+    assert [(one["index"], one["kind"]) for one in first["measure"]] == [
+        (0, "close"),
+        (2, "strides"),
+    ]
+    assert second["measure"] == [
+        {"index": 0, "kind": "equals", "arguments": {"pairs": {"first": [{"$float": "nan"}, 1]}}}
+    ]
     assert decode(second["measure"][0]["arguments"])["pairs"]["first"][1] == 1
-    assert (first["kind"], first["arguments"], first["expects_raise"]) == ("call", {"as": "first"}, False)
+    assert (first["kind"], first["arguments"], first["expects_raise"]) == (
+        "call",
+        {"as": "first"},
+        False,
+    )
 
 
 def test_the_reference_is_run_only_where_something_is_compared_with_it():
     close, named = expected("close", {"to": "eager"}), expected("close", {"of": "a", "to": "b"})
     body = {"compiles": True, "config": {}}
-    for steps, needed in ([(step(named), step(close)), True], [(step(named),), False], [(step(),), False]):
+    for steps, needed in (
+        [(step(named), step(close)), True],
+        [(step(named),), False],
+        [(step(),), False],
+    ):
         assert make_plan(case(*steps, body=body), HERE, {})["needs_eager"] is needed
 
 
@@ -86,7 +107,9 @@ def test_the_seed_depends_on_nothing_but_the_id(cases, tmp_path):
     again = cases_of(other, tmp_path / "elsewhere")
     renamed = cases_of(SPEC, tmp_path, "renamed")
     assert seed_of(again["spec[backend=cpu,size=2]"]) == seed_of(cases["spec[backend=cpu,size=2]"])
-    assert seed_of(renamed["renamed[backend=cpu,size=2]"]) != seed_of(cases["spec[backend=cpu,size=2]"])
+    assert seed_of(renamed["renamed[backend=cpu,size=2]"]) != seed_of(
+        cases["spec[backend=cpu,size=2]"]
+    )
 
 
 CHANGES = [
@@ -124,7 +147,9 @@ def test_whatever_is_run_or_judged_is_in_the_digest(cases, tmp_path, old, new):
 )
 def test_what_is_only_said_is_not(cases, tmp_path, old, new):
     again = cases_of(SPEC.replace(old, new), tmp_path)
-    assert {name: digest_of(one) for name, one in again.items()} == {name: digest_of(one) for name, one in cases.items()}
+    assert {name: digest_of(one) for name, one in again.items()} == {
+        name: digest_of(one) for name, one in cases.items()
+    }
 
 
 def test_an_exception_is_expected_where_the_condition_holds():
@@ -145,7 +170,7 @@ def test_facts_are_filled_in_and_one_that_is_missing_is_told():
         make_plan(wanting, HERE, {})
 
 
-# -- the form of a plan ---------------------------------------------------------------------------------------------
+# -- the form of a plan ----------------------------------------------------------------------------
 
 PLANS = ROOT / "tests" / "data" / "plan"
 DIGESTS = {
@@ -163,13 +188,24 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> dict[int, Case]:
 
 
 def test_digests_are_those_of_recorded_runs(planned: dict[int, Case]) -> None:
-    """A journal's digests tie it to its cases for --resume, merge and audit: another digest makes every recorded run another run."""
+    """A journal's digests tie it to its cases for --resume, merge and audit: another digest makes
+    every recorded run another run.
+    """
     assert {size: digest_of(one) for size, one in planned.items()} == DIGESTS
 
 
 def test_a_plan_has_the_form_that_a_worker_reads(planned: dict[int, Case]) -> None:
-    """The recorded plan has every key of the body, each with a value that a spec wrote where it may write one."""
-    plan = with_paths(make_plan(planned[3], HERE, {"ck_dir": "/opt/ck"}), Path("/run/cases/00001"), Path("/scratch/00001"))
-    assert json.dumps(plan, indent=1).replace(str(PLANS), "tests/data/plan") + "\n" == (PLANS / "every-section.json").read_text()
+    """The recorded plan has every key of the body, each with a value that a spec wrote where it may
+    write one.
+    """
+    plan = with_paths(
+        make_plan(planned[3], HERE, {"ck_dir": "/opt/ck"}),
+        Path("/run/cases/00001"),
+        Path("/scratch/00001"),
+    )
+    assert (
+        json.dumps(plan, indent=1).replace(str(PLANS), "tests/data/plan") + "\n"
+        == (PLANS / "every-section.json").read_text()
+    )
     empty = {name for name, value in plan["body"].items() if value in ({}, [], None)}
     assert empty == {"handlers"}

@@ -1,4 +1,6 @@
-"""Profiles: what their files may say, which cases they name, and what a run of one allows and states."""
+"""Profiles: what their files may say, which cases they name, and what a run of one allows and
+states.
+"""
 
 import json
 import shlex
@@ -12,28 +14,34 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from runner.cli.parser import main
-from runner.execute.executor_protocol import Execution, Job
-from runner.judge.waiving import Waivers
-from runner.language.expand import surroundings_for
-from runner.language.load import Suite, load, surroundings_of
-from runner.language.read import spec_schema
-from runner.language.waivers import load_waivers
-from runner.machine.capabilities import availability_of, inspect_files, questions_of
-from runner.machine.installed_torch import release
-from runner.model.case import Availability
-from runner.model.codec import encode
-from runner.model.devices import HOLDS
-from runner.model.diagnostics import InvalidSpecs
-from runner.model.outcomes import ExitCode, Outcome
-from runner.model.results import AppliedWaiver, CaseResult, WaiverEffect
-from runner.record.journal import JournalError, read_run
-from runner.run.rejudge import surroundings_of_record
-from runner.tools.vendor.conformance import Conformance, statement_of
-from runner.tools.vendor.profiles import Resolved, cases_of, for_compiler, read_profile, shipped_profiles
-from runner.tools.vendor.verification import reasons_of
 from tests.fakes import ENDED, observation, place, seen, shipped_suite, use_executor, write_specs
 from tests.recorded import edit, recorded
+from torch_conformance.cli.parser import main
+from torch_conformance.execute.executor_protocol import Execution, Job
+from torch_conformance.judge.waiving import Waivers
+from torch_conformance.language.expand import surroundings_for
+from torch_conformance.language.load import Suite, load, surroundings_of
+from torch_conformance.language.read import spec_schema
+from torch_conformance.language.waivers import load_waivers
+from torch_conformance.machine.capabilities import availability_of, inspect_files, questions_of
+from torch_conformance.machine.installed_torch import release
+from torch_conformance.model.case import Availability
+from torch_conformance.model.codec import encode
+from torch_conformance.model.devices import HOLDS
+from torch_conformance.model.diagnostics import InvalidSpecs
+from torch_conformance.model.outcomes import ExitCode, Outcome
+from torch_conformance.model.results import AppliedWaiver, CaseResult, WaiverEffect
+from torch_conformance.record.journal import JournalError, read_run
+from torch_conformance.run.rejudge import surroundings_of_record
+from torch_conformance.tools.attest.conformance import Conformance, statement_of
+from torch_conformance.tools.attest.profiles import (
+    Resolved,
+    cases_of,
+    for_compiler,
+    read_profile,
+    shipped_profiles,
+)
+from torch_conformance.tools.attest.verification import reasons_of
 
 SPEC = """\
 summary: The counters of a compile are those of one graph
@@ -68,15 +76,28 @@ summary: What our backend must pass
 torch: ">=2.11"
 specs: [specs]
 """
-PROFILE = HEAD + "backend: cpu\nlevels: {P0: {required: [{cases: 'area/one*'}]}, P1: {required: [{tag: second}]}}\n"
+PROFILE = (
+    HEAD + "backend: cpu\nlevels: {P0: {required: [{cases: 'area/one*'}]}, P1: {required: [{tag: "
+    "second}]}}\n"
+)
 IDS = [f"area/{name}[backend=cpu,size={size}]" for name in ("one", "two") for size in (2, 3)]
 
 
 @pytest.fixture(autouse=True)
 def folder(here: Path) -> Path:
     (here / "known.yaml").write_text(WAIVERS)
-    some, all_of_it = "on_request: \"{{ 'one shows it' if size == 3 else '' }}\"\n", "on_request: one shows it\n"
-    return write_specs(here, {"area/one": ONE, "area/two": TWO + some, "area/rare": SPEC.replace("TAG", "rare") + all_of_it})
+    some, all_of_it = (
+        "on_request: \"{{ 'one shows it' if size == 3 else '' }}\"\n",
+        "on_request: one shows it\n",
+    )
+    return write_specs(
+        here,
+        {
+            "area/one": ONE,
+            "area/two": TWO + some,
+            "area/rare": SPEC.replace("TAG", "rare") + all_of_it,
+        },
+    )
 
 
 def resolved(text: str, suite: Suite | None = None) -> Resolved:
@@ -90,7 +111,7 @@ def levels(entries: str) -> str:
     return f"{HEAD}backend: cpu\nlevels: {{P0: {entries}}}\n"
 
 
-# -- the file ---------------------------------------------------------------------------------------------------------
+# -- the file --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -98,10 +119,18 @@ def levels(entries: str) -> str:
     [
         ("{required: [{cases: '*'}]}", IDS, []),
         ("{required: [{cases: ['*one*', '*two*']}]}", IDS, []),
-        ("{required: [{cases: '*', backend: eager, tag: second}]}", [IDS[2].replace("cpu", "eager"), IDS[3].replace("cpu", "eager")], []),
+        (
+            "{required: [{cases: '*', backend: eager, tag: second}]}",
+            [IDS[2].replace("cpu", "eager"), IDS[3].replace("cpu", "eager")],
+            [],
+        ),
         ("{required: [{cases: '*', except: '*size=3]'}]}", IDS[::2], []),
         ("{required: [{tag: [first, second]}]}", IDS, []),
-        ("{required: [{tag: rare}]}", ["area/rare[backend=cpu,size=2]", "area/rare[backend=cpu,size=3]"], []),
+        (
+            "{required: [{tag: rare}]}",
+            ["area/rare[backend=cpu,size=2]", "area/rare[backend=cpu,size=3]"],
+            [],
+        ),
         ("{required: [{cases: 'area/rare*size=2]'}]}", ["area/rare[backend=cpu,size=2]"], []),
         ("{required: [{tag: first}], optional: [{cases: '*'}]}", IDS[:2], IDS[2:]),
         ("{required: [{tag: first}, {cases: '*'}]}", IDS, []),
@@ -117,33 +146,61 @@ BAD: Mapping[str, tuple[str, str]] = {
     "no levels": (HEAD, "ours.yaml:1:1: profile needs the key 'levels'"),
     "empty levels": (HEAD + "levels: {}\n", "ours.yaml:6:9: levels is empty"),
     "empty level": (levels("{}"), "ours.yaml:7:14: level is empty"),
-    "nothing required": (levels("{optional: [{tag: first}]}"), "ours.yaml:7:1: the profile requires no case (add required:"),
+    "nothing required": (
+        levels("{optional: [{tag: first}]}"),
+        "ours.yaml:7:1: the profile requires no case (add required:",
+    ),
     "empty list": (levels("{required: []}"), "ours.yaml:7:25: required cases is empty"),
-    "no cases": (levels("{required: [{backend: cpu}]}"), "ours.yaml:7:26: this entry names no cases (add cases: GLOB or tag: NAME"),
+    "no cases": (
+        levels("{required: [{backend: cpu}]}"),
+        "ours.yaml:7:26: this entry names no cases (add cases: GLOB or tag: NAME",
+    ),
     "glob": (
         levels("{required: [{cases: 'area/one*'}, {cases: 'area/three*'}]}"),
         "ours.yaml:7:56: no case matches 'area/three*' of cpu (ids",
     ),
-    "tag": (levels("{required: [{tag: secnd}]}"), "ours.yaml:7:32: unknown tag 'secnd' (did you mean 'second'?)"),
+    "tag": (
+        levels("{required: [{tag: secnd}]}"),
+        "ours.yaml:7:32: unknown tag 'secnd' (did you mean 'second'?)",
+    ),
     "tag of other backends": (
         levels("{required: [{tag: first, backend: cuda}]}"),
         "ours.yaml:7:26: this entry names no case of cuda (list --select GLOB",
     ),
-    "backend": (levels("{required: [{tag: first, backend: [cpu, cpp]}]}"), "ours.yaml:7:54: unknown backend 'cpp' (did you mean 'cpu'?)"),
-    "own backend": (PROFILE.replace("backend: cpu", "backend: cppu"), "ours.yaml:6:10: unknown backend 'cppu' (did you mean 'cpu'?)"),
+    "backend": (
+        levels("{required: [{tag: first, backend: [cpu, cpp]}]}"),
+        "ours.yaml:7:54: unknown backend 'cpp' (did you mean 'cpu'?)",
+    ),
+    "own backend": (
+        PROFILE.replace("backend: cpu", "backend: cppu"),
+        "ours.yaml:6:10: unknown backend 'cppu' (did you mean 'cpu'?)",
+    ),
     "except": (
         levels("{required: [{tag: first, except: '*rare*x'}]}"),
         "ours.yaml:7:47: '*rare*x' leaves out nothing: no case of cpu matches",
     ),
     "named twice": (
         levels("{required: [{cases: '*'}, {tag: first}]}"),
-        "ours.yaml:7:40: all 2 cases of this entry are named already: area/one[backend=cpu,size=2] in P0 (remove the entry",
+        "ours.yaml:7:40: all 2 cases of this entry are named already: "
+        "area/one[backend=cpu,size=2] in P0 (remove the entry",
     ),
-    "level": (PROFILE.replace("P1", "P7"), "ours.yaml:7:50: unknown key 'P7' in levels (allowed: P0, P1, P2)"),
-    "key": (PROFILE.replace("tag:", "tags:"), "ours.yaml:7:67: unknown key 'tags' in entry (did you mean 'tag'?)"),
+    "level": (
+        PROFILE.replace("P1", "P7"),
+        "ours.yaml:7:50: unknown key 'P7' in levels (allowed: P0, P1, P2)",
+    ),
+    "key": (
+        PROFILE.replace("tag:", "tags:"),
+        "ours.yaml:7:67: unknown key 'tags' in entry (did you mean 'tag'?)",
+    ),
     "range": (PROFILE.replace(">=2.11", "2.11"), "ours.yaml:4:8: '2.11' is not a version range"),
-    "version": (PROFILE.replace('"1.0"', "1.0"), "ours.yaml:2:10: expected text, found the number 1.0"),
-    "waiver file": (PROFILE + "waivers: [{file: none.yaml}]\n", "none.yaml:1:1: cannot be read: No such file"),
+    "version": (
+        PROFILE.replace('"1.0"', "1.0"),
+        "ours.yaml:2:10: expected text, found the number 1.0",
+    ),
+    "waiver file": (
+        PROFILE + "waivers: [{file: none.yaml}]\n",
+        "none.yaml:1:1: cannot be read: No such file",
+    ),
     "specs": (PROFILE.replace("[specs]", "[spec]"), "no such file or folder: spec"),
     "optional under a condition": (
         levels("{required: [{tag: first}], optional: [{tag: second, when: {arch: sm_90}}]}"),
@@ -153,14 +210,19 @@ BAD: Mapping[str, tuple[str, str]] = {
         levels("{required: [{tag: first, when: {device: cpu}}]}"),
         "ours.yaml:7:46: unknown key 'device' in condition on the machine",
     ),
-    "range of a condition": (levels("{required: [{tag: first, when: {torch: '2'}}]}"), "ours.yaml:7:53: '2' is not a version range"),
+    "range of a condition": (
+        levels("{required: [{tag: first, when: {torch: '2'}}]}"),
+        "ours.yaml:7:53: '2' is not a version range",
+    ),
     "limit": (PROFILE + "most_waived: {percent: 51, reason: It is new}\n", "ours.yaml:8:24: "),
     "file of backends": (PROFILE + "backends: [none.yaml]\n", "none.yaml:1:1: cannot be read"),
 }
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_what_is_wrong_is_reported_where_it_stands(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_wrong_is_reported_where_it_stands(
+    what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     text, message = BAD[what]
     Path("ours.yaml").write_text(text)
     for command in ("run", "list", "validate"):
@@ -170,7 +232,7 @@ def test_what_is_wrong_is_reported_where_it_stands(what: str, capsys: pytest.Cap
     assert not Path("reports").exists()
 
 
-# -- shipped ----------------------------------------------------------------------------------------------------------
+# -- shipped ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +241,9 @@ def shipped() -> Suite:
 
 
 PERFECT: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("inductor-cpu", "operators-core", "compiler-core", "compiler-core-training"), ("",)),
+    **dict.fromkeys(
+        ("inductor-cpu", "operators-core", "compiler-core", "compiler-core-training"), ("",)
+    ),
     "inductor-cuda": ("sm_80", "sm_90", "sm_100"),
     "rocm": ("gfx90a", "gfx942", "gfx950", "gfx1100"),
     "rocm-gemm-ck": ("gfx90a", "gfx942", "gfx950"),
@@ -187,17 +251,24 @@ PERFECT: Mapping[str, tuple[str, ...]] = {
 """The machines that each shipped profile is for: architectures, empty for the CPU."""
 
 
-MATCHED = AppliedWaiver(effect=WaiverEffect.MATCHED, cases="", position=place(1), reason="", issue="", until="")
+MATCHED = AppliedWaiver(
+    effect=WaiverEffect.MATCHED, cases="", position=place(1), reason="", issue="", until=""
+)
 
 
 def of_shipped(name: str, suite: Suite) -> tuple[Suite, Resolved]:
-    """Return a shipped profile with its cases; one for any compiler for a made-up one, and torch 2.13."""
+    """Return a shipped profile with its cases; one for any compiler for a made-up one, and torch
+    2.13.
+    """
     Path("ours.yaml").write_text(ENTRY.format("ours", "served: all"))
     profile = read_profile(name)
     assert profile.name == name
     assert Draft202012Validator(spec_schema.resolved("profile")).is_valid(profile.document.data)
     if profile.is_for_any:
-        profile, suite = for_compiler(profile, ["ours"]), load(profile.specs, [Path("ours.yaml")], surroundings_of("2.13.0", None))
+        profile, suite = (
+            for_compiler(profile, ["ours"]),
+            load(profile.specs, [Path("ours.yaml")], surroundings_of("2.13.0", None)),
+        )
     return suite, cases_of(profile, suite, load_waivers(profile.waivers, suite.backends))
 
 
@@ -206,66 +277,136 @@ def test_a_changed_requirement_changes_the_version(name: str, shipped: Suite) ->
     record = of_shipped(name, shipped)[1].record
     line = f"{name} {record.version} {record.digest}"
     known = (shipped_profiles()[name].parent / "versions.txt").read_text().splitlines()
-    assert line in known, f"raise the version of {name} where versions.txt has this one, then add the line: {line}"
-    assert len({entry.rpartition(" ")[0] for entry in known}) == len(known), "a version has one digest"
+    assert line in known, (
+        f"raise the version of {name} where versions.txt has this one, then add the line: {line}"
+    )
+    assert len({entry.rpartition(" ")[0] for entry in known}) == len(known), (
+        "a version has one digest"
+    )
 
 
-@pytest.mark.parametrize(("name", "arch"), [(name, arch) for name in shipped_profiles() for arch in PERFECT[name]])
-def test_a_perfect_run_of_a_shipped_profile_is_conformant_on_every_machine_that_it_is_for(name: str, arch: str, shipped: Suite) -> None:
+@pytest.mark.parametrize(
+    ("name", "arch"), [(name, arch) for name in shipped_profiles() for arch in PERFECT[name]]
+)
+def test_a_perfect_run_of_a_shipped_profile_is_conformant_on_every_machine_that_it_is_for(
+    name: str, arch: str, shipped: Suite
+) -> None:
     suite, resolved = of_shipped(name, shipped)
     waivers = Waivers(resolved.waivers)
     build = {"s": {"cuda": "13.0"}, "g": {"hip": "7.0"}}.get(arch[:1], {})
     whole = inspect_files(None)
     for torch in ("2.11.0", "2.12.0", "2.13.0"):
-        facts = {"torch": torch, "python": "3.12.1", "gpus": str(len(build)), **build, "triton": "3.7", "mkldnn": "float32"}
+        facts = {
+            "torch": torch,
+            "python": "3.12.1",
+            "gpus": str(len(build)),
+            **build,
+            "triton": "3.7",
+            "mkldnn": "float32",
+        }
         facts |= {"arch": arch, "gpu_memory": str(48 << 30), "sms": "132"} if arch else {}
         packages = dict.fromkeys(("triton", "cxx", "redis", "ck", "hipcc"), ("/folder",))
         answers = dict.fromkeys(questions_of(resolved.cases), HOLDS)
-        machine = replace(whole, python=(3, 12, 1), torch=torch, release=release(torch), builds=build, found=packages)
         machine = replace(
-            machine, gpus=len(build), gpu_memory=48 << 30, arch=arch, answers=answers, facts={**facts, "sms": 132}, packages={"torch": True}
+            whole,
+            python=(3, 12, 1),
+            torch=torch,
+            release=release(torch),
+            builds=build,
+            found=packages,
+        )
+        machine = replace(
+            machine,
+            gpus=len(build),
+            gpu_memory=48 << 30,
+            arch=arch,
+            answers=answers,
+            facts={**facts, "sms": 132},
+            packages={"torch": True},
         )
         results: dict[str, CaseResult] = {}
         for case in resolved.cases:
-            here = surroundings_for(suite.backends.by_name[case.backend], surroundings_of_record(facts))
+            here = surroundings_for(
+                suite.backends.by_name[case.backend], surroundings_of_record(facts)
+            )
             applied = [
-                replace(MATCHED, cases=known.cases, issue=known.issue, until=known.until.isoformat())
+                replace(
+                    MATCHED, cases=known.cases, issue=known.issue, until=known.until.isoformat()
+                )
                 for known in waivers.of(case.id, here)[:1]
             ]
             known = availability_of(case, machine)
-            assert known.availability is Availability.YES or any(map(known.reason.startswith, reasons_of(case, facts))), known.reason
+            assert known.availability is Availability.YES or any(
+                map(known.reason.startswith, reasons_of(case, facts))
+            ), known.reason
             # as many are waived as may be
-            outcome = Outcome.UNAVAILABLE if known.reason else Outcome.XFAIL if applied else Outcome.PASS
-            results[case.id] = recorded(case.id, outcome, case_id=case.id, eager_operators=0, waivers=tuple(applied))
+            outcome = (
+                Outcome.UNAVAILABLE if known.reason else Outcome.XFAIL if applied else Outcome.PASS
+            )
+            results[case.id] = recorded(
+                case.id, outcome, case_id=case.id, eager_operators=0, waivers=tuple(applied)
+            )
         state = partial(statement_of, resolved.record, environment=facts, day=date(2026, 12, 1))
-        assert state(results.values()).conformance is Conformance.CONFORMANT, state(results.values()).why
+        assert state(results.values()).conformance is Conformance.CONFORMANT, state(
+            results.values()
+        ).why
         for level in state(results.values()).levels:
-            assert {results[case_id].outcome for case_id in level.not_required} <= {Outcome.UNAVAILABLE}
+            assert {results[case_id].outcome for case_id in level.not_required} <= {
+                Outcome.UNAVAILABLE
+            }
         for level in resolved.record.levels:
-            lost = next(case_id for case_id in level.required if results[case_id].outcome is not Outcome.UNAVAILABLE)
-            assert state([result for case_id, result in results.items() if case_id != lost]).conformance is Conformance.INCOMPLETE
+            lost = next(
+                case_id
+                for case_id in level.required
+                if results[case_id].outcome is not Outcome.UNAVAILABLE
+            )
+            assert (
+                state(
+                    [result for case_id, result in results.items() if case_id != lost]
+                ).conformance
+                is Conformance.INCOMPLETE
+            )
 
 
-# -- runs -------------------------------------------------------------------------------------------------------------
+# -- runs ------------------------------------------------------------------------------------------
 
 PASS: Mapping[str, Any] = {"observation": observation(seen())}
-FAIL: Mapping[str, Any] = {"observation": observation(seen(counters={"inductor": {"fxgraph_cache_miss": 2}}))}
-OTHER: Mapping[str, Any] = {"observation": observation(seen(counters={"inductor": {"fxgraph_cache_miss": 3}}))}
+FAIL: Mapping[str, Any] = {
+    "observation": observation(seen(counters={"inductor": {"fxgraph_cache_miss": 2}}))
+}
+OTHER: Mapping[str, Any] = {
+    "observation": observation(seen(counters={"inductor": {"fxgraph_cache_miss": 3}}))
+}
 
 Run = Callable[..., tuple[ExitCode, dict[str, Any]]]
 
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return a function that runs a profile; ``ends`` has how the cases with a word in their id end. It returns exit code and statement."""
+    """Return a function that runs a profile; ``ends`` has how the cases with a word in their id
+    end.
 
-    def run_it(text: str, *options: str, ends: Mapping[str, Mapping[str, Any]] | None = None, out: str = "out") -> Any:
+    It returns exit code and statement.
+    """
+
+    def run_it(
+        text: str,
+        *options: str,
+        ends: Mapping[str, Mapping[str, Any]] | None = None,
+        out: str = "out",
+    ) -> Any:
         def answer(job: Job) -> Execution:
             assert job.plan is not None
             case_id = job.plan["id"]
             end = next((end for word, end in (ends or {}).items() if word in case_id), PASS)
             sent = end["observation"] and {**end["observation"], "id": case_id}
-            return Execution(job=job, observation=sent, ending=end.get("ending", ENDED), seconds=1.0, isolation="fork")
+            return Execution(
+                job=job,
+                observation=sent,
+                ending=end.get("ending", ENDED),
+                seconds=1.0,
+                isolation="fork",
+            )
 
         Path("ours.yaml").write_text(text)
         use_executor(monkeypatch, answer)
@@ -274,7 +415,9 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
             return ExitCode(code), {}
         lines = Path(out, "run.jsonl").read_text().splitlines()
         validator = Draft202012Validator(spec_schema.resolved("journal"))
-        assert not [error.message for line in lines for error in validator.iter_errors(json.loads(line))]
+        assert not [
+            error.message for line in lines for error in validator.iter_errors(json.loads(line))
+        ]
         run = read_run(Path(out, "run.jsonl"))
         statement = encode(run.header.statement(run.results))
         form = spec_schema.resolved("verify")["properties"]["statement"]
@@ -284,36 +427,67 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     return run_it
 
 
-def test_a_run_of_a_profile_runs_its_cases_and_states(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_of_a_profile_runs_its_cases_and_states(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, statement = run(PROFILE)
-    assert (code, statement["conformance"], statement["executed"], statement["required"]) == (0, "CONFORMANT", 4, 4)
+    assert (code, statement["conformance"], statement["executed"], statement["required"]) == (
+        0,
+        "CONFORMANT",
+        4,
+        4,
+    )
     assert [result.case_id for result in read_run(Path("out/run.jsonl")).results] == IDS
     printed = capsys.readouterr()
     assert "profile ours 1.0, sha256 " in printed.out
     assert "  P0  CONFORMANT: 2 passed of 2 required\n" in printed.out
-    assert "CONFORMANT: 4 passed of 4 required\npage: out/index.html\nexecuted 4 of 4 selected, 0 unavailable; report: " in printed.out
+    assert (
+        "CONFORMANT: 4 passed of 4 required\npage: out/index.html\nexecuted 4 of 4 selected, "
+        "0 unavailable; report: " in printed.out
+    )
     assert "INCOMPLETE" not in printed.err
     junit = Path("out/junit.xml").read_text()
-    for name, value in {"profile": "ours 1.0", "statement": "CONFORMANT", "statement.executed": "4"}.items():
+    for name, value in {
+        "profile": "ours 1.0",
+        "statement": "CONFORMANT",
+        "statement.executed": "4",
+    }.items():
         assert f'<property name="{name}" value="{value}"' in junit
 
 
 def test_a_failure_is_not_conformant(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     code, statement = run(PROFILE, ends={"two[backend=cpu,size=3]": FAIL})
     assert (code, statement["conformance"], statement["executed"]) == (1, "NOT CONFORMANT", 4)
-    assert [level["conformance"] for level in statement["levels"]] == ["CONFORMANT", "NOT CONFORMANT"]
-    assert "profile ours 1.0 is NOT CONFORMANT: 1 of 4 required cases failed: 1 x FAIL: counter" in capsys.readouterr().err
+    assert [level["conformance"] for level in statement["levels"]] == [
+        "CONFORMANT",
+        "NOT CONFORMANT",
+    ]
+    assert (
+        "profile ours 1.0 is NOT CONFORMANT: 1 of 4 required cases failed: 1 x FAIL: counter"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(
     ("deletes", "change", "gone"),
     [
-        ("one case", lambda file: file.write_text(TWO.replace("[2, 3]", "[2]").replace("params.size", "2 + params.size")), IDS[3:]),
+        (
+            "one case",
+            lambda file: file.write_text(
+                TWO.replace("[2, 3]", "[2]").replace("params.size", "2 + params.size")
+            ),
+            IDS[3:],
+        ),
         ("a spec", lambda file: file.rename(file.with_suffix(".txt")), IDS[2:]),
     ],
 )
 def test_a_case_that_the_ledger_has_and_no_spec_has_any_more_stays_required(
-    run: Run, folder: Path, deletes: str, change: Callable[[Path], object], gone: list[str], capsys: pytest.CaptureFixture[str]
+    run: Run,
+    folder: Path,
+    deletes: str,
+    change: Callable[[Path], object],
+    gone: list[str],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     ledger = folder / "specs" / "ledger.txt"
     rare = folder / "specs" / "area" / "rare.yaml"
@@ -322,25 +496,37 @@ def test_a_case_that_the_ledger_has_and_no_spec_has_any_more_stays_required(
     assert run(PROFILE, out="whole")[0] == ExitCode.OK
     change(folder / "specs" / "area" / "two.yaml")
     code, statement = run(PROFILE)
-    assert (code, statement["conformance"], statement["executed"], statement["required"]) == (4, "INCOMPLETE", 6 - len(gone), 6), deletes
+    assert (code, statement["conformance"], statement["executed"], statement["required"]) == (
+        4,
+        "INCOMPLETE",
+        6 - len(gone),
+        6,
+    ), deletes
     assert statement["levels"][1]["not_executed"] == dict.fromkeys(gone, "lost: it has no result")
     assert "lost: it has no result\n      area/two[backend=cpu,size=" in capsys.readouterr().out
     assert main(["list", "--profile", "ours.yaml"]) == ExitCode.OK
     assert f"{len(gone)}  unavailable: lost: no spec has this case" in capsys.readouterr().out
 
 
-# -- waivers of a run -------------------------------------------------------------------------------------------------
+# -- waivers of a run ------------------------------------------------------------------------------
 
 LIMIT = "most_waived: {percent: 50, reason: Half of it is new}\n"
 LATER = PROFILE.replace("P0", "P2")
 PERMITS = LATER + LIMIT + "waivers: [{file: known.yaml}]\n"
 
 
-def test_a_permitted_waiver_excuses_a_failure_and_is_listed(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_permitted_waiver_excuses_a_failure_and_is_listed(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, statement = run(PERMITS, ends={"one": FAIL})
     assert (code, statement["conformance"], statement["waived"]) == (0, "CONFORMANT", 2)
-    assert [(waiver["issue"], waiver["used_by"]) for waiver in statement["waivers"]] == [("JIRA-1", IDS[:2])]
-    assert "known.yaml:2:5 until 2099-01-01, 2 cases: The cache counts a miss too many (JIRA-1)" in capsys.readouterr().out
+    assert [(waiver["issue"], waiver["used_by"]) for waiver in statement["waivers"]] == [
+        ("JIRA-1", IDS[:2])
+    ]
+    assert (
+        "known.yaml:2:5 until 2099-01-01, 2 cases: The cache counts a miss too many (JIRA-1)"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(
@@ -357,9 +543,15 @@ def test_a_permitted_waiver_excuses_a_failure_and_is_listed(run: Run, capsys: py
         (PERMITS.replace("50", "49.9"), {"one": FAIL}, 1),
     ],
 )
-def test_a_failure_without_a_permitted_valid_waiver_is_one(run: Run, text: str, ends: Any, used: int) -> None:
+def test_a_failure_without_a_permitted_valid_waiver_is_one(
+    run: Run, text: str, ends: Any, used: int
+) -> None:
     code, statement = run(text, ends=ends)
-    assert (code, statement["conformance"], len(statement["waivers"])) == (1, "NOT CONFORMANT", used)
+    assert (code, statement["conformance"], len(statement["waivers"])) == (
+        1,
+        "NOT CONFORMANT",
+        used,
+    )
 
 
 def test_other_waivers_are_refused(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -369,9 +561,12 @@ def test_other_waivers_are_refused(run: Run, capsys: pytest.CaptureFixture[str])
     assert run(PERMITS, "--waivers", "known.yaml", ends={"one": FAIL})[0] == ExitCode.OK
 
 
-# -- any compiler ------------------------------------------------------------------------------------------------------
+# -- any compiler ----------------------------------------------------------------------------------
 
-ENTRY = "{}: {{summary: A compiler of ours, joins: [cpu], device: cpu, compile: {{backend: aot_eager}}, proof: {{{}}}}}\n"
+ENTRY = (
+    "{}: {{summary: A compiler of ours, joins: [cpu], device: cpu, compile: {{backend: "
+    "aot_eager}}, proof: {{{}}}}}\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -380,7 +575,11 @@ ENTRY = "{}: {{summary: A compiler of ours, joins: [cpu], device: cpu, compile: 
         ("", "it is for one backend of any compiler, and 0 are named (name yours"),
         ("--backend a --backend b", "it is for one backend of any compiler, and 2 are named"),
         ("--backend c", "unknown backend 'c'"),
-        ("--backend b", "b.yaml:2:92: ours asks who computed each operator, and the proof of 'b' does not measure it (add served: all"),
+        (
+            "--backend b",
+            "b.yaml:2:92: ours asks who computed each operator, and the proof of 'b' does not "
+            "measure it (add served: all",
+        ),
         ("--backend cpu", "does not measure it"),
     ],
 )
@@ -388,42 +587,64 @@ def test_a_profile_for_any_compiler_needs_one_backend_that_measures(
     run: Run, options: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("b.yaml").write_text(ENTRY.format("a", "served: all") + ENTRY.format("b", "graphs: 0"))
-    assert run(PROFILE.replace("backend: cpu", "backend: any"), "--backends", "b.yaml", *options.split()) == (ExitCode.USAGE, {})
+    assert run(
+        PROFILE.replace("backend: cpu", "backend: any"), "--backends", "b.yaml", *options.split()
+    ) == (ExitCode.USAGE, {})
     printed = capsys.readouterr()
     assert message in printed.out + printed.err
 
 
-# -- options ----------------------------------------------------------------------------------------------------------
+# -- options ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "options",
-    ["specs", "--select '*'", "--backend cpu", "--tag first", "--retries 1", "--flaky pass", "--require cpu", "--min-executed 0"],
+    [
+        "specs",
+        "--select '*'",
+        "--backend cpu",
+        "--tag first",
+        "--retries 1",
+        "--flaky pass",
+        "--require cpu",
+        "--min-executed 0",
+    ],
 )
-def test_no_other_selection_and_no_retry(run: Run, options: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_other_selection_and_no_retry(
+    run: Run, options: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, statement = run(PROFILE, *shlex.split(options))
     assert (code, statement) == (ExitCode.USAGE, {})
     assert "--profile ours.yaml: " in (error := capsys.readouterr().err)
     assert "does not go with it" in error
 
 
-def test_another_torch_is_refused_before_anything_runs(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_torch_is_refused_before_anything_runs(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(PROFILE.replace(">=2.11", "<2.0")) == (ExitCode.USAGE, {})
     assert "ours 1.0 is for torch <2.0, and torch " in capsys.readouterr().err
 
 
-def test_who_takes_the_name_of_a_shipped_profile_is_told_apart(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(PROFILE.replace("profile: ours", "profile: rocm"))[1]["version"] == "1.0 (not the shipped one)"
+def test_who_takes_the_name_of_a_shipped_profile_is_told_apart(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        run(PROFILE.replace("profile: ours", "profile: rocm"))[1]["version"]
+        == "1.0 (not the shipped one)"
+    )
     assert main(["submit", "out", "--out", "out.tar.zst"]) == ExitCode.FAILED
     printed = capsys.readouterr()
     assert "profile rocm 1.0 (not the shipped one), sha256 " in printed.out
     assert "profile: it is not the shipped rocm 1." in printed.err
 
 
-# -- shards, journals -------------------------------------------------------------------------------------------------
+# -- shards, journals ------------------------------------------------------------------------------
 
 
-def test_a_shard_is_incomplete_and_the_merged_run_is_whole(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_shard_is_incomplete_and_the_merged_run_is_whole(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     shards = [run(PROFILE, "--shard", f"{index}/2", out=f"s{index}")[1] for index in (1, 2)]
     assert [statement["conformance"] for statement in shards] == ["INCOMPLETE", "INCOMPLETE"]
     assert sum(statement["executed"] for statement in shards) == 4
@@ -448,16 +669,31 @@ def _level(lines: Any) -> Any:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda lines: lines[0]["profile"][0]["levels"].pop(), "its exit code is 1, but its cases give 0"),
-        (lambda lines: _level(lines).update(optional=_level(lines)["required"], required=[]), "its exit code is 1, but its cases give 0"),
+        (
+            lambda lines: lines[0]["profile"][0]["levels"].pop(),
+            "its exit code is 1, but its cases give 0",
+        ),
+        (
+            lambda lines: _level(lines).update(optional=_level(lines)["required"], required=[]),
+            "its exit code is 1, but its cases give 0",
+        ),
         (lambda lines: lines[0]["profile"].append(lines[0]["profile"][0]), "two profiles"),
-        (lambda lines: _level(lines)["required"].extend(_level(lines)["required"]), "its profile names a case or a level twice"),
-        (lambda lines: lines[0]["profile"][0].update(torch="any"), "its profile: 'any' is not a version range"),
+        (
+            lambda lines: _level(lines)["required"].extend(_level(lines)["required"]),
+            "its profile names a case or a level twice",
+        ),
+        (
+            lambda lines: lines[0]["profile"][0].update(torch="any"),
+            "its profile: 'any' is not a version range",
+        ),
         (
             lambda lines: lines[0]["profile"][0]["conditions"].update({IDS[0]: {"torch": "any"}}),
             "its profile: 'any' is not a version range",
         ),
-        (lambda lines: lines[0]["profile"][0]["conditions"].update({IDS[0]: {"host": "any"}}), "its profile: 'host'"),
+        (
+            lambda lines: lines[0]["profile"][0]["conditions"].update({IDS[0]: {"host": "any"}}),
+            "its profile: 'host'",
+        ),
         (lambda lines: lines[-1].update(exit_code=0), "its exit code is 0, but its cases give 1"),
     ],
 )
@@ -467,7 +703,11 @@ def test_every_reader_computes_the_statement_again(run: Run, change: Any, says: 
 
 
 def test_what_one_level_requires_is_optional_in_none() -> None:
-    text = HEAD + "backend: cpu\nlevels: {P0: {optional: [{cases: '*'}], required: [{tag: first}]}, P1: {required: [{tag: second}]}}\n"
+    text = (
+        HEAD
+        + "backend: cpu\nlevels: {P0: {optional: [{cases: '*'}], required: [{tag: first}]}, P1: "
+        "{required: [{tag: second}]}}\n"
+    )
     with pytest.raises(InvalidSpecs, match="1 problems"):
         resolved(text)
     text = text.replace("{tag: second}", "{cases: '*two*size=3]'}")

@@ -1,4 +1,6 @@
-"""What crosses the pipe: every value comes back or is said to be a repr, and whatever a worker may send is refused or read."""
+"""What crosses the pipe: every value comes back or is said to be a repr, and whatever a worker may
+send is refused or read.
+"""
 
 import json
 import math
@@ -7,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runner.model.protocol import MAX_DEPTH, decode, dumps, encode, loads
+from torch_conformance.model.protocol import MAX_DEPTH, decode, dumps, encode, loads
 
 PLAIN = [
     None,
@@ -108,7 +110,9 @@ def test_what_encode_never_writes_is_not_read(value: Any):
         decode(value)
 
 
-@pytest.mark.parametrize("value", [{"$float": "nan", "more": 1}, {"$type": "a", "$repr": "b"}, {"$other": 1}])
+@pytest.mark.parametrize(
+    "value", [{"$float": "nan", "more": 1}, {"$type": "a", "$repr": "b"}, {"$other": 1}]
+)
 def test_a_map_that_only_looks_alike_stays_a_map(value: Any):
     assert decode(value) == value
 
@@ -139,7 +143,13 @@ def test_a_line_that_is_no_message_is_refused_with_a_word(line: bytes, what: str
 
 
 @pytest.mark.parametrize(
-    "line", [b"[" * MAX_DEPTH + b"]" * MAX_DEPTH, b'{"a":' * (MAX_DEPTH - 1) + b"[1]" + b"}" * (MAX_DEPTH - 1), b"1e308", b" 7 "]
+    "line",
+    [
+        b"[" * MAX_DEPTH + b"]" * MAX_DEPTH,
+        b'{"a":' * (MAX_DEPTH - 1) + b"[1]" + b"}" * (MAX_DEPTH - 1),
+        b"1e308",
+        b" 7 ",
+    ],
 )
 def test_a_line_up_to_the_bound_is_read_and_can_be_walked(line: bytes):
     assert encode(decode(loads(line))) == json.loads(line)

@@ -1,4 +1,6 @@
-"""The published schemas, as an editor uses them: names are completed and checked, and what the language allows is allowed."""
+"""The published schemas, as an editor uses them: names are completed and checked, and what the
+language allows is allowed.
+"""
 
 import json
 from functools import cache
@@ -10,12 +12,12 @@ import yaml
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-from runner.language.read.yaml_source import read
-from runner.machine.cache_dirs import folder
-from runner.machine.installed_torch import torch_at
-from runner.tools.author.commands import schema as published_names
 from tests.conftest import GOOD
 from tests.unit.test_names import make_torch
+from torch_conformance.language.read.yaml_source import read
+from torch_conformance.machine.cache_dirs import folder
+from torch_conformance.machine.installed_torch import torch_at
+from torch_conformance.tools.author.commands import schema as published_names
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
 SHIPPED = sorted(folder("specs").rglob("*.yaml"))
@@ -25,11 +27,15 @@ KINDS = {"backends": "backends", "_defaults": "defaults", "waivers": "waivers"}
 
 @cache
 def editor(name: str) -> Draft202012Validator:
-    """Return the validator that an editor has: every file with its references, ``allOf`` included."""
-    files = {path.name: json.loads(path.read_text("utf-8")) for path in SCHEMAS.glob("*.schema.json")} | {
-        "names.schema.json": published_names.schema()
-    }
-    registry: Registry[Any] = Registry().with_resources((file, Resource.from_contents(content)) for file, content in files.items())
+    """Return the validator that an editor has: every file with its references, ``allOf``
+    included.
+    """
+    files = {
+        path.name: json.loads(path.read_text("utf-8")) for path in SCHEMAS.glob("*.schema.json")
+    } | {"names.schema.json": published_names.schema()}
+    registry: Registry[Any] = Registry().with_resources(
+        (file, Resource.from_contents(content)) for file, content in files.items()
+    )
     return Draft202012Validator({"$ref": f"{name}.schema.json"}, registry=registry)
 
 
@@ -84,24 +90,34 @@ def test_a_misspelt_name_is_an_error_in_the_editor(old: str, new: str) -> None:
         ("inputs:", "compile: {backend: eager, mode: null}\ninputs:"),
         ("inputs:", 'compile: {mode: "{{ mode }}"}\ninputs:'),
         ("inputs:", "requires: [triton, {module: transformers}]\ninputs:"),
-        ("expect: [{close: {to: eager}}]", "steps: [{call: {as: one}}, {call: {}, expect: [{close: {to: one}}]}]"),
+        (
+            "expect: [{close: {to: eager}}]",
+            "steps: [{call: {as: one}}, {call: {}, expect: [{close: {to: one}}]}]",
+        ),
         ("to: eager", "to: output.0"),
     ],
 )
 def test_editor_accepts_all_valid_specs(old: str, new: str) -> None:
     text = GOOD.replace(old, new)
     assert text != GOOD
-    assert accepts(text), [error.message for error in editor("spec").iter_errors(yaml.safe_load(text))]
+    assert accepts(text), [
+        error.message for error in editor("spec").iter_errors(yaml.safe_load(text))
+    ]
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
         ("defaults", "config: {freezin: true}"),
-        ("backends", "mine: {summary: A backend of a vendor, device: cuda, config: {freezin: true}, proof: {graphs: 1}}"),
+        (
+            "backends",
+            "mine: {summary: A backend of a vendor, device: cuda, config: {freezin: true}, "
+            "proof: {graphs: 1}}",
+        ),
         (
             "waivers",
-            "waivers: [{cases: a, failure: {type: countr, match: x}, reason: A reason long enough, issue: A-1, until: '2027-01-01'}]",
+            "waivers: [{cases: a, failure: {type: countr, match: x}, reason: A reason long "
+            "enough, issue: A-1, until: '2027-01-01'}]",
         ),
     ],
 )
@@ -112,7 +128,7 @@ def test_the_other_files_are_checked_too(name: str, text: str) -> None:
     assert accepts(text, name)
 
 
-# -- with the installed torch -----------------------------------------------------------------------------------------
+# -- with the installed torch ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -127,8 +143,15 @@ def test_the_other_files_are_checked_too(name: str, text: str) -> None:
 def test_names_of_the_installed_torch_alone_are_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, right: object, wrong: object
 ) -> None:
-    counters = 'def count():\n    from torch._dynamo.utils import counters\n    counters["inductor"]["stand_ins"] += 1\n'
-    root = make_torch(tmp_path, _inductor__config="stand_in: bool = True\n", _inductor__pass_one=counters)
+    counters = (
+        "def count():\n    from torch._dynamo.utils import counters\n    "
+        'counters["inductor"]["stand_ins"] += 1\n'
+    )
+    root = make_torch(
+        tmp_path, _inductor__config="stand_in: bool = True\n", _inductor__pass_one=counters
+    )
     monkeypatch.setattr(published_names, "installed_torch", lambda: torch_at(root))
-    validator = Draft202012Validator({**published_names.schema_of_installed(), "$ref": f"#/$defs/{part}"})
+    validator = Draft202012Validator(
+        {**published_names.schema_of_installed(), "$ref": f"#/$defs/{part}"}
+    )
     assert (validator.is_valid(right), validator.is_valid(wrong)) == (True, False)

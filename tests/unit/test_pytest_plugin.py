@@ -1,4 +1,5 @@
-"""``pytest --conformance``: what is collected, what each outcome becomes, and the options of pytest that users know.
+"""``pytest --conformance``: what is collected, what each outcome becomes, and the options of pytest
+that users know.
 
 The run is a process of its own, as ever; its executor is a fake.
 """
@@ -12,32 +13,40 @@ from pathlib import Path
 
 import pytest
 
-from runner.machine import child_python
-from runner.tools.pytest_plugin import session_run
-from runner.tools.pytest_plugin.items import spec_of
 from tests.conftest import GOOD
-from tests.fakes import ROOT
+from tests.fakes import PACKAGE, ROOT
+from torch_conformance.machine import child_python
+from torch_conformance.tools.pytest_plugin import session_run
+from torch_conformance.tools.pytest_plugin.items import spec_of
 
 pytest_plugins = ["pytester"]
 
-MATRIX = GOOD.replace("backends: [cpu]", "backends: [cpu]\ntags: [cheap]\nmatrix: {n: [4, 5]}").replace("[4, 4]", '["{{ n }}", "{{ n }}"]')
+MATRIX = GOOD.replace(
+    "backends: [cpu]", "backends: [cpu]\ntags: [cheap]\nmatrix: {n: [4, 5]}"
+).replace("[4, 4]", '["{{ n }}", "{{ n }}"]')
 WAIVERS = """\
 waivers:
   - {{cases: 'area/waived*', failure: {{type: close, match: "rence 1; at"}}, reason: A defect of the fake, issue: "1", until: {until}}}
   - {{cases: 'area/xpass*', failure: {{type: close, match: "difference 1; at"}}, reason: It is gone, issue: "2", until: {until}}}
-""".format(until=datetime.now(UTC).date() + timedelta(days=60))
+""".format(until=datetime.now(UTC).date() + timedelta(days=60))  # noqa: E501
 
 
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """Return a project whose runs have a fake executor; the plugin is loaded by its name, whether it is installed or not."""
+    """Return a project whose runs have a fake executor; the plugin is loaded by its name, whether
+    it is installed or not.
+    """
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p runner.tools.pytest_plugin -p no:cacheprovider")
+    monkeypatch.setenv(
+        "PYTEST_ADDOPTS", "-p torch_conformance.tools.pytest_plugin -p no:cacheprovider"
+    )
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     whole = child_python.command
 
     def command(module: str, *arguments: str) -> list[str]:
-        return whole("tests.fake_session_run" if module.endswith("session_run") else module, *arguments)
+        return whole(
+            "tests.fake_session_run" if module.endswith("session_run") else module, *arguments
+        )
 
     monkeypatch.setattr(session_run.child_python, "command", command)
     pytester.makeini("[pytest]\n")
@@ -67,14 +76,40 @@ def test_cases_are_items_with_ids_below_the_root(project: pytest.Pytester) -> No
 
 def test_nothing_is_collected_without_the_option(project: pytest.Pytester) -> None:
     write(project, "area/one")
-    assert project.runpytest_inprocess("specs", "--collect-only", "-q").ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert (
+        project.runpytest_inprocess("specs", "--collect-only", "-q").ret
+        == pytest.ExitCode.NO_TESTS_COLLECTED
+    )
 
 
 def test_outcomes(project: pytest.Pytester) -> None:
-    write(project, *(f"area/{name}" for name in ("passes", "fails", "crashes", "timeout", "fell", "errors", "waived", "xpass")))
+    write(
+        project,
+        *(
+            f"area/{name}"
+            for name in (
+                "passes",
+                "fails",
+                "crashes",
+                "timeout",
+                "fell",
+                "errors",
+                "waived",
+                "xpass",
+            )
+        ),
+    )
     write(project, "area/gpus", text=GOOD + "requires: [{gpus: '>=99'}]\n")
     (project.path / "w.yaml").write_text(WAIVERS)
-    given = ("--conformance", "specs", "-rA", "--conformance-run=--waivers w.yaml", "--junitxml=j.xml", "--durations=20", "-vv")
+    given = (
+        "--conformance",
+        "specs",
+        "-rA",
+        "--conformance-run=--waivers w.yaml",
+        "--junitxml=j.xml",
+        "--durations=20",
+        "-vv",
+    )
     found = project.runpytest_inprocess(*given)
     found.assert_outcomes(passed=1, failed=6, skipped=1, xfailed=1)
     output = found.stdout.str()
@@ -93,7 +128,9 @@ def test_outcomes(project: pytest.Pytester) -> None:
         "torch-conformance: the run is in ",
     ):
         assert words in output
-    found.stdout.re_match_lines([r"XFAIL specs/area/waived\.yaml::waived\[backend=cpu\] - .*defect of the fake"])
+    found.stdout.re_match_lines(
+        [r"XFAIL specs/area/waived\.yaml::waived\[backend=cpu\] - .*defect of the fake"]
+    )
     cases = {case.get("name"): case for case in ET.parse(project.path / "j.xml").iter("testcase")}
     failure = cases["fails[backend=cpu]"].find("failure")
     assert failure is not None
@@ -101,13 +138,20 @@ def test_outcomes(project: pytest.Pytester) -> None:
     assert (project.path / "reports" / "latest" / "junit.xml").is_file()
 
 
-@pytest.mark.nightly(reason="a run of its own; the command of a session in the root is always tested")
-def test_the_command_of_a_session_below_the_root_changes_to_the_root(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.nightly(
+    reason="a run of its own; the command of a session in the root is always tested"
+)
+def test_the_command_of_a_session_below_the_root_changes_to_the_root(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(project, "area/fails")
     monkeypatch.chdir(project.path / "specs" / "area")
     found = project.runpytest_inprocess("--conformance", "..")
     found.assert_outcomes(failed=1)
-    command = f"repro: cd {project.path} && torch-conformance run specs --select 'area/fails[backend=cpu]'"
+    command = (
+        f"repro: cd {project.path} && torch-conformance run specs --select "
+        "'area/fails[backend=cpu]'"
+    )
     assert command in found.stdout.str()
 
 
@@ -115,7 +159,9 @@ def test_the_command_of_a_session_below_the_root_changes_to_the_root(project: py
 def test_an_expected_failure_is_a_failure_under_runxfail(project: pytest.Pytester) -> None:
     write(project, "area/waived")
     (project.path / "w.yaml").write_text("\n".join(WAIVERS.splitlines()[:2]))
-    found = project.runpytest_inprocess("--conformance", "specs", "--runxfail", "--conformance-run=--waivers w.yaml")
+    found = project.runpytest_inprocess(
+        "--conformance", "specs", "--runxfail", "--conformance-run=--waivers w.yaml"
+    )
     found.assert_outcomes(failed=1)
     assert "XFAIL  area/waived[backend=cpu]" in found.stdout.str()
 
@@ -125,7 +171,10 @@ def test_an_invalid_spec_is_an_error_of_collection_and_no_other(project: pytest.
     write(project, "area/bad", text=GOOD.replace("close", "clsoe"))
     found = project.runpytest_inprocess("--conformance", "specs", "--continue-on-collection-errors")
     found.assert_outcomes(passed=1, errors=1)
-    assert "specs/area/bad.yaml:7:11: unknown expectation 'clsoe' (did you mean 'close'?)" in found.stdout.str()
+    assert (
+        "specs/area/bad.yaml:7:11: unknown expectation 'clsoe' (did you mean 'close'?)"
+        in found.stdout.str()
+    )
     write(project, "area/_defaults", text="nonsense: 1\n")
     found = project.runpytest_inprocess("--conformance", "specs/area/good.yaml")
     found.assert_outcomes(errors=1)
@@ -138,14 +187,18 @@ def test_one_run_has_what_is_selected(project: pytest.Pytester) -> None:
     found.assert_outcomes(passed=1, failed=1, deselected=2)
     (journal,) = project.path.glob("reports/2*/run.jsonl")
     assert journal.read_text().count('"kind": "case"') == 2
-    single = project.runpytest_inprocess("--conformance", "specs/area/one.yaml::one[backend=cpu,n=5]")
+    single = project.runpytest_inprocess(
+        "--conformance", "specs/area/one.yaml::one[backend=cpu,n=5]"
+    )
     single.assert_outcomes(passed=1)
     assert len(list(project.path.glob("reports/2*/run.jsonl"))) == 2
 
 
 def test_the_run_ends_with_the_first_failure(project: pytest.Pytester) -> None:
     write(project, "area/a-fails", "area/b-slow")
-    found = project.runpytest_inprocess("--conformance", "specs", "-x", "--conformance-run=--jobs 1")
+    found = project.runpytest_inprocess(
+        "--conformance", "specs", "-x", "--conformance-run=--jobs 1"
+    )
     found.assert_outcomes(failed=1)
     assert not _running("fake_session_run", str(project.path))
 
@@ -158,8 +211,12 @@ def test_a_run_that_ends_too_early_fails_its_cases(project: pytest.Pytester) -> 
     assert "the run ended without a result of this case" in found.stdout.str()
 
 
-def test_several_processes_of_pytest_are_refused(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p runner.tools.pytest_plugin -p xdist -p no:cacheprovider")
+def test_several_processes_of_pytest_are_refused(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        "PYTEST_ADDOPTS", "-p torch_conformance.tools.pytest_plugin -p xdist -p no:cacheprovider"
+    )
     write(project, "area/one")
     found = project.runpytest_inprocess("--conformance", "specs", "-n", "2")
     assert found.ret == pytest.ExitCode.USAGE_ERROR
@@ -190,7 +247,10 @@ def test_ids_do_not_depend_on_the_arguments(tmp_path: Path) -> None:
     one, two = tmp_path / "specs/area/one.yaml", tmp_path / "deep/in/specs/area/two.yaml"
     usual = [spec_of(file, tmp_path) for file in (one, tmp_path / "top.yaml", two)]
     assert [spec and spec.area for spec in usual] == ["area", "", "in/specs/area"]
-    assert [spec and spec.area for spec in (spec_of(one, tmp_path, named), spec_of(two, tmp_path, named))] == [None, "area"]
+    assert [
+        spec and spec.area
+        for spec in (spec_of(one, tmp_path, named), spec_of(two, tmp_path, named))
+    ] == [None, "area"]
     elsewhere = spec_of(two, tmp_path / "elsewhere")
     assert elsewhere is not None
     assert elsewhere.area == ""
@@ -198,14 +258,27 @@ def test_ids_do_not_depend_on_the_arguments(tmp_path: Path) -> None:
 
 def test_other_sessions_import_nothing_of_the_program() -> None:
     code = (
-        "import sys, time\nbefore = set(sys.modules)\nbegun = time.perf_counter()\nimport runner.tools.pytest_plugin as plugin\n"
-        "took = time.perf_counter() - begun\nclass P:\n    def getoption(self, name): return False\nplugin.pytest_configure(P())\n"
-        "print(sorted(name for name in set(sys.modules) - before if name.startswith(('runner', 'yaml', 'jsonschema', 'torch'))))\n"
+        "import sys, time\nbefore = set(sys.modules)\nbegun = time.perf_counter()\nimport "
+        "torch_conformance.tools.pytest_plugin as plugin\n"
+        "took = time.perf_counter() - begun\nclass P:\n    def getoption(self, name): return "
+        "False\nplugin.pytest_configure(P())\n"
+        "print(sorted(name for name in set(sys.modules) - before if "
+        "name.startswith(('torch_conformance', 'yaml', 'jsonschema', 'torch'))))\n"
         "assert took < 0.5\n"
     )
     command = [sys.executable, "-c", code]
-    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    assert found.stdout.strip() == "['runner', 'runner.tools', 'runner.tools.pytest_plugin']"
+    found = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=240,
+        env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
+    )
+    assert (
+        found.stdout.strip() == "['torch_conformance', 'torch_conformance.tools', "
+        "'torch_conformance.tools.pytest_plugin']"
+    )
 
 
 def _running(*words: str) -> list[str]:

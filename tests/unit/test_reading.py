@@ -6,11 +6,28 @@ from typing import Any
 
 import pytest
 
-from runner.judge.evidence import NoObservation, recorded_facts
-from runner.model.case_facts import Bench, ChildExit, Choice, Effects, Facts, Raised, SpyCalls, Timing, Traced
 from tests.fakes import ROOT, exception, observation, observed, seen
+from torch_conformance.judge.evidence import NoObservation, recorded_facts
+from torch_conformance.model.case_facts import (
+    Bench,
+    ChildExit,
+    Choice,
+    Effects,
+    Facts,
+    Raised,
+    SpyCalls,
+    Timing,
+    Traced,
+)
 
-TIMING = {"name": "fn", "form": "eager", "median_ms": 1.5, "least_ms": 1, "most_ms": 2.0, "count": 3}
+TIMING = {
+    "name": "fn",
+    "form": "eager",
+    "median_ms": 1.5,
+    "least_ms": 1,
+    "most_ms": 2.0,
+    "count": 3,
+}
 FULL: dict[str, Any] = seen(
     raised=exception("torch.Broken", "no", "lower", "builtins.ValueError"),
     remote={"RemoteFxGraphCache": {"hit": 1}},
@@ -27,7 +44,12 @@ FULL: dict[str, Any] = seen(
     code_graphs=[{"arguments": ["float32[2][1]"], "operators": ["aten.add"]}, {}],
     measured={"0": {"excess": {"$float": "inf"}}},
     unmeasured={"1": "no reference"},
-    repetitions={"0": [{"first": 0, "times": 2, "measured": {"leaves": []}}, {"first": 2, "times": 1, "why_not": "no"}]},
+    repetitions={
+        "0": [
+            {"first": 0, "times": 2, "measured": {"leaves": []}},
+            {"first": 2, "times": 1, "why_not": "no"},
+        ]
+    },
     effects={"compared": 3, "apart": ["x"], "leaves": [{"path": ""}]},
     calls={"spy": {"count": 2, "entries": [{"a": 1}]}},
     exit={"code": 3, "stderr": "planted"},
@@ -44,18 +66,39 @@ def read(sent: object) -> Facts:
 
 
 def test_every_fact_of_a_step_has_its_attribute() -> None:
-    assert set(FULL) == set(SCHEMA["$defs"]["step"]["properties"]), "a fact that this test does not know"
+    assert set(FULL) == set(SCHEMA["$defs"]["step"]["properties"]), (
+        "a fact that this test does not know"
+    )
     (step,) = read(observation(FULL)).steps
     assert step.raised == Raised(
         type="torch.Broken",
-        ancestors=("torch.Broken", "builtins.ValueError", "builtins.Exception", "builtins.BaseException", "builtins.object"),
+        ancestors=(
+            "torch.Broken",
+            "builtins.ValueError",
+            "builtins.Exception",
+            "builtins.BaseException",
+            "builtins.object",
+        ),
         message="no",
         traceback=FULL["raised"]["traceback"],
         phase="lower",
     )
-    assert (step.counters, step.metrics, step.remote) == (FULL["counters"], FULL["metrics"], FULL["remote"])
-    assert (step.entered, step.graphs, step.code_pieces, step.code_digests) == (1, (("cpu",), ("cuda", "cpu")), 2, ("a1", "b2"))
-    assert (step.executed_for("cpu"), step.executed_for("cuda"), step.executed_for("xpu")) == (5, 4, 0)
+    assert (step.counters, step.metrics, step.remote) == (
+        FULL["counters"],
+        FULL["metrics"],
+        FULL["remote"],
+    )
+    assert (step.entered, step.graphs, step.code_pieces, step.code_digests) == (
+        1,
+        (("cpu",), ("cuda", "cpu")),
+        2,
+        ("a1", "b2"),
+    )
+    assert (step.executed_for("cpu"), step.executed_for("cuda"), step.executed_for("xpu")) == (
+        5,
+        4,
+        0,
+    )
     assert step.dynamo == Traced(frames=2, broken=("why",), graphs=3, calls=1, calls_others=0)
     assert (step.abandoned, step.uncompiled) == (("its limit",), ("sample 3: why",))
     assert step.choices == ((Choice(name="a", of_class="b.C"),), (Choice(name="d", of_class=""),))
@@ -67,7 +110,9 @@ def test_every_fact_of_a_step_has_its_attribute() -> None:
     assert step.calls == {"spy": SpyCalls(count=2, entries=({"a": 1},))}
     assert step.exit == ChildExit(code=3, stderr="planted")
     assert step.runtime_calls == 4
-    assert step.bench == Bench(timings=(Timing(**TIMING),), attachments=("trace.json",), notes=("why",))
+    assert step.bench == Bench(
+        timings=(Timing(**TIMING),), attachments=("trace.json",), notes=("why",)
+    )
 
 
 @pytest.mark.parametrize("name", ["remote", "repetitions", "effects", "calls", "exit", "bench"])
@@ -81,7 +126,9 @@ def test_nothing_is_no_observation_and_anything_else_is_a_misfit() -> None:
     assert not observed(None).is_answered
     assert observed([]).nonsense.endswith("$: expected a map, found a list")
     facts = observed(observation(seen(entered="many")))
-    assert facts.nonsense.endswith("$.steps[0].entered: expected a whole number, found the text 'many'")
+    assert facts.nonsense.endswith(
+        "$.steps[0].entered: expected a whole number, found the text 'many'"
+    )
 
 
 @pytest.mark.parametrize("sent", [None, [], {}, observation(more=1)])

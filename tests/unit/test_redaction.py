@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from runner.machine.redaction import (
+from torch_conformance.machine.redaction import (
     KNOWN,
     RECORDED_VARIABLES,
     KnownSecrets,
@@ -16,11 +16,11 @@ from runner.machine.redaction import (
     redacted_result,
     redacted_texts,
 )
-from runner.model.case import CaseId
-from runner.model.diagnostics import Position
-from runner.model.expectation import Status, Verdict
-from runner.model.outcomes import Outcome
-from runner.model.results import AppliedWaiver, Attempt, CaseResult, WaiverEffect
+from torch_conformance.model.case import CaseId
+from torch_conformance.model.diagnostics import Position
+from torch_conformance.model.expectation import Status, Verdict
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.model.results import AppliedWaiver, Attempt, CaseResult, WaiverEffect
 
 
 @pytest.fixture(autouse=True)
@@ -31,9 +31,15 @@ def _knows_nothing() -> Iterator[None]:
 
 
 def test_only_names_of_the_committed_list_are_recorded() -> None:
-    texts = "TORCH_LOGS=+dynamo TORCHINDUCTOR_CACHE_DIR=/c TRITON_CACHE_DIR=/t CUDA_VISIBLE_DEVICES=0 ROCM_PATH=/opt/rocm OMP_NUM_THREADS=2"
+    texts = (
+        "TORCH_LOGS=+dynamo TORCHINDUCTOR_CACHE_DIR=/c TRITON_CACHE_DIR=/t CUDA_VISIBLE_DEVICES=0 "
+        "ROCM_PATH=/opt/rocm OMP_NUM_THREADS=2"
+    )
     harmless = dict(text.split("=") for text in texts.split())
-    others = "HOME TORCH_TOKEN TORCH_AUTH TORCH_PAT TORCH_X CUDA_password TORCHINDUCTOR_REDIS_URL TORCH_TRACE OMP_X".split()
+    others = (
+        "HOME TORCH_TOKEN TORCH_AUTH TORCH_PAT TORCH_X CUDA_password TORCHINDUCTOR_REDIS_URL "
+        "TORCH_TRACE OMP_X".split()
+    )
     assert environment_variables({**harmless, **dict.fromkeys(others, "s3cret")}) == harmless
 
 
@@ -43,7 +49,12 @@ def test_no_listed_name_is_a_secret_name() -> None:
 
 
 def test_the_value_of_a_harmless_name_is_masked_too() -> None:
-    shown = environment_variables({"TORCH_LOGS": "https://u:s3cret@host/x?sig=s3cret", "TORCH_COMPILE_BACKEND": "bob:s3cret@host"})
+    shown = environment_variables(
+        {
+            "TORCH_LOGS": "https://u:s3cret@host/x?sig=s3cret",
+            "TORCH_COMPILE_BACKEND": "bob:s3cret@host",
+        }
+    )
     assert "s3cret" not in str(shown)
 
 
@@ -62,7 +73,10 @@ def test_the_value_of_a_harmless_name_is_masked_too() -> None:
         ("https://host/x#Access_Token=s3cret", "https://host/x#***"),
         ("bob:s3cret@host", "***@host"),
         ("https://user:s3cret%40x%2Fy@host/x", "https://***@host/x"),
-        ("next=https%3A%2F%2Fuser%3As3cret%2540x%40host%2Fa%40b", "next=https%3A%2F%2F***%40host%2Fa%40b"),
+        (
+            "next=https%3A%2F%2Fuser%3As3cret%2540x%40host%2Fa%40b",
+            "next=https%3A%2F%2F***%40host%2Fa%40b",
+        ),
         ("git+ssh://git:s3cret@[::1]:22/x", "git+ssh://***@[::1]:22/x"),
         ("--token=s3cret", "--token=***"),
         ("--hf-token='s3cret with blanks' x", "--hf-token=*** x"),
@@ -77,7 +91,10 @@ def test_the_value_of_a_harmless_name_is_masked_too() -> None:
         ("/plain/path@2:3", "/plain/path@2:3"),
         ("it needs --key KEY and --token TOKEN", "it needs --key KEY and --token TOKEN"),
         ("cache key: f3abc, key = 3", "cache key: f3abc, key = 3"),
-        ("a basic example, --select '*auth*' --jobs 2", "a basic example, --select '*auth*' --jobs 2"),
+        (
+            "a basic example, --select '*auth*' --jobs 2",
+            "a basic example, --select '*auth*' --jobs 2",
+        ),
         ("", ""),
     ],
 )
@@ -89,7 +106,14 @@ def test_text_in_form_of_secret_is_masked(text: str, shown: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("?key" * 50_000 + "://" * 50_000, "a.b." * 50_000 + "@x", "--token" * 30_000, "eyJ-" * 30_000, "a=b:" * 30_000, "x-" * 50_000),
+        *(
+            "?key" * 50_000 + "://" * 50_000,
+            "a.b." * 50_000 + "@x",
+            "--token" * 30_000,
+            "eyJ-" * 30_000,
+            "a=b:" * 30_000,
+            "x-" * 50_000,
+        ),
         *("a:" * 60_000 + "@", "http://" + "a:" * 60_000, "bearer " * 20_000, "://@" * 30_000),
     ],
     ids=lambda text: text[:8],
@@ -102,7 +126,12 @@ def test_a_long_text_takes_linear_time(text: str) -> None:
 
 def test_named_texts_are_masked_by_name_and_by_form() -> None:
     given = {"auth-token": "s3cret", "service": "redis=u:s3cret@h", "jobs": "2", "token": ""}
-    assert redacted_texts(given) == {"auth-token": "***", "service": "redis=***@h", "jobs": "2", "token": ""}
+    assert redacted_texts(given) == {
+        "auth-token": "***",
+        "service": "redis=***@h",
+        "jobs": "2",
+        "token": "",
+    }
 
 
 def test_values_of_secret_variables_are_masked_wherever_they_appear() -> None:
@@ -120,20 +149,47 @@ def test_values_of_secret_variables_are_masked_wherever_they_appear() -> None:
 
 
 def test_a_long_value_is_masked_within_a_word_and_when_quoted_and_one_of_a_url_everywhere() -> None:
-    KNOWN.learn_environment({"MY_SECRET": "correct/horse/battery", "N": 3, "UNSET": None, "COLOUR": "blue-green"})
-    assert redacted("xcorrect/horse/batteryx correct%2Fhorse%2Fbattery blue-green") == "x***x *** blue-green"
+    KNOWN.learn_environment(
+        {"MY_SECRET": "correct/horse/battery", "N": 3, "UNSET": None, "COLOUR": "blue-green"}
+    )
+    assert (
+        redacted("xcorrect/horse/batteryx correct%2Fhorse%2Fbattery blue-green")
+        == "x***x *** blue-green"
+    )
     KNOWN.learn_urls("run redis://u:longvalue3@h")
     assert redacted("longvalue3") == "***"
 
 
-@pytest.mark.parametrize("name", ["PATH", "PWD", "HIP_MONKEY", "TOKENIZERS_PARALLELISM", "KEYBOARD", "TORCH_PATH", "PASSES", "COMPASS"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PATH",
+        "PWD",
+        "HIP_MONKEY",
+        "TOKENIZERS_PARALLELISM",
+        "KEYBOARD",
+        "TORCH_PATH",
+        "PASSES",
+        "COMPASS",
+    ],
+)
 def test_harmless_names_are_not_secret(name: str) -> None:
     assert not is_secret_name(name)
 
 
 @pytest.mark.parametrize(
     "name",
-    ["TORCH_AUTH", "TORCH_PAT", "TORCH_Api_Key_2", "githubToken", "MY_APIKEYS", "DB_PASS", "CUDA_password", "TRITON_SECRETS", "oauth2"],
+    [
+        "TORCH_AUTH",
+        "TORCH_PAT",
+        "TORCH_Api_Key_2",
+        "githubToken",
+        "MY_APIKEYS",
+        "DB_PASS",
+        "CUDA_password",
+        "TRITON_SECRETS",
+        "oauth2",
+    ],
 )
 def test_secret_names_are_known(name: str) -> None:
     assert is_secret_name(name)
@@ -141,7 +197,9 @@ def test_secret_names_are_known(name: str) -> None:
 
 AT = Position(file="specs/token=s3cret.yaml", line=1, column=1)
 LEAK = "password=s3cret"
-FAILED = Verdict(kind="close", status=Status.FAILED, position=AT, expected=LEAK, observed=LEAK, detail=LEAK)
+FAILED = Verdict(
+    kind="close", status=Status.FAILED, position=AT, expected=LEAK, observed=LEAK, detail=LEAK
+)
 
 
 def test_free_text_of_result_is_masked_and_identifiers_stay() -> None:
@@ -157,7 +215,12 @@ def test_free_text_of_result_is_masked_and_identifiers_stay() -> None:
         stdout=LEAK,
     )
     waiver = AppliedWaiver(
-        effect=WaiverEffect.MATCHED, cases="a?b=c*", position=AT, reason=LEAK, issue="https://h/x?s3cret", until="2027-01-01"
+        effect=WaiverEffect.MATCHED,
+        cases="a?b=c*",
+        position=AT,
+        reason=LEAK,
+        issue="https://h/x?s3cret",
+        until="2027-01-01",
     )
     result = CaseResult(
         case_id=CaseId("a/token=s3cret[backend=cpu]"),
@@ -172,13 +235,31 @@ def test_free_text_of_result_is_masked_and_identifiers_stay() -> None:
         **texts,
     )
     shown = redacted_result(result)
-    named = {"case_id": CaseId("x"), "position": None, "verdicts": (), "attempts": (), "waivers": ()}
+    named = {
+        "case_id": CaseId("x"),
+        "position": None,
+        "verdicts": (),
+        "attempts": (),
+        "waivers": (),
+    }
     assert "s3cret" not in str(dataclasses.replace(shown, **named))
     assert (shown.case_id, shown.position) == (result.case_id, result.position)
     [verdict], [made], [applied] = shown.verdicts, shown.attempts, shown.waivers
-    assert (verdict.expected, verdict.observed, verdict.detail, verdict.position) == (*["password=***"] * 3, AT)
-    assert (made.reason, made.stdout, made.verdicts, made.folder) == ("password=***", "password=***", shown.verdicts, "cases/00001")
-    assert (applied.reason, applied.issue, applied.cases) == ("password=***", "https://h/x?***", "a?b=c*")
+    assert (verdict.expected, verdict.observed, verdict.detail, verdict.position) == (
+        *["password=***"] * 3,
+        AT,
+    )
+    assert (made.reason, made.stdout, made.verdicts, made.folder) == (
+        "password=***",
+        "password=***",
+        shown.verdicts,
+        "cases/00001",
+    )
+    assert (applied.reason, applied.issue, applied.cases) == (
+        "password=***",
+        "https://h/x?***",
+        "a?b=c*",
+    )
 
 
 SECRET_TEXTS = [
@@ -210,14 +291,26 @@ def test_ordinary_forms_of_secrets_are_masked(text: str) -> None:
     assert redacted(shown) == shown
 
 
-@pytest.mark.parametrize("head", ["npm_", "sk_live_", "sk_test_", "rk_live_", "AIza", "ASIA", "AKIA", "xoxb-", "xoxe-", "pypi-"])
+@pytest.mark.parametrize(
+    "head",
+    ["npm_", "sk_live_", "sk_test_", "rk_live_", "AIza", "ASIA", "AKIA", "xoxb-", "xoxe-", "pypi-"],
+)
 def test_tokens_of_known_services_are_masked(head: str) -> None:
     token = head + "ABCDEFGHIJKLMNOPQRSTUVWX0123456789ABCDE"
     assert token[-8:] not in redacted(f"it printed {token} and went on")
 
 
 HARMLESS_TEXTS = [
-    *("pin_memory=True", "pass: 3", "num_tokens=128", "key=3", "passes: 4", "tokenizer: fast", "std::token::x", "sort_key: abc"),
+    *(
+        "pin_memory=True",
+        "pass: 3",
+        "num_tokens=128",
+        "key=3",
+        "passes: 4",
+        "tokenizer: fast",
+        "std::token::x",
+        "sort_key: abc",
+    ),
     "post_grad_custom_pre_pass=fn",
     "specs/token.yaml:3:5: wrong",
     "specs/a.yaml:3:5: tensor @ tensor",
@@ -242,4 +335,6 @@ def test_harmless_texts_stay(text: str) -> None:
 def test_text_around_masked_value_stays() -> None:
     assert redacted('f(password="a, bcd", n=3)') == "f(password=***, n=3)"
     assert redacted('{"token": 12345, "n": 3}') == '{"token": ***, "n": 3}'
-    assert redacted("https://h/x next (password=a,bcd) x&y") == "https://h/x next (password=***) x&y"
+    assert (
+        redacted("https://h/x next (password=a,bcd) x&y") == "https://h/x next (password=***) x&y"
+    )

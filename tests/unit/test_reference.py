@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from runner.language.read import spec_schema
-from runner.model.outcomes import ExitCode, Outcome
 from tests.fakes import shipped_suite
 from tests.fences import ROOT, is_generated
 from tools import generate_docs, generate_schemas
+from torch_conformance.language.read import spec_schema
+from torch_conformance.model.outcomes import ExitCode, Outcome
 
 REFERENCE = ROOT / "docs" / "reference"
 
@@ -22,26 +22,48 @@ def pages() -> dict[str, str]:
 
 def test_committed_pages_are_fresh_and_the_others_are_not_committed(pages: dict[str, str]) -> None:
     for name in generate_docs.COMMITTED:
-        assert (ROOT / "docs" / name).read_text("utf-8") == pages[name], f"{name}: run python -m tools.generate_docs"
-    assert {name for name in pages if not is_generated(ROOT / "docs" / name)} == set(generate_docs.COMMITTED)
+        assert (ROOT / "docs" / name).read_text("utf-8") == pages[name], (
+            f"{name}: run python -m tools.generate_docs"
+        )
+    assert {name for name in pages if not is_generated(ROOT / "docs" / name)} == set(
+        generate_docs.COMMITTED
+    )
     assert len(pages) > 15
 
 
 def test_committed_schemas_are_fresh() -> None:
     for name, text in generate_schemas.written().items():
-        assert (ROOT / "schemas" / name).read_text("utf-8") == text, f"{name}: run python -m tools.generate_docs"
+        assert (ROOT / "schemas" / name).read_text("utf-8") == text, (
+            f"{name}: run python -m tools.generate_docs"
+        )
 
 
 def test_the_pages_of_outcomes_name_every_outcome_and_exit_code() -> None:
-    page, readme = (REFERENCE / "exit-codes.md").read_text("utf-8"), (ROOT / "README.md").read_text("utf-8")
+    page, readme = (
+        (REFERENCE / "exit-codes.md").read_text("utf-8"),
+        (ROOT / "README.md").read_text("utf-8"),
+    )
     for outcome in Outcome:
         assert re.search(rf"\b{outcome.label}\b", page), outcome
-        assert outcome.label.startswith("OFFLINE") or re.search(rf"\b{outcome.label}\b", readme), outcome
+        assert outcome.label.startswith("OFFLINE") or re.search(rf"\b{outcome.label}\b", readme), (
+            outcome
+        )
     for code in ExitCode:
         assert f"\n| {code.value} | " in page, code
 
 
-LANGUAGE = ("spec", "defaults", "inputs", "steps", "expectations", "common", "backends", "claims", "waivers", "profile")
+LANGUAGE = (
+    "spec",
+    "defaults",
+    "inputs",
+    "steps",
+    "expectations",
+    "common",
+    "backends",
+    "claims",
+    "waivers",
+    "profile",
+)
 
 
 def keys_of(node: Any) -> Iterator[str]:
@@ -68,7 +90,12 @@ def test_every_key_of_a_schema_is_in_the_reference(file: str, pages: dict[str, s
 
 def test_every_enumerated_word_of_the_language_is_in_the_reference() -> None:
     text = (REFERENCE / "language.md").read_text("utf-8")
-    words = {word for file in LANGUAGE for word in enumerated(spec_schema.load(file)) if isinstance(word, str)}
+    words = {
+        word
+        for file in LANGUAGE
+        for word in enumerated(spec_schema.load(file))
+        if isinstance(word, str)
+    }
     assert sorted(word for word in words if not re.search(rf"\b{re.escape(word)}\b", text)) == []
 
 

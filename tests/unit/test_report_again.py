@@ -1,18 +1,20 @@
-"""What ``report RUN`` writes again from a journal: the same JUnit as the run wrote, and never a green one of a run that was cut off."""
+"""What ``report RUN`` writes again from a journal: the same JUnit as the run wrote, and never a
+green one of a run that was cut off.
+"""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from runner.cli.parser import main
-from runner.model.outcomes import ExitCode, Outcome
-from runner.record.journal import read_run
 from tests.conftest import GOOD
 from tests.fakes import ROOT, write_specs
 from tests.readers import XSD, jenkins_junit
 from tests.unit.test_events import Go, execution, go
 from tests.unit.test_junit import etree
+from torch_conformance.cli.parser import main
+from torch_conformance.model.outcomes import ExitCode, Outcome
+from torch_conformance.record.journal import read_run
 
 SAMPLE = ROOT / "reports" / "sample"
 
@@ -20,13 +22,17 @@ __all__ = ["go"]  # a fixture of test_events
 
 
 @pytest.mark.parametrize("flavour", ["default", "strict"])
-def test_a_red_run_is_written_again_as_it_was(go: Go, flavour: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_red_run_is_written_again_as_it_was(
+    go: Go, flavour: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     def fails(job):
         return execution(job, Outcome.FAIL if "two[" in job.plan["id"] else Outcome.PASS)
 
     assert go(fails, "--junit", "j.xml", "--junit-flavour", flavour) == ExitCode.FAILED
     then = Path("j.xml").read_text()
-    assert (XSD.validate(etree.parse("j.xml")), XSD.validate(etree.parse("out/junit.xml"))) == ((flavour == "strict"),) * 2
+    assert (XSD.validate(etree.parse("j.xml")), XSD.validate(etree.parse("out/junit.xml"))) == (
+        (flavour == "strict"),
+    ) * 2
     Path("j.xml").unlink()
     capsys.readouterr()
     assert main(["report", "out", "--junit", "j.xml", "--junit-flavour", flavour]) == ExitCode.OK
@@ -38,7 +44,9 @@ def test_a_red_run_is_written_again_as_it_was(go: Go, flavour: str, capsys: pyte
     assert main(["report", "out", "--junit", "new.xml"]) == ExitCode.USAGE
     assert "out/run.jsonl:" in capsys.readouterr().err
     assert not Path("new.xml").exists()
-    journal.write_text("".join(line for line in text.splitlines(keepends=True)[:-1] if '"FAIL"' not in line))
+    journal.write_text(
+        "".join(line for line in text.splitlines(keepends=True)[:-1] if '"FAIL"' not in line)
+    )
     assert read_run(journal).footer is None
     assert main(["report", "out", "--junit", "j.xml"]) == ExitCode.OK
     assert 'type="truncated"' in Path("j.xml").read_text()
@@ -50,8 +58,14 @@ def test_a_red_run_is_written_again_as_it_was(go: Go, flavour: str, capsys: pyte
     [
         (["report", "none", "--junit", "b"], "no run 'none'"),
         (["report", "RUN", "--junit", "specs"], "--junit specs: this is a folder; name a file"),
-        (["report", "RUN", "--junit", "old/run.jsonl"], "--junit old/run.jsonl: run.jsonl is the name of journals; name another file"),
-        (["run", "specs", "--out", "new", "--junit", "specs"], "--junit specs: this is a folder; name a file"),
+        (
+            ["report", "RUN", "--junit", "old/run.jsonl"],
+            "--junit old/run.jsonl: run.jsonl is the name of journals; name another file",
+        ),
+        (
+            ["run", "specs", "--out", "new", "--junit", "specs"],
+            "--junit specs: this is a folder; name a file",
+        ),
         (["run", "specs", "--out", "new", "--github", "maybe"], "invalid choice: 'maybe'"),
         (["run", "specs", "--out", "new", "--junit-flavour", "loose"], "invalid choice: 'loose'"),
     ],

@@ -4,20 +4,25 @@ from dataclasses import replace
 
 import pytest
 
-from runner.model.header import problems
-from runner.model.outcomes import Outcome
-from runner.model.results import CaseResult
 from tests.fakes import case, requirement
 from tests.recorded import recorded
+from torch_conformance.model.header import problems
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.model.results import CaseResult
 
 ON_CPU = case(id="a[backend=cpu]")
 WITH_REDIS = case(id="b[backend=cpu]", requires=(requirement("redis"),))
-ON_CUDA = case(id="c[backend=cuda]", backend="cuda", requires=(requirement("cuda"), requirement("triton")))
+ON_CUDA = case(
+    id="c[backend=cuda]", backend="cuda", requires=(requirement("cuda"), requirement("triton"))
+)
 
 
 def results(**outcomes: Outcome) -> dict[str, CaseResult]:
     by_letter = {"a": ON_CPU.id, "b": WITH_REDIS.id, "c": ON_CUDA.id}
-    return {by_letter[letter]: recorded("s", outcome, case_id=by_letter[letter]) for letter, outcome in outcomes.items()}
+    return {
+        by_letter[letter]: recorded("s", outcome, case_id=by_letter[letter])
+        for letter, outcome in outcomes.items()
+    }
 
 
 @pytest.mark.parametrize("name", ["rocm", "triton", "redis", "gpus"])
@@ -37,7 +42,10 @@ def test_cases_that_use_it_and_were_not_executed_exercise_nothing():
     chosen = [ON_CPU, ON_CUDA]
     assert list(problems(["triton"], chosen, chosen, None)) == []
     (line,) = problems(["triton"], chosen, chosen, results(a=Outcome.PASS, c=Outcome.UNAVAILABLE))
-    assert line == "--require triton: the one selected case that uses it was not executed (the report has the reasons)"
+    assert (
+        line == "--require triton: the one selected case that uses it was not executed (the report "
+        "has the reasons)"
+    )
 
 
 def test_a_shard_without_such_a_case_is_not_at_fault():
@@ -47,8 +55,11 @@ def test_a_shard_without_such_a_case_is_not_at_fault():
 def test_a_recorded_run_is_judged_as_the_run_itself():
     found = results(a=Outcome.PASS, b=Outcome.PASS, c=Outcome.UNAVAILABLE)
     recorded = [
-        replace(found[one.id], requires=tuple(requirement.name for requirement in one.requires)) for one in (ON_CPU, WITH_REDIS, ON_CUDA)
+        replace(found[one.id], requires=tuple(requirement.name for requirement in one.requires))
+        for one in (ON_CPU, WITH_REDIS, ON_CUDA)
     ]
     chosen, by_id = [ON_CPU, WITH_REDIS, ON_CUDA], {one.case_id: one for one in recorded}
     for name in ("torch", "cpu", "redis", "triton", "cuda", "rocm", "gpus"):
-        assert list(problems([name], recorded, recorded, by_id)) == list(problems([name], chosen, chosen, found)), name
+        assert list(problems([name], recorded, recorded, by_id)) == list(
+            problems([name], chosen, chosen, found)
+        ), name

@@ -1,4 +1,8 @@
-"""Room for jobs: never more at once than there is, exclusive ones alone, and every job starts eventually. On a clock of its own."""
+"""Room for jobs: never more at once than there is, exclusive ones alone, and every job starts
+eventually.
+
+On a clock of its own.
+"""
 
 import heapq
 import random
@@ -8,8 +12,8 @@ from itertools import count
 
 import pytest
 
-from runner.execute.room import MOST_OVERTAKES, Lease, Queue, Room
-from runner.plan.schedule import Capacity, Needs
+from torch_conformance.execute.room import MOST_OVERTAKES, Lease, Queue, Room
+from torch_conformance.plan.schedule import Capacity, Needs
 
 GIB = 1 << 30
 SMALL = Capacity(jobs=4, cores=4, memory=8 * GIB)
@@ -50,7 +54,7 @@ def started(queue: Queue, room: Room) -> list[str]:
     return names
 
 
-# -- what fits ------------------------------------------------------------------------------------------------------
+# -- what fits -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -61,7 +65,11 @@ def started(queue: Queue, room: Room) -> list[str]:
         ([Needs(cores=0.1)] * 4, Needs(cores=0.1), False),  # as many as may run at once
         ([Needs(cores=2)], Needs(cores=2), True),
         ([Needs(cores=2)], Needs(cores=2.5), False),
-        ([Needs(cores=0.1)] * 3, Needs(cores=3.7), True),  # 0.1 has no exact float: a sum must not spill over by that
+        (
+            [Needs(cores=0.1)] * 3,
+            Needs(cores=3.7),
+            True,
+        ),  # 0.1 has no exact float: a sum must not spill over by that
         ([Needs(memory=5 * GIB)], Needs(memory=3 * GIB), True),
         ([Needs(memory=5 * GIB)], Needs(memory=3 * GIB + 1), False),
         ([], Needs(exclusive=True), True),
@@ -70,7 +78,11 @@ def started(queue: Queue, room: Room) -> list[str]:
         ([Needs(exclusive=True)], Needs(exclusive=True), False),
         ([], Needs(cores=64), True),  # more than the whole machine: alone rather than never
         ([Needs(cores=0.1)], Needs(cores=64), False),
-        ([Needs(memory=9 * GIB)], Needs(cores=0.1), False),  # and nothing beside it, whatever is left of the rest
+        (
+            [Needs(memory=9 * GIB)],
+            Needs(cores=0.1),
+            False,
+        ),  # and nothing beside it, whatever is left of the rest
         ([], Needs(gpu_memory=1), True),  # a machine without a GPU does not decide what can run
         ([Needs(gpu_memory=1)], Needs(), False),
     ],
@@ -93,11 +105,14 @@ def test_a_lease_says_which_gpus() -> None:
     assert take(room, "both", Needs(gpus=2)).gpus == (0, 1)
 
 
-# -- who is next ----------------------------------------------------------------------------------------------------
+# -- who is next -----------------------------------------------------------------------------------
 
 
 def test_one_that_waits_is_overtaken_so_often_and_no_more() -> None:
-    queue, room = of(Needs(), Needs(exclusive=True), *[Needs()] * 100), Room(Capacity(jobs=2, cores=2, memory=GIB))
+    queue, room = (
+        of(Needs(), Needs(exclusive=True), *[Needs()] * 100),
+        Room(Capacity(jobs=2, cores=2, memory=GIB)),
+    )
     assert started(queue, room) == ["0", "2"]
     overtakes = 1
     while not room.is_taken_alone:
@@ -113,11 +128,15 @@ def test_one_that_waits_is_overtaken_so_often_and_no_more() -> None:
 
 
 def test_a_job_that_is_not_ready_does_not_hold_up_those_of_other_lines() -> None:
-    queue, room = Queue([Waiting("a", line="x"), Waiting("b", line="x"), Waiting("c", line="y")]), Room(SMALL)
+    queue, room = (
+        Queue([Waiting("a", line="x"), Waiting("b", line="x"), Waiting("c", line="y")]),
+        Room(SMALL),
+    )
     job = queue.next(room, is_ready=lambda job, _: job.line == "y")
     assert job is not None
     assert job.name == "c"
-    for _ in range(3 * MOST_OVERTAKES):  # it fits, so what overtakes it takes nothing that it waits for
+    for _ in range(3 * MOST_OVERTAKES):
+        # it fits, so what overtakes it takes nothing that it waits for
         queue.put(Waiting("later", line="y"))
         del room.leases[next(iter(room.leases))]
         assert queue.next(room, is_ready=lambda job, _: job.line == "y") is not None
@@ -134,13 +153,18 @@ def test_how_many_contexts_fit_beside_the_leases() -> None:
 def test_which_gpus_a_worker_sees() -> None:
     four = Room(Capacity(jobs=8, cores=16, memory=GIB, gpus=4, gpu_memory=GIB))
     assert four.pins_of_one == [(0,), (1,), (2,), (3,)]
-    assert [four.pins(Lease(Needs(), gpus)) for gpus in [(), (2,), (1, 3), (0, 1, 2, 3)]] == [(), (2,), (1, 3), ()]
+    assert [four.pins(Lease(Needs(), gpus)) for gpus in [(), (2,), (1, 3), (0, 1, 2, 3)]] == [
+        (),
+        (2,),
+        (1, 3),
+        (),
+    ]
     one = Room(replace(TWO_GPUS, gpus=1))
     assert one.pins_of_one == []
     assert one.pins(Lease(Needs(), (0,))) == ()
 
 
-# -- whatever comes -------------------------------------------------------------------------------------------------
+# -- whatever comes --------------------------------------------------------------------------------
 
 
 def some_needs(rng: random.Random) -> Needs:
@@ -168,25 +192,38 @@ def within(capacity: Capacity, leases: Iterable[Lease]) -> bool:
     running = list(leases)
     if len(running) <= 1:
         return True
-    per_gpu = [sum(lease.needs.gpu_memory for lease in running if gpu in lease.gpus) for gpu in range(capacity.gpus)]
+    per_gpu = [
+        sum(lease.needs.gpu_memory for lease in running if gpu in lease.gpus)
+        for gpu in range(capacity.gpus)
+    ]
     return (
         not any(lease.needs.exclusive for lease in running)
         and len(running) <= capacity.jobs
         and sum(lease.needs.cores for lease in running) <= capacity.cores + 1e-6
         and sum(lease.needs.memory for lease in running) <= capacity.memory
-        and all(len(set(lease.gpus)) == (lease.needs.gpus or bool(lease.needs.gpu_memory)) for lease in running)
+        and all(
+            len(set(lease.gpus)) == (lease.needs.gpus or bool(lease.needs.gpu_memory))
+            for lease in running
+        )
         and all(gpu < capacity.gpus for lease in running for gpu in lease.gpus)
         and all(used <= capacity.gpu_memory for used in per_gpu)
     )
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_every_job_is_started_within_what_there_is_and_none_is_overtaken_for_ever(seed: int) -> None:
+def test_every_job_is_started_within_what_there_is_and_none_is_overtaken_for_ever(
+    seed: int,
+) -> None:
     rng = random.Random(seed)
-    ready = rng.choice([1.0, 0.7])  # only jobs that do not fit are overtaken a limited number of times
+    ready = rng.choice(
+        [1.0, 0.7]
+    )  # only jobs that do not fit are overtaken a limited number of times
     capacity = some_capacity(rng)
     kinds = [some_needs(rng) for _ in range(rng.randint(1, 8))]
-    jobs = [Waiting(str(number), rng.choice(kinds), rng.expovariate(1)) for number in range(rng.randint(1, 120))]
+    jobs = [
+        Waiting(str(number), rng.choice(kinds), rng.expovariate(1))
+        for number in range(rng.randint(1, 120))
+    ]
     queue, room = Queue(jobs), Room(capacity)
     order = count()
     ends: list[tuple[float, int, str]] = []
@@ -212,4 +249,7 @@ def test_every_job_is_started_within_what_there_is_and_none_is_overtaken_for_eve
         of_kind = by_needs[jobs[int(name)].needs]
         before = of_kind[of_kind.index(int(name)) - 1] if of_kind[0] != int(name) else None
         since = names.index(str(before)) + 1 if before is not None else 0
-        assert ready < 1 or sum(int(other) > int(name) for other in names[since:place]) <= MOST_OVERTAKES
+        assert (
+            ready < 1
+            or sum(int(other) > int(name) for other in names[since:place]) <= MOST_OVERTAKES
+        )

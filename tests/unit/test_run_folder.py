@@ -1,4 +1,6 @@
-"""The folder of a run and the files of its reports: one writer, named to the second; links, pipes, and what is no folder or no journal."""
+"""The folder of a run and the files of its reports: one writer, named to the second; links, pipes,
+and what is no folder or no journal.
+"""
 
 import os
 import subprocess
@@ -9,9 +11,11 @@ from typing import TypeAlias
 
 import pytest
 
-from runner.cli.parser import main
-from runner.model.diagnostics import UsageError
-from runner.record.run_folder import (
+from tests.fakes import ROOT
+from tests.unit.test_junit import HEADER
+from torch_conformance.cli.parser import main
+from torch_conformance.model.diagnostics import UsageError
+from torch_conformance.record.run_folder import (
     JOURNAL,
     LOCK,
     FolderInUse,
@@ -23,16 +27,14 @@ from runner.record.run_folder import (
     require_free_reports,
     require_still,
 )
-from runner.report.junit import write_junit, write_stub
-from tests.fakes import ROOT
-from tests.unit.test_junit import HEADER
+from torch_conformance.report.junit import write_junit, write_stub
 
 pytestmark = pytest.mark.usefixtures("here")
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from runner.record.run_folder import open_run
+from torch_conformance.record.run_folder import open_run
 folder = open_run(Path("first"))
 folder.claim_reports({"--junit": Path(name) for name in sys.argv[1:]})
 print(1, flush=True)
@@ -54,7 +56,11 @@ def live() -> Iterator[Start]:
 
     def start(*reports: str) -> Process:
         variables = {**os.environ, "PYTHONPATH": str(ROOT)}
-        started.append(subprocess.Popen([sys.executable, "-c", HOLD, *reports], env=variables, stdout=subprocess.PIPE))
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-c", HOLD, *reports], env=variables, stdout=subprocess.PIPE
+            )
+        )
         assert started[-1].stdout is not None
         started[-1].stdout.readline()
         return started[-1]
@@ -71,7 +77,7 @@ def claim(path: str) -> None:
     RunFolder(path=Path("run"), run_id="run").claim_reports({"--junit": Path(path)})
 
 
-# -- the folder -----------------------------------------------------------------------------------------------------
+# -- the folder ------------------------------------------------------------------------------------
 
 
 def test_a_second_writer_and_a_reader_are_told_folder_and_process(live: Start) -> None:
@@ -79,7 +85,9 @@ def test_a_second_writer_and_a_reader_are_told_folder_and_process(live: Start) -
     with pytest.raises(FolderInUse, match=f"first: process {process.pid} is writing a run there"):
         open_run(folder)
     assert not (folder / JOURNAL).exists()
-    with pytest.raises(UsageError, match=f"latest: process {process.pid} is still writing this run"):
+    with pytest.raises(
+        UsageError, match=f"latest: process {process.pid} is still writing this run"
+    ):
         require_still("latest", folder)
 
 
@@ -124,15 +132,21 @@ def test_a_lock_that_was_removed_is_not_the_folders(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_is_no_file_is_named() -> None:
-    for name, words in (("pipe", "a named pipe"), ("folder", "a folder"), ("link", "a link that leads nowhere")):
+    for name, words in (
+        ("pipe", "a named pipe"),
+        ("folder", "a folder"),
+        ("link", "a link that leads nowhere"),
+    ):
         Path(name).mkdir()
         journal = Path(name) / JOURNAL
-        {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda path: path.symlink_to("none")}[name](journal)
+        {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda path: path.symlink_to("none")}[name](
+            journal
+        )
         with pytest.raises(UsageError, match=f"{name}/run.jsonl is {words}"):
             find_run(name)
 
 
-# -- reports --------------------------------------------------------------------------------------------------------
+# -- reports ---------------------------------------------------------------------------------------
 
 
 def test_a_report_goes_to_the_target_of_a_link_and_the_link_stays() -> None:
@@ -149,7 +163,9 @@ def test_a_report_goes_to_the_target_of_a_link_and_the_link_stays() -> None:
 def test_a_report_is_written_once_into_a_named_pipe() -> None:
     os.mkfifo("pipe")
     claim("pipe")
-    reader = subprocess.Popen([sys.executable, "-c", "print(open('pipe').read())"], stdout=subprocess.PIPE, text=True)
+    reader = subprocess.Popen(
+        [sys.executable, "-c", "print(open('pipe').read())"], stdout=subprocess.PIPE, text=True
+    )
     write_stub(Path("pipe"), HEADER)
     write_junit(Path("pipe"), HEADER, ())
     read = reader.communicate(timeout=60)[0]
@@ -159,7 +175,11 @@ def test_a_report_is_written_once_into_a_named_pipe() -> None:
 
 @pytest.mark.parametrize(
     ("path", "words"),
-    [("folder", "this is a folder"), ("self", "this link leads to itself"), ("file/report.xml", r"cannot write to .*file")],
+    [
+        ("folder", "this is a folder"),
+        ("self", "this link leads to itself"),
+        ("file/report.xml", r"cannot write to .*file"),
+    ],
 )
 def test_a_path_at_which_no_report_can_be(path: str, words: str) -> None:
     Path("folder").mkdir()

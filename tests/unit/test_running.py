@@ -1,4 +1,6 @@
-"""What the runner takes from a worker: its pipe, its control socket, its output files; each worker's end is held by the test."""
+"""What the runner takes from a worker: its pipe, its control socket, its output files; each
+worker's end is held by the test.
+"""
 
 import os
 import socket
@@ -7,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from runner.execute import workers
-from runner.execute.executor_protocol import Job
-from runner.execute.workers import Running, Worker
-from runner.model.protocol import dumps
-from runner.plan.schedule import Environment
+from torch_conformance.execute import workers
+from torch_conformance.execute.executor_protocol import Job
+from torch_conformance.execute.workers import Running, Worker
+from torch_conformance.model.protocol import dumps
+from torch_conformance.plan.schedule import Environment
 
-# -- the pipe ---------------------------------------------------------------------------------------------------------
+# -- the pipe --------------------------------------------------------------------------------------
 
 WORD = "only the worker knows it"
 JOB = Job(name="a", plan={}, folder="", environment=Environment(), timeout=9)
@@ -53,35 +55,71 @@ ANSWER = dumps({"observation": {"format": 1}, "word": WORD})
     ("data", "phase", "observation", "problem"),
     [
         ([], "import", None, ""),
-        ([dumps({"phase": "inputs"}) + dumps({"phase": "trace"}), ANSWER], "trace", {"format": 1}, ""),
+        (
+            [dumps({"phase": "inputs"}) + dumps({"phase": "trace"}), ANSWER],
+            "trace",
+            {"format": 1},
+            "",
+        ),
         ([ANSWER[:7], ANSWER[7:-1], ANSWER[-1:]], "import", {"format": 1}, ""),
         ([ANSWER, dumps({"phase": "compare"})], "compare", {"format": 1}, ""),
         ([dumps({"phase": "run", "observation": {}, "word": WORD})], "run", None, ""),
         ([dumps({"phase": "x" * 1000})], "x" * 100, None, ""),
         ([dumps({"hello": 1})], "import", None, ""),
-        # what is no message refuses the case before its answer; after it, a child that holds the pipe may write anything
+        # what is no message refuses the case before its answer; after it, a child that holds the
+        # pipe may write anything
         ([ANSWER, b"\n\n\nno message\n"], "import", {"format": 1}, ""),
-        ([b"nonsense\n" + ANSWER, ANSWER, dumps({"phase": "run"})], "import", None, "the worker sent a message that is not JSON"),
+        (
+            [b"nonsense\n" + ANSWER, ANSWER, dumps({"phase": "run"})],
+            "import",
+            None,
+            "the worker sent a message that is not JSON",
+        ),
         ([b"\n"], "import", None, "the worker sent a message that is not JSON"),
         ([b'{"phase": NaN}\n'], "import", None, "the worker sent a message that is not JSON"),
-        ([b"[" * 300 + b"]" * 300 + b"\n"], "import", None, "the worker sent a message that is nested too deep"),
+        (
+            [b"[" * 300 + b"]" * 300 + b"\n"],
+            "import",
+            None,
+            "the worker sent a message that is nested too deep",
+        ),
         ([b'"phase"\n'], "import", None, "the worker sent a message that is no map"),
         ([ANSWER + ANSWER], "import", {"format": 1}, "the worker answered twice"),
-        ([ANSWER, dumps({"observation": "second", "word": WORD})], "import", {"format": 1}, "the worker answered twice"),
+        (
+            [ANSWER, dumps({"observation": "second", "word": WORD})],
+            "import",
+            {"format": 1},
+            "the worker answered twice",
+        ),
         *(
-            ([dumps({"observation": {}, **word})], "import", None, "an observation came without the word that its worker was given")
+            (
+                [dumps({"observation": {}, **word})],
+                "import",
+                None,
+                "an observation came without the word that its worker was given",
+            )
             for word in ({}, {"word": "another"}, {"word": None}, {"word": [WORD]})
         ),
     ],
 )
-def test_what_is_believed_of_the_messages_of_a_worker(pipe: Pipe, data: list[bytes], phase: str, observation: object, problem: str) -> None:
+def test_what_is_believed_of_the_messages_of_a_worker(
+    pipe: Pipe, data: list[bytes], phase: str, observation: object, problem: str
+) -> None:
     inbox = pipe.send(*data)
-    assert (inbox.phase, inbox.observation, inbox.answered_at is not None) == (phase, observation, observation is not None)
+    assert (inbox.phase, inbox.observation, inbox.answered_at is not None) == (
+        phase,
+        observation,
+        observation is not None,
+    )
     assert inbox.problem.startswith(problem)
     assert bool(inbox.problem) is bool(problem)
 
 
-@pytest.mark.parametrize("data", [[dumps({"phase": "b"})] * 10, [b"x" * 40] * 10], ids=["good-messages", "no-end-of-a-line"])
+@pytest.mark.parametrize(
+    "data",
+    [[dumps({"phase": "b"})] * 10, [b"x" * 40] * 10],
+    ids=["good-messages", "no-end-of-a-line"],
+)
 def test_a_flood_is_refused(pipe: Pipe, monkeypatch: pytest.MonkeyPatch, data: list[bytes]) -> None:
     monkeypatch.setattr(workers, "MAX_MESSAGE", 100)
     inbox = pipe.send(*data, ANSWER)
@@ -90,7 +128,9 @@ def test_a_flood_is_refused(pipe: Pipe, monkeypatch: pytest.MonkeyPatch, data: l
     assert len(inbox.rest) <= 100
 
 
-def test_a_flood_after_the_answer_changes_nothing(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_after_the_answer_changes_nothing(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pipe.send(ANSWER)
     monkeypatch.setattr(workers, "MAX_MESSAGE", 100)
     inbox = pipe.send(b"\n" * 200)
@@ -100,7 +140,11 @@ def test_a_flood_after_the_answer_changes_nothing(pipe: Pipe, monkeypatch: pytes
 def test_draining_takes_what_is_there_and_does_not_wait(pipe: Pipe) -> None:
     os.write(pipe.end, dumps({"phase": "run"}) + ANSWER)
     pipe.inbox.drain()
-    assert (pipe.inbox.phase, pipe.inbox.answered_at is None, pipe.inbox.is_at_end) == ("run", False, False)
+    assert (pipe.inbox.phase, pipe.inbox.answered_at is None, pipe.inbox.is_at_end) == (
+        "run",
+        False,
+        False,
+    )
     os.write(pipe.end, ANSWER[:-3])
     pipe.hang_up()
     pipe.inbox.drain()
@@ -122,11 +166,15 @@ def test_a_pipe_at_its_end_keeps_its_number_until_it_is_closed_once(pipe: Pipe) 
         os.close(other)
 
 
-# -- the control socket -----------------------------------------------------------------------------------------------
+# -- the control socket ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("data", [b'{"done": ""}', b'{"warm": ["cpu"]}', b"7", b"\xff", b"{", b"[" * 60_000])
-def test_what_our_own_code_would_not_say_makes_it_odd_and_ends_nothing(tmp_path: Path, data: bytes) -> None:
+@pytest.mark.parametrize(
+    "data", [b'{"done": ""}', b'{"warm": ["cpu"]}', b"7", b"\xff", b"{", b"[" * 60_000]
+)
+def test_what_our_own_code_would_not_say_makes_it_odd_and_ends_nothing(
+    tmp_path: Path, data: bytes
+) -> None:
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     worker = Worker(number=1, key="", control=mine, isolation="fork")
     worker.give(JOB, "plan.json", tmp_path)
@@ -137,7 +185,7 @@ def test_what_our_own_code_would_not_say_makes_it_odd_and_ends_nothing(tmp_path:
     worker.close()
 
 
-# -- output files -----------------------------------------------------------------------------------------------------
+# -- output files ----------------------------------------------------------------------------------
 
 
 @pytest.fixture

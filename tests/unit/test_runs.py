@@ -1,4 +1,7 @@
-"""Folders of runs: where they lie, how they are found, which one can be resumed. No worker is started."""
+"""Folders of runs: where they lie, how they are found, which one can be resumed.
+
+No worker is started.
+"""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -8,22 +11,24 @@ from typing import Any
 
 import pytest
 
-from runner.model.case import Case
-from runner.model.diagnostics import UsageError
-from runner.model.header import RunHeader
-from runner.model.outcomes import Outcome
-from runner.model.results import CaseResult
-from runner.plan.worker_plan import digest_of
-from runner.record.journal import digest_of_selection
-from runner.record.run_folder import RunFolder, find_run, open_run
-from runner.run.earlier_runs import resume_run
 from tests.fakes import COUNTED, case, step
 from tests.recorded import recorded, run_of, write_journal
 from tests.results import footer_of
+from torch_conformance.model.case import Case
+from torch_conformance.model.diagnostics import UsageError
+from torch_conformance.model.header import RunHeader
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.model.results import CaseResult
+from torch_conformance.plan.worker_plan import digest_of
+from torch_conformance.record.journal import digest_of_selection
+from torch_conformance.record.run_folder import RunFolder, find_run, open_run
+from torch_conformance.run.earlier_runs import resume_run
 
 pytestmark = pytest.mark.usefixtures("here")
 
-ONE, TWO = CASES = [case(step(COUNTED), id=f"area/{name}[backend=cpu]", name=name) for name in ("one", "two")]
+ONE, TWO = CASES = [
+    case(step(COUNTED), id=f"area/{name}[backend=cpu]", name=name) for name in ("one", "two")
+]
 OTHER = case(id="area/c[backend=cpu]")
 FILES = {"waivers.yaml": "1" * 64}
 OPTIONS = {"backend": "cpu", "jobs": "2", "timeout": "300.0"}
@@ -32,20 +37,38 @@ OPTIONS = {"backend": "cpu", "jobs": "2", "timeout": "300.0"}
 def header_of(cases: Sequence[Case], **changes: Any) -> RunHeader:
     """Return the header that a run of these cases would write."""
     selection = digest_of_selection({one.id: digest_of(one) for one in cases})
-    values = {"version": "0", "variables": {"TORCH_LOGS": "+dynamo"}, "specs": {"spec.yaml": "0" * 64, **FILES}, "options": OPTIONS}
+    values = {
+        "version": "0",
+        "variables": {"TORCH_LOGS": "+dynamo"},
+        "specs": {"spec.yaml": "0" * 64, **FILES},
+        "options": OPTIONS,
+    }
     whole = {"selected": len(cases), "selected_whole": len(cases), "selection": selection}
     return run_of(run_id="r1", environment={}, **{**values, **whole, **changes}).header
 
 
 def result_of(one: Case, outcome: Outcome = Outcome.PASS, **changes: Any) -> CaseResult:
-    return recorded(one.name, outcome, **{"digest": digest_of(one), "folder": f"cases/{ord(one.name[0]):05d}", **changes})
+    return recorded(
+        one.name,
+        outcome,
+        **{"digest": digest_of(one), "folder": f"cases/{ord(one.name[0]):05d}", **changes},
+    )
 
 
-def resumed(cases: Sequence[Case], *, files: Mapping[str, str] = FILES, **changes: Any) -> RunFolder:
-    return resume_run("out", header_of(cases, **changes), {one.id: digest_of(one) for one in cases}, files, None)
+def resumed(
+    cases: Sequence[Case], *, files: Mapping[str, str] = FILES, **changes: Any
+) -> RunFolder:
+    return resume_run(
+        "out", header_of(cases, **changes), {one.id: digest_of(one) for one in cases}, files, None
+    )
 
 
-def written(*results: CaseResult, attempts: Sequence[CaseResult] = (), end: str = "killed", folder: Path = Path("out")) -> None:
+def written(
+    *results: CaseResult,
+    attempts: Sequence[CaseResult] = (),
+    end: str = "killed",
+    folder: Path = Path("out"),
+) -> None:
     """Write a run that was killed, interrupted, or that ended."""
     footer = None if end == "killed" else footer_of(results, interrupted=end == "interrupted")
     write_journal(folder / "run.jsonl", header_of(CASES), results, attempts=attempts, footer=footer)
@@ -77,7 +100,7 @@ def test_a_run_is_found_by_folder_by_id_and_as_latest() -> None:
             find_run(name)
 
 
-# -- going on -------------------------------------------------------------------------------------------------------
+# -- going on --------------------------------------------------------------------------------------
 
 FAILED = result_of(ONE, Outcome.FAIL, reason="at first")
 UNRUN = [result_of(one, Outcome.NOT_RUN, reason="interrupted") for one in CASES]
@@ -94,7 +117,9 @@ UNRUN = [result_of(one, Outcome.NOT_RUN, reason="interrupted") for one in CASES]
     ],
     ids=["a result", "a result and an attempt", "an attempt", "nothing"],
 )
-def test_a_run_goes_on_with_what_it_has(end: str, results: Any, attempts: Any, finished: list[str], begins_anew: bool) -> None:
+def test_a_run_goes_on_with_what_it_has(
+    end: str, results: Any, attempts: Any, finished: list[str], begins_anew: bool
+) -> None:
     written(*results, attempts=attempts, end=end)
     folder = resumed(CASES)
     assert (folder.run_id, folder.header) == ("r1", None if begins_anew else header_of(CASES))
@@ -117,7 +142,14 @@ def test_a_run_that_ended_is_refused() -> None:
 @pytest.mark.parametrize(
     "selected",
     [[TWO], [ONE], [], [*CASES, OTHER], [replace(ONE, params={"changed": 1}), TWO], [OTHER, TWO]],
-    ids=["without the first", "without the second", "none", "one more", "one changed", "one exchanged"],
+    ids=[
+        "without the first",
+        "without the second",
+        "none",
+        "one more",
+        "one changed",
+        "one exchanged",
+    ],
 )
 def test_other_cases_than_those_of_the_run_are_refused(selected: list[Case]) -> None:
     written(result_of(ONE))
@@ -132,7 +164,10 @@ OTHERS = {"timeout": "600.0", "require": "cuda", "retries": "2", "timeout-factor
     ("changes", "words"),
     [
         ({"version": "1"}, "version"),
-        *(({"options": {**OPTIONS, name: value}}, f"--{name} is '{value}' now") for name, value in OTHERS.items()),
+        *(
+            ({"options": {**OPTIONS, name: value}}, f"--{name} is '{value}' now")
+            for name, value in OTHERS.items()
+        ),
         ({"variables": {}}, "$TORCH_LOGS"),
         ({"selected_whole": 3, "selection": "f" * 64}, "2 then, 3 now"),
         ({"files": {"waivers.yaml": "2" * 64}}, "waivers.yaml"),

@@ -1,4 +1,6 @@
-"""Samples of operators by the calibrated judge: small functions in place of operators, answers in place of compiled code."""
+"""Samples of operators by the calibrated judge: small functions in place of operators, answers in
+place of compiled code.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,37 +9,64 @@ from typing import Any
 
 import pytest
 
-from runner.model.case_facts import StepFacts
-from runner.model.expectation import Status
-from runner.model.protocol import decode, dumps, encode, loads
-from runner.vocabulary.expectations.close import Close
-from runner.vocabulary.steps.samples import FORM, EachSample
 from tests.fakes import HERE, import_torch, observation, observed, seen
 from tests.sessions import prepared
+from torch_conformance.model.case_facts import StepFacts
+from torch_conformance.model.expectation import Status
+from torch_conformance.model.protocol import decode, dumps, encode, loads
+from torch_conformance.vocabulary.expectations.close import Close
+from torch_conformance.vocabulary.steps.samples import FORM, EachSample
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 torch: Any = import_torch()
 
-SPEC = "function: |\n  def fn(x):\n      return x\ninputs: [{rand: [2]}]\nexpect: [{close: {to: eager}}]\n"
+SPEC = (
+    "function: |\n  def fn(x):\n      return x\ninputs: [{rand: [2]}]\nexpect: [{close: {to: "
+    "eager}}]\n"
+)
 
 Judged = tuple[Any, list[dict[str, Any]]]
 
 
 @pytest.fixture
-def judge(tmp_path: Path, one_thread: None, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Judged]:
-    """Return what runs samples of a function, compares them with what another function answers, and judges them."""
-    from runner.vocabulary.steps import samples
+def judge(
+    tmp_path: Path, one_thread: None, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Judged]:
+    """Return what runs samples of a function, compares them with what another function answers, and
+    judges them.
+    """
+    from torch_conformance.vocabulary.steps import samples
 
     session, _ = prepared(tmp_path, SPEC)
     monkeypatch.setattr(session.opinfo, "announce_sample", lambda index, text: None)
 
-    def run(function: Any, answer: Any, *given: Any, rule: str = "close", body: Any = None, count: int = 1, **kinds: Any) -> Judged:
-        named = {"takes_gradients": any(one.requires_grad for one in given if isinstance(one, torch.Tensor)), "takes_out": False, **kinds}
+    def run(
+        function: Any,
+        answer: Any,
+        *given: Any,
+        rule: str = "close",
+        body: Any = None,
+        count: int = 1,
+        **kinds: Any,
+    ) -> Judged:
+        named = {
+            "takes_gradients": any(
+                one.requires_grad for one in given if isinstance(one, torch.Tensor)
+            ),
+            "takes_out": False,
+            **kinds,
+        }
         operator = SimpleNamespace(function=function, **named)
-        compiled = SimpleNamespace(of=lambda plain: answer, watched=lambda: SimpleNamespace(graphs=0, end=lambda what: None))
+        compiled = SimpleNamespace(
+            of=lambda plain: answer,
+            watched=lambda: SimpleNamespace(graphs=0, end=lambda what: None),
+        )
         session.compiled_functions = compiled
-        done = [samples._run(session, operator, index, SimpleNamespace(args=given, kwargs={})) for index in range(count)]
+        done = [
+            samples._run(session, operator, index, SimpleNamespace(args=given, kwargs={}))
+            for index in range(count)
+        ]
         check = EachSample(check=Close.parse(body or {"to": "eager"}), rule=rule)
         wanted = check.measurement()
         assert wanted is not None
@@ -55,7 +84,9 @@ def judge(tmp_path: Path, one_thread: None, monkeypatch: pytest.MonkeyPatch) -> 
 
 def made(*shape: int, dtype: Any = torch.float32, seed: int = 0, needs: bool = True) -> Any:
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_(needs)
+    return (
+        torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_(needs)
+    )
 
 
 def product(x: Any, y: Any) -> Any:
@@ -105,9 +136,14 @@ def test_a_wrong_sample_is_refused(judge: Callable[..., Judged], dtype: Any, wro
     left, right = made(24, 128, dtype=dtype), made(128, 24, dtype=dtype, seed=1)
     found, _ = judge(product, WRONG[wrong], left, right)
     assert found.status is Status.FAILED
-    assert found.expected.startswith("sample 0: output['gradients']" if "gradient" in wrong else "sample 0: output['result']")
+    assert found.expected.startswith(
+        "sample 0: output['gradients']" if "gradient" in wrong else "sample 0: output['result']"
+    )
     assert "error against float64" in found.expected
-    assert "float32[24, 128] strides [128, 1]".replace("float32", str(dtype).removeprefix("torch.")) in found.detail
+    assert (
+        "float32[24, 128] strides [128, 1]".replace("float32", str(dtype).removeprefix("torch."))
+        in found.detail
+    )
 
 
 def cancelling(x: Any) -> Any:
@@ -115,8 +151,12 @@ def cancelling(x: Any) -> Any:
     return torch.sigmoid(x) * (1 + torch.tanh(x)) - torch.sigmoid(x) * torch.tanh(x)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=["bfloat16", "float16", "float32"])
-def test_a_sample_with_an_error_like_eagers_is_right(judge: Callable[..., Judged], dtype: Any) -> None:
+@pytest.mark.parametrize(
+    "dtype", [torch.bfloat16, torch.float16, torch.float32], ids=["bfloat16", "float16", "float32"]
+)
+def test_a_sample_with_an_error_like_eagers_is_right(
+    judge: Callable[..., Judged], dtype: Any
+) -> None:
     given = made(64, 32, dtype=dtype)
     wide = torch.float64 if dtype is torch.float32 else torch.float32
     found, entries = judge(cancelling, lambda x: cancelling(x.to(wide)).to(x.dtype), given)
@@ -124,7 +164,9 @@ def test_a_sample_with_an_error_like_eagers_is_right(judge: Callable[..., Judged
     assert "2 values by the float64 reference (greatest error" in found.observed
     if dtype is torch.bfloat16:
         leaf = entries[0]["value"]["leaves"][1]
-        assert (leaf["path"], leaf["excess"] > leaf["atol"]) == ("['gradients'][0]", True), "the dtype's tolerance refuses it"
+        assert (leaf["path"], leaf["excess"] > leaf["atol"]) == ("['gradients'][0]", True), (
+            "the dtype's tolerance refuses it"
+        )
     found, _ = judge(cancelling, lambda x: cancelling(x.to(wide)).to(x.dtype) * 1.02, given)
     assert found.status is Status.FAILED
 
@@ -132,15 +174,31 @@ def test_a_sample_with_an_error_like_eagers_is_right(judge: Callable[..., Judged
 def test_the_float64_run_begins_from_the_same_gradient(judge: Callable[..., Judged]) -> None:
     _, entries = judge(product, product, made(24, 128), made(128, 24, seed=1))
     for leaf in entries[0]["value"]["leaves"]:
-        assert leaf["calibrated"]["eager_max_error"] < 1e-4, "another gradient would give an error of about 10"
+        assert leaf["calibrated"]["eager_max_error"] < 1e-4, (
+            "another gradient would give an error of about 10"
+        )
 
 
 def test_no_mutant_of_a_right_sample_survives(judge: Callable[..., Judged]) -> None:
     check = EachSample(check=Close.parse({"to": "eager"}))
     _, entries = judge(product, product, made(24, 128), made(128, 24, seed=1))
-    tried = [one for one in check.mutants(StepFacts(measured={"samples": entries}), HERE) if one.facts is not None]
-    assert {one.name for one in tried} >= {"zeros", "one element off", "one element zero", "lower precision", "NaN"}
-    assert not [one.name for one in tried if one.facts and check.judge(one.facts, HERE)[0].status is Status.HELD]
+    tried = [
+        one
+        for one in check.mutants(StepFacts(measured={"samples": entries}), HERE)
+        if one.facts is not None
+    ]
+    assert {one.name for one in tried} >= {
+        "zeros",
+        "one element off",
+        "one element zero",
+        "lower precision",
+        "NaN",
+    }
+    assert not [
+        one.name
+        for one in tried
+        if one.facts and check.judge(one.facts, HERE)[0].status is Status.HELD
+    ]
 
 
 WITHOUT: dict[str, tuple[Callable[..., Any], Any, str]] = {
@@ -152,7 +210,9 @@ WITHOUT: dict[str, tuple[Callable[..., Any], Any, str]] = {
 
 
 @pytest.mark.parametrize("kind", WITHOUT)
-def test_without_a_reference_the_tolerance_judges_and_is_named(judge: Callable[..., Judged], kind: str) -> None:
+def test_without_a_reference_the_tolerance_judges_and_is_named(
+    judge: Callable[..., Judged], kind: str
+) -> None:
     function, off, why = WITHOUT[kind]
     given = made(16, 32, needs=False)
     found, _ = judge(function, function, given)
@@ -169,9 +229,14 @@ def test_in_place_and_out_have_a_reference(judge: Callable[..., Judged]) -> None
     found, entries = judge(lambda x: x.exp_(), lambda x: x.exp_(), given)
     assert found.status is Status.HELD
     assert "1 values by the float64 reference" in found.observed
-    found, entries = judge(lambda x: x.exp_(), lambda x: x.copy_(x.double().exp().mul(1.001)), given)
+    found, entries = judge(
+        lambda x: x.exp_(), lambda x: x.copy_(x.double().exp().mul(1.001)), given
+    )
     assert found.status is Status.FAILED
-    assert [leaf["path"] for leaf in entries[0]["value"]["leaves"]] == ["['result']", "['arguments']['0']"]
+    assert [leaf["path"] for leaf in entries[0]["value"]["leaves"]] == [
+        "['result']",
+        "['arguments']['0']",
+    ]
     assert all("numel" in leaf["calibrated"] for leaf in entries[0]["value"]["leaves"])
 
     def into(x: Any, out: Any = None) -> Any:
@@ -180,22 +245,32 @@ def test_in_place_and_out_have_a_reference(judge: Callable[..., Judged]) -> None
     assert judge(into, into, given, takes_out=True)[0].status is Status.HELD
     wrong = judge(into, lambda x, out: out.copy_(x.exp() * 1.001), given, takes_out=True)[0]
     assert wrong.status is Status.FAILED
-    assert wrong.expected.startswith("sample 0: output['out'] within 2 x eager's error against float64")
+    assert wrong.expected.startswith(
+        "sample 0: output['out'] within 2 x eager's error against float64"
+    )
 
 
 def test_complex_values_have_a_reference(judge: Callable[..., Judged]) -> None:
     given = made(64, needs=False)
     found, _ = judge(torch.fft.fft, torch.fft.fft, given)
     assert "1 values by the float64 reference" in found.observed
-    assert judge(torch.fft.fft, lambda x: torch.fft.fft(x) * 1.0005, given)[0].status is Status.FAILED
+    assert (
+        judge(torch.fft.fft, lambda x: torch.fft.fft(x) * 1.0005, given)[0].status is Status.FAILED
+    )
 
 
 @pytest.mark.parametrize(
     ("view", "strides"),
-    [(lambda x: x.t(), (40, 3)), (lambda x: x[::2], (40, 3)), (lambda x: x[:1].expand(4, 32), (6, 3))],
+    [
+        (lambda x: x.t(), (40, 3)),
+        (lambda x: x[::2], (40, 3)),
+        (lambda x: x[:1].expand(4, 32), (6, 3)),
+    ],
     ids=["transposed", "gaps", "expanded"],
 )
-def test_the_reference_reads_memory_as_the_case_does(judge: Callable[..., Judged], view: Any, strides: tuple[int, int]) -> None:
+def test_the_reference_reads_memory_as_the_case_does(
+    judge: Callable[..., Judged], view: Any, strides: tuple[int, int]
+) -> None:
     def strided(x: Any) -> Any:
         return torch.as_strided(x, (4, 4), strides) * 3
 
@@ -204,13 +279,17 @@ def test_the_reference_reads_memory_as_the_case_does(judge: Callable[..., Judged
     assert entries[0]["value"]["leaves"][0]["calibrated"]["eager_max_error"] < 1e-6
 
 
-def test_a_tensor_without_elements_leaves_the_others_their_reference(judge: Callable[..., Judged]) -> None:
+def test_a_tensor_without_elements_leaves_the_others_their_reference(
+    judge: Callable[..., Judged],
+) -> None:
     def scaled(x: Any, y: Any) -> Any:
         return x * 3 + y.sum(), y * 2
 
     found, entries = judge(scaled, scaled, made(8, 64), made(0, 4))
     assert found.status is Status.HELD
-    assert found.observed.startswith("1 sample compared, 1 without a compiled graph; 4 values by the float64 reference (")
+    assert found.observed.startswith(
+        "1 sample compared, 1 without a compiled graph; 4 values by the float64 reference ("
+    )
     assert [leaf["numel"] for leaf in entries[0]["value"]["leaves"]] == [512, 0, 512, 0]
     wrong, _ = judge(scaled, lambda x, y: (x * 3.01 + y.sum(), y * 2), made(8, 64), made(0, 4))
     assert wrong.status is Status.FAILED
@@ -224,7 +303,9 @@ def test_the_form_needs_no_reference(judge: Callable[..., Judged]) -> None:
 
 def test_the_words_of_close_choose_the_judge(judge: Callable[..., Judged]) -> None:
     left, right = made(24, 128), made(128, 24, seed=1)
-    loose, _ = judge(product, WRONG["x 1.02"], left, right, body={"to": "eager", "atol": 5.0, "rtol": 0.1})
+    loose, _ = judge(
+        product, WRONG["x 1.02"], left, right, body={"to": "eager", "atol": 5.0, "rtol": 0.1}
+    )
     assert loose.status is Status.HELD
     body = {"to": "eager", "atol": 1e-2, "rtol": 1e-2}
     assert judge(product, product, left, right, body=body)[0].status is Status.HELD

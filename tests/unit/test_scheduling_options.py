@@ -10,14 +10,19 @@ from typing import Any
 
 import pytest
 
-from runner.cli.parser import main
-from runner.model.outcomes import ExitCode
-from runner.plan import schedule
 from tests.conftest import GOOD
 from tests.fakes import FakeExecutor, crashed, use_executor, write_specs
+from torch_conformance.cli.parser import main
+from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.plan import schedule
 
 GIB = 1 << 30
-SPECS = {"short": GOOD, "long": GOOD, "threads": GOOD + "config: {compile_threads: 3}\n", "alone": GOOD + "exclusive: true\n"}
+SPECS = {
+    "short": GOOD,
+    "long": GOOD,
+    "threads": GOOD + "config: {compile_threads: 3}\n",
+    "alone": GOOD + "exclusive: true\n",
+}
 
 
 @pytest.fixture
@@ -29,7 +34,9 @@ def executor(monkeypatch: pytest.MonkeyPatch) -> FakeExecutor:
 
 @pytest.fixture
 def run(here: Path, executor: FakeExecutor) -> Callable[..., list[str]]:
-    """Return a function that runs the program on a folder of specs and returns the names of the jobs in their order."""
+    """Return a function that runs the program on a folder of specs and returns the names of the
+    jobs in their order.
+    """
     write_specs(here, SPECS)
 
     def go(*arguments: str) -> list[str]:
@@ -49,7 +56,10 @@ def header() -> dict[str, Any]:
 def reported() -> list[str]:
     from xml.etree import ElementTree
 
-    return [str(case.get("classname")) + str(case.get("name")) for case in ElementTree.parse("reports/latest/junit.xml").iter("testcase")]
+    return [
+        str(case.get("classname")) + str(case.get("name"))
+        for case in ElementTree.parse("reports/latest/junit.xml").iter("testcase")
+    ]
 
 
 def test_the_first_run_takes_what_runs_alone_last_and_the_next_the_longest_first(run: Run) -> None:
@@ -69,7 +79,9 @@ def test_a_seed_gives_an_order_and_stands_in_the_journal(run: Run) -> None:
     assert header()["shuffle"] == ""
 
 
-def test_each_job_knows_what_it_needs(run: Run, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_job_knows_what_it_needs(
+    run: Run, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(schedule, "cores", lambda: 8.0)
     run("--memory-limit", "4GiB")
     needs = {job.name.partition("[")[0]: job.needs for job in executor.jobs}
@@ -79,9 +91,15 @@ def test_each_job_knows_what_it_needs(run: Run, executor: FakeExecutor, monkeypa
     assert {job.memory_limit for job in executor.jobs} == {4 * GIB}
 
 
-@pytest.mark.parametrize(("arguments", "limit"), [((), 18 * GIB), (("--memory-limit", "none"), None)])
+@pytest.mark.parametrize(
+    ("arguments", "limit"), [((), 18 * GIB), (("--memory-limit", "none"), None)]
+)
 def test_the_limit_of_memory(
-    arguments: tuple[str, ...], limit: int | None, run: Run, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+    arguments: tuple[str, ...],
+    limit: int | None,
+    run: Run,
+    executor: FakeExecutor,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(schedule, "available_memory", lambda: 24 * GIB)
     run(*arguments)

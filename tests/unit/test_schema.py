@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from runner.language.read import spec_schema
-from runner.language.read.yaml_source import read
 from tests.fakes import ROOT
 from tests.json_schemas import validator
+from torch_conformance.language.read import spec_schema
+from torch_conformance.language.read.yaml_source import read
 
 SPEC: dict[str, Any] = {
     "summary": "A product of two matrices is right",
@@ -23,7 +23,10 @@ SPEC: dict[str, Any] = {
 
 def said(changes: dict[str, Any], name: str = "spec") -> list[str]:
     """Return the problems of a spec with changes, as path: code."""
-    return [shown(one) for one in spec_schema.describe({**SPEC, **changes} if name == "spec" else changes, name)]
+    return [
+        shown(one)
+        for one in spec_schema.describe({**SPEC, **changes} if name == "spec" else changes, name)
+    ]
 
 
 def shown(problem: spec_schema.Problem) -> str:
@@ -69,7 +72,10 @@ def fits(value: Any, part: Any) -> bool:
         ({"steps": ["call"]}, "steps.0: wrong-type"),
         ({"steps": [{"cal": {}}]}, "steps.0.cal (key): unknown-key"),
         ({"expect": [{"strides": {}}]}, "expect.0.strides: none-of"),
-        ({"expect": [{"counter": {"a.b": {"value": 1, "unlisted": False}}}]}, "expect.0.counter.a.b.unlisted: wrong-value"),
+        (
+            {"expect": [{"counter": {"a.b": {"value": 1, "unlisted": False}}}]},
+            "expect.0.counter.a.b.unlisted: wrong-value",
+        ),
     ],
 )
 def test_one_mistake_is_one_problem(changes: dict[str, Any], problem: str) -> None:
@@ -77,11 +83,17 @@ def test_one_mistake_is_one_problem(changes: dict[str, Any], problem: str) -> No
 
 
 def test_every_mistake_is_told() -> None:
-    changes = {"summary": 1, "backends": [], "conifg": 1, "inputs": [{"rnad": []}], "expect": [{"closs": 1}, {"runs": 1}]}
+    changes = {
+        "summary": 1,
+        "backends": [],
+        "conifg": 1,
+        "inputs": [{"rnad": []}],
+        "expect": [{"closs": 1}, {"runs": 1}],
+    }
     assert len(said(changes)) == 6
 
 
-# -- what a template gave -------------------------------------------------------------------------------------------
+# -- what a template gave --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -98,7 +110,11 @@ def test_every_mistake_is_told() -> None:
     ],
 )
 def test_a_value_is_judged_where_it_stands(path: tuple[Any, ...], value: Any, code: str) -> None:
-    data = {**SPEC, "inputs": [{"rand": [1]}], "expect": [{"close": {"to": "eager", "atol": 0, "rtol": 0}}]}
+    data = {
+        **SPEC,
+        "inputs": [{"rand": [1]}],
+        "expect": [{"close": {"to": "eager", "atol": 0, "rtol": 0}}],
+    }
     target: Any = data
     for key in path[:-1]:
         target = target[key]
@@ -112,9 +128,26 @@ def test_a_key_is_not_missing_where_a_misspelt_one_stands() -> None:
     assert list(map(shown, spec_schema.describe(data, "spec"))) == ["bakcends (key): unknown-key"]
 
 
-# -- jsonschema agrees: on every example, every shipped spec, and mutations of both ---------------------------------------
+# -- jsonschema agrees: on every example, every shipped spec, and mutations of both ----------------
 
-STRANGE = [None, True, 0, -1, 1.5, 2.0, 10**30, "", "x", "{{ x }}", [], ["x"], [[]], {}, {"x": 1}, {"when": {}}]
+STRANGE = [
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    2.0,
+    10**30,
+    "",
+    "x",
+    "{{ x }}",
+    [],
+    ["x"],
+    [[]],
+    {},
+    {"x": 1},
+    {"when": {}},
+]
 
 
 def _documents() -> list[tuple[str, Any]]:
@@ -129,9 +162,17 @@ def _documents() -> list[tuple[str, Any]]:
 
 
 def _mutations(value: Any) -> Iterator[Any]:
-    """Yield copies in which one value, somewhere, is another, is missing, or stands under a wrong key."""
+    """Yield copies in which one value, somewhere, is another, is missing, or stands under a wrong
+    key.
+    """
     yield from STRANGE
-    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []
+    keys = (
+        list(value)
+        if isinstance(value, dict)
+        else range(len(value))
+        if isinstance(value, list)
+        else []
+    )
     for key in keys:
         for inner in _mutations_of_one(value[key]):
             mutated = copy.copy(value)
@@ -154,7 +195,9 @@ def _mutations_of_one(value: Any) -> Iterator[Any]:
 DOCUMENTS = _documents()
 
 SAMPLE = 10
-"""About as many mutations of one document are compared by every run of the tests; the nightly tests compare more."""
+"""About as many mutations of one document are compared by every run of the tests; the nightly tests
+compare more.
+"""
 
 
 def _agree(name: str, document: Any, mutations: Sequence[Any]) -> None:
@@ -163,11 +206,17 @@ def _agree(name: str, document: Any, mutations: Sequence[Any]) -> None:
     for mutated in [document, *mutations]:
         expected = authority.is_valid(mutated)
         verdicts.add(expected)
-        assert (spec_schema.misfit(mutated, name) is None) is expected, json.dumps(mutated, default=str)[:500]
-    assert verdicts == {True, False}, "the mutations must include documents that fit and documents that do not"
+        assert (spec_schema.misfit(mutated, name) is None) is expected, json.dumps(
+            mutated, default=str
+        )[:500]
+    assert verdicts == {True, False}, (
+        "the mutations must include documents that fit and documents that do not"
+    )
 
 
-@pytest.mark.parametrize("number", range(len(DOCUMENTS)), ids=lambda number: f"{DOCUMENTS[number][0]}-{number}")
+@pytest.mark.parametrize(
+    "number", range(len(DOCUMENTS)), ids=lambda number: f"{DOCUMENTS[number][0]}-{number}"
+)
 def test_jsonschema_agrees(number: int) -> None:
     """Each document has other mutations compared than its neighbours, which are much like it."""
     name, document = DOCUMENTS[number]

@@ -1,4 +1,6 @@
-"""The schemas themselves: each is one, with known keywords, references that lead somewhere and examples that fit."""
+"""The schemas themselves: each is one, with known keywords, references that lead somewhere and
+examples that fit.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,22 +8,79 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from runner.language.read import spec_schema
-from runner.tools.author.commands import schema as published_names
 from tests.fakes import ROOT
 from tests.json_schemas import validator_of
+from torch_conformance.language.read import spec_schema
+from torch_conformance.tools.author.commands import schema as published_names
 
-FILES = sorted(path.name.removesuffix(".schema.json") for path in (ROOT / "schemas").glob("*.schema.json"))
-LANGUAGE = ["backends", "claims", "common", "defaults", "expectations", "inputs", "profile", "spec", "steps", "waivers"]
+FILES = sorted(
+    path.name.removesuffix(".schema.json") for path in (ROOT / "schemas").glob("*.schema.json")
+)
+LANGUAGE = [
+    "backends",
+    "claims",
+    "common",
+    "defaults",
+    "expectations",
+    "inputs",
+    "profile",
+    "spec",
+    "steps",
+    "waivers",
+]
 """What people write, and editors complete and explain; the others are what programs exchange."""
 
 KEYWORDS = frozenset(
-    ["$schema", "$id", "$ref", "$defs", "title", "description", "examples", "type", "enum", "const", "properties", "additionalProperties"]
-    + ["propertyNames", "required", "dependentRequired", "items", "uniqueItems", "pattern", "if", "then", "else", "allOf", "anyOf", "oneOf"]
+    [
+        "$schema",
+        "$id",
+        "$ref",
+        "$defs",
+        "title",
+        "description",
+        "examples",
+        "type",
+        "enum",
+        "const",
+        "properties",
+        "additionalProperties",
+    ]
+    + [
+        "propertyNames",
+        "required",
+        "dependentRequired",
+        "items",
+        "uniqueItems",
+        "pattern",
+        "if",
+        "then",
+        "else",
+        "allOf",
+        "anyOf",
+        "oneOf",
+    ]
     + ["not", "contains", "patternProperties"]
-    + ["minLength", "minItems", "maxItems", "minProperties", "maxProperties", "minimum", "maximum", "exclusiveMinimum"]
+    + [
+        "minLength",
+        "minItems",
+        "maxItems",
+        "minProperties",
+        "maxProperties",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+    ]
 )
-IN_PLACE = ("additionalProperties", "propertyNames", "items", "contains", "if", "then", "else", "not")
+IN_PLACE = (
+    "additionalProperties",
+    "propertyNames",
+    "items",
+    "contains",
+    "if",
+    "then",
+    "else",
+    "not",
+)
 
 
 def definition(file: str, name: str) -> Any:
@@ -29,7 +88,9 @@ def definition(file: str, name: str) -> Any:
 
 
 def nodes(node: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every schema within a schema with its place; what is data (examples, enum, const) is passed over."""
+    """Yield every schema within a schema with its place; what is data (examples, enum, const) is
+    passed over.
+    """
     if not isinstance(node, dict):
         return
     yield place, node
@@ -44,10 +105,14 @@ def nodes(node: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def every_node(files: list[str]) -> list[tuple[str, dict[str, Any]]]:
-    return [found for file in files for found in nodes(spec_schema.load(file), f"schemas/{file}.schema.json")]
+    return [
+        found
+        for file in files
+        for found in nodes(spec_schema.load(file), f"schemas/{file}.schema.json")
+    ]
 
 
-# -- the schemas themselves -----------------------------------------------------------------------------------------
+# -- the schemas themselves ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -59,7 +124,9 @@ def test_every_schema_is_one(file: str) -> None:
 @pytest.mark.parametrize("file", FILES)
 def test_every_keyword_is_known(file: str) -> None:
     """``additional_properties`` is no mistake to JSON Schema: it is ignored."""
-    strange = {(place, key) for place, node in every_node([file]) for key in node if key not in KEYWORDS}
+    strange = {
+        (place, key) for place, node in every_node([file]) for key in node if key not in KEYWORDS
+    }
     assert not strange, f"edit these, or KEYWORDS here when the word is JSON Schema's: {strange}"
 
 
@@ -69,7 +136,11 @@ def test_every_reference_leads_to_a_definition(file: str) -> None:
         if "$ref" in node:
             target, _, pointer = node["$ref"].partition("#/$defs/")
             name = target.removesuffix(".schema.json") or file
-            definitions = published_names.schema()["$defs"] if name == "names" else spec_schema.load(name)["$defs"]
+            definitions = (
+                published_names.schema()["$defs"]
+                if name == "names"
+                else spec_schema.load(name)["$defs"]
+            )
             assert pointer in definitions, f"edit {place}: no definition {node['$ref']}"
 
 
@@ -85,13 +156,19 @@ def test_every_example_is_one(file: str) -> None:
         node = spec_schema.resolved(file, f"$defs/{name}")
         for example in node.get("examples", []):
             errors = [error.message for error in validator_of(node).iter_errors(example)]
-            assert not errors, f"edit schemas/{file}.schema.json, $defs/{name}: the example {example!r} does not fit: {errors}"
+            assert not errors, (
+                f"edit schemas/{file}.schema.json, $defs/{name}: the example {example!r} does "
+                f"not fit: {errors}"
+            )
             count += 1
     assert count or file not in LANGUAGE
 
 
 def test_what_has_keys_of_its_own_takes_no_others() -> None:
-    """Else a misspelt key would be ignored. ``exclude`` takes the keys of the matrix, which code checks."""
+    """Else a misspelt key would be ignored.
+
+    ``exclude`` takes the keys of the matrix, which code checks.
+    """
     for place, node in every_node(LANGUAGE):
         within = any(f"/{word}/" in f"{place}/" for word in ("if", "not", "anyOf", "oneOf", "else"))
         if "properties" in node and not within and not place.endswith("/exclude/items"):

@@ -1,4 +1,6 @@
-"""One scope for every place of a spec that takes a name: what is there, what is not available yet, and what nothing has."""
+"""One scope for every place of a spec that takes a name: what is there, what is not available yet,
+and what nothing has.
+"""
 
 from collections.abc import Callable
 
@@ -64,9 +66,34 @@ GIVEN = {
     "optimizer": "torch.optim.SGD",
 }
 
-AFTER_A_CALL = ("of", "to", "equals", "other", "differs", "strides", "text", "backward", "api", "argument", "parameter")
+AFTER_A_CALL = (
+    "of",
+    "to",
+    "equals",
+    "other",
+    "differs",
+    "strides",
+    "text",
+    "backward",
+    "api",
+    "argument",
+    "parameter",
+)
 ALREADY_READY = (*AFTER_A_CALL, "config", "backend", "option", "context", "returns", "dead")
-AS_REFERENCE = ("let", "returns", "handler", "config", "backend", "option", "context", "inputs", "other", "api", "argument", "optimizer")
+AS_REFERENCE = (
+    "let",
+    "returns",
+    "handler",
+    "config",
+    "backend",
+    "option",
+    "context",
+    "inputs",
+    "other",
+    "api",
+    "argument",
+    "optimizer",
+)
 
 
 def written(place: str, name: str) -> str:
@@ -79,12 +106,25 @@ def spec(place: str, name: str) -> str:
 
 
 def codes(place: str, name: str, codes_of: Callable[..., list[str]]) -> list[str]:
-    """Return the codes of the problems of a name at a place, but for those of a step without a reference."""
+    """Return the codes of the problems of a name at a place, but for those of a step without a
+    reference.
+    """
     lines = codes_of(spec(place, name))
-    return [line.split()[1] for line in lines if line.split()[1] not in ("step-without-reference", "expectation")]
+    return [
+        line.split()[1]
+        for line in lines
+        if line.split()[1] not in ("step-without-reference", "expectation")
+    ]
 
 
-EVERYWHERE = ("helper", "Handler", "params", "torch.nn.functional.relu", "collections.OrderedDict", "function")
+EVERYWHERE = (
+    "helper",
+    "Handler",
+    "params",
+    "torch.nn.functional.relu",
+    "collections.OrderedDict",
+    "function",
+)
 
 
 @pytest.mark.parametrize(
@@ -104,26 +144,47 @@ def test_a_place_takes_the_names_that_are_there_at_its_moment(
 
 
 @pytest.mark.parametrize("place", [place for place in GIVEN if place != "dynamo"])
-def test_a_typo_gets_a_position_and_a_hint_everywhere(place: str, problems_of: Callable[..., list[str]]) -> None:
+def test_a_typo_gets_a_position_and_a_hint_everywhere(
+    place: str, problems_of: Callable[..., list[str]]
+) -> None:
     (line,) = [line for line in problems_of(spec(place, "helpr")) if "eager reference" not in line]
     assert "unknown name 'helpr'" in line
     assert "did you mean 'helper'?" in line
 
 
-LATER = ("let", "inputs", "handler", "config", "backend", "option", "context", "of", "equals", "text", "backward")
+LATER = (
+    "let",
+    "inputs",
+    "handler",
+    "config",
+    "backend",
+    "option",
+    "context",
+    "of",
+    "equals",
+    "text",
+    "backward",
+)
 
 
 def test_what_is_made_later_is_said_to_be_not_there_yet(codes_of: Callable[..., list[str]]) -> None:
     for place in LATER:
-        assert codes(place, "later", codes_of) == ["step" if place == "backward" else "before-its-step"], place
+        assert codes(place, "later", codes_of) == [
+            "step" if place == "backward" else "before-its-step"
+        ], place
     for place in ("backend", "option"):
         assert codes(place, "compiled", codes_of) == ["name-of-what-is-made"], place
 
 
 @pytest.mark.parametrize("name", ["value", "later"])
-def test_a_backward_of_what_no_call_gave_has_no_eager_reference(name: str, good: str, codes_of: Callable[..., list[str]]) -> None:
+def test_a_backward_of_what_no_call_gave_has_no_eager_reference(
+    name: str, good: str, codes_of: Callable[..., list[str]]
+) -> None:
     steps = (
-        "let: {value: {rand: [4]}}\nsteps:\n  - call: {as: out}\n  - api: {call: torch.neg, args: [{ref: out}], as: later}\n"
+        "let: {value: {rand: [4]}}\nsteps:\n  - call: {as: out}\n  - api: {call: torch.neg, "
+        "args: [{ref: out}], as: later}\n"
         f"  - backward: {{of: {name}}}\n    expect: [{{close: {{to: eager}}}}]\n"
     )
-    assert codes_of(good.replace("expect: [{close: {to: eager}}]\n", steps)) == ["12:15 step-without-reference"]
+    assert codes_of(good.replace("expect: [{close: {to: eager}}]\n", steps)) == [
+        "12:15 step-without-reference"
+    ]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli.parser import main
-from runner.machine import scratch
-from runner.model.outcomes import ExitCode
 from tests.fakes import ROOT, environment
+from torch_conformance.cli.parser import main
+from torch_conformance.machine import scratch
+from torch_conformance.model.outcomes import ExitCode
 
 
 def forbidden(*_: object, **more: object) -> None:
@@ -29,10 +29,12 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             found.chmod(0o700)
 
 
-# -- before the first case ------------------------------------------------------------------------------------------
+# -- before the first case -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["a b", "it's", 'say"so', "back\\slash", "tab\there", "line\nbreak"])
+@pytest.mark.parametrize(
+    "name", ["a b", "it's", 'say"so', "back\\slash", "tab\there", "line\nbreak"]
+)
 def test_path_with_characters_that_torch_splits_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / name / "below").mkdir(parents=True)
     assert "splits the compiler's command line" in scratch.problem_of(tmp_path / name / "below")
@@ -56,46 +58,60 @@ def test_folder_without_free_space_is_refused(
     assert bool(words) == bool(found)
 
 
-def test_noexec_folder_is_refused_and_probe_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noexec_folder_is_refused_and_probe_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert scratch.problem_of(tmp_path) == ""
     monkeypatch.setattr("mmap.mmap", forbidden)
     assert "noexec" in scratch.problem_of(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("name", "word"), [("with space", "a space"), ("absent", "no such folder")])
+@pytest.mark.parametrize(
+    ("name", "word"), [("with space", "a space"), ("absent", "no such folder")]
+)
 def test_the_folder_is_named_before_anything_runs(
-    name: str, word: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str,
+    word: str,
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (here / "with space").mkdir()
     monkeypatch.setenv("TMPDIR", str(here / name))
-    assert main(["run", str(ROOT / "tests" / "specs" / "judged" / "host-pass.yaml")]) == ExitCode.USAGE
+    assert (
+        main(["run", str(ROOT / "tests" / "specs" / "judged" / "host-pass.yaml")]) == ExitCode.USAGE
+    )
     said = capsys.readouterr().err
     assert f"TMPDIR={here / name}: " in said
     assert word in said
     assert not (here / "reports").exists()
 
 
-# -- while it goes --------------------------------------------------------------------------------------------------
+# -- while it goes ---------------------------------------------------------------------------------
 
 
-def test_a_shortage_is_seen_while_cases_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shortage_is_seen_while_cases_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "No such file" in scratch.shortage(scratch.space_of(tmp_path / "run"))
     (tmp_path / "run").mkdir()
     assert scratch.shortage(scratch.space_of(tmp_path / "run")) == ""
     monkeypatch.setattr(scratch, "_free", lambda _: (4 << 20, None))
-    assert f"no space is left in {tmp_path} (4 MiB free)" in scratch.shortage(scratch.space_of(tmp_path / "run"))
+    assert f"no space is left in {tmp_path} (4 MiB free)" in scratch.shortage(
+        scratch.space_of(tmp_path / "run")
+    )
     monkeypatch.setattr(scratch, "_free", lambda _: (1 << 30, 1))
     assert "no room is left for files" in scratch.shortage(scratch.space_of(tmp_path / "run"))
 
 
-# -- afterwards -----------------------------------------------------------------------------------------------------
+# -- afterwards ------------------------------------------------------------------------------------
 
 HOLD = """
 import sys, time
-from runner.cli.parser import main
-from runner.machine import scratch
-from runner.model.outcomes import ExitCode
+from torch_conformance.cli.parser import main
+from torch_conformance.machine import scratch
+from torch_conformance.model.outcomes import ExitCode
 one = scratch.make()
 (one.path / "template-1" / "deep").mkdir(parents=True)
 (one.path / "template-1" / "deep" / "file").write_text("x")
@@ -112,7 +128,9 @@ def killed(base: Path) -> Path:
     precious.mkdir()
     (precious / "kept").touch()
     command = [sys.executable, "-c", HOLD, str(precious)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(TMPDIR=str(base))) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environment(TMPDIR=str(base))
+    ) as process:
         try:
             assert process.stdout is not None
             path = Path(process.stdout.readline().strip())
@@ -149,10 +167,16 @@ def test_what_is_no_folder_of_a_dead_run_stays(killed: Path, base: Path) -> None
     (base / "torch-conformance.file").touch()
     assert scratch.remove_dead(base) == 1
     left = {entry.name for entry in base.iterdir()}
-    assert left == {"precious", "torch-conformance-of-others", *(f"torch-conformance.{name}" for name in ("link", "shared", "file"))}
+    assert left == {
+        "precious",
+        "torch-conformance-of-others",
+        *(f"torch-conformance.{name}" for name in ("link", "shared", "file")),
+    }
 
 
-def test_a_file_system_without_locks_is_left_alone(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_left_alone(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def unsupported(*_: object) -> None:
         raise OSError(37, "No locks available")
 

@@ -8,9 +8,9 @@ from operator import is_
 
 import pytest
 
-from runner.vocabulary.expectations import comparing
-from runner.worker.process import seal
-from runner.worker.process.seal import Broken, Seal
+from torch_conformance.vocabulary.expectations import comparing
+from torch_conformance.worker.process import seal
+from torch_conformance.worker.process.seal import Broken, Seal
 
 SOURCE = """\
 def helper(value, scale=2): return value * scale
@@ -54,15 +54,33 @@ def rename_last(module: types.ModuleType) -> None:
 
 CHANGES: dict[str, tuple[Callable[[types.ModuleType], object], str]] = {
     "a function": (lambda module: setattr(module, "helper", module.other), "measures.helper"),
-    "an entry of a table": (lambda module: module.TABLE.update(close=module.other), "measures.TABLE.close"),
-    "a whole table": (lambda module: setattr(module, "TABLE", dict(module.TABLE)), "measures.TABLE"),
-    "a method": (lambda module: setattr(module.Measure, "take", lambda self: 2), "measures.Measure.take"),
-    "a class method": (lambda module: setattr(module.Measure, "make", classmethod(lambda cls: None)), "measures.Measure.make"),
+    "an entry of a table": (
+        lambda module: module.TABLE.update(close=module.other),
+        "measures.TABLE.close",
+    ),
+    "a whole table": (
+        lambda module: setattr(module, "TABLE", dict(module.TABLE)),
+        "measures.TABLE",
+    ),
+    "a method": (
+        lambda module: setattr(module.Measure, "take", lambda self: 2),
+        "measures.Measure.take",
+    ),
+    "a class method": (
+        lambda module: setattr(module.Measure, "make", classmethod(lambda cls: None)),
+        "measures.Measure.make",
+    ),
     "a property": (lambda module: setattr(module.Measure, "size", 4), "measures.Measure.size"),
-    "a constant of a class": (lambda module: setattr(module.Measure, "limit", 9), "measures.Measure.limit"),
+    "a constant of a class": (
+        lambda module: setattr(module.Measure, "limit", 9),
+        "measures.Measure.limit",
+    ),
     "a new member": (add_member, "measures.Measure.extra"),
     "the code of a function": (replace_code, "measures.other"),
-    "the defaults of a function": (lambda module: setattr(module.other, "__defaults__", (0,)), "measures.other"),
+    "the defaults of a function": (
+        lambda module: setattr(module.other, "__defaults__", (0,)),
+        "measures.other",
+    ),
     "a name that went": (rename_last, "measures.SEEN"),
 }
 
@@ -76,7 +94,9 @@ def test_a_replaced_part_is_named(module: types.ModuleType, change: str, is_ahea
     taken.check()
     act, path = CHANGES[change]
     act(module)
-    with pytest.raises(Broken, match=re.escape(f"code of the case replaced sealed_package.{path}:")):
+    with pytest.raises(
+        Broken, match=re.escape(f"code of the case replaced sealed_package.{path}:")
+    ):
         taken.check()
 
 
@@ -94,7 +114,9 @@ def test_a_value_that_claims_to_equal_what_it_replaced_is_found(module: types.Mo
         taken.check()
 
 
-def test_entries_of_tables_of_values_and_new_names_are_no_replacement(module: types.ModuleType) -> None:
+def test_entries_of_tables_of_values_and_new_names_are_no_replacement(
+    module: types.ModuleType,
+) -> None:
     seal.prepare()
     taken = Seal(("sealed_package",))
     module.SEEN["new"] = 1
@@ -103,7 +125,9 @@ def test_entries_of_tables_of_values_and_new_names_are_no_replacement(module: ty
     assert not taken._modules[0].is_untouched()
 
 
-def test_what_changed_between_the_zygote_and_the_seal_is_sealed_as_it_is(module: types.ModuleType) -> None:
+def test_what_changed_between_the_zygote_and_the_seal_is_sealed_as_it_is(
+    module: types.ModuleType,
+) -> None:
     seal.prepare()
     assert Seal(("sealed_package",))._modules[0] is seal._prepared[module.__name__]
     module.helper = module.other  # hooks that the worker installs before it takes the seal
@@ -115,7 +139,9 @@ def test_what_changed_between_the_zygote_and_the_seal_is_sealed_as_it_is(module:
         taken.check()
 
 
-def test_the_torch_of_the_vocabulary_is_that_of_a_worker_and_has_nothing_to_replace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_torch_of_the_vocabulary_is_that_of_a_worker_and_has_nothing_to_replace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(AttributeError):
         comparing.torch.equal = print
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(equal=is_))

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from runner.execute.redis_service import Broken, Services, read_request
-from runner.model.case_facts import ServiceReport
-from runner.model.protocol import SERVICES_FILE
+from torch_conformance.execute.redis_service import Broken, Services, read_request
+from torch_conformance.model.case_facts import ServiceReport
+from torch_conformance.model.protocol import SERVICES_FILE
 
 redis = pytest.importorskip("redis", reason="the client is not installed: pip install redis")
 
@@ -21,10 +21,12 @@ KEY = "pt2:a-cache::key:c1"
 
 def request(words: Sequence[bytes]) -> bytes:
     """Return a request as it goes over the wire."""
-    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
+    return b"*%d\r\n" % len(words) + b"".join(
+        b"$%d\r\n%s\r\n" % (len(word), word) for word in words
+    )
 
 
-# -- the protocol ---------------------------------------------------------------------------------------------------
+# -- the protocol ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,7 @@ def test_a_request_that_is_none_is_refused(data: bytes) -> None:
         read_request(io.BytesIO(data), most=10)
 
 
-# -- the process ----------------------------------------------------------------------------------------------------
+# -- the process -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -99,7 +101,9 @@ def test_only_who_knows_the_password_is_served(services: Services, tmp_path: Pat
     for protocol in (2, 3):
         with pytest.raises(redis.exceptions.AuthenticationError):
             client(f"redis://:wrong@{place}", protocol=protocol).set(KEY, b"evil")
-    with socket.create_connection(("127.0.0.1", int(place.split(":")[1].split("/")[0])), timeout=60) as stranger:
+    with socket.create_connection(
+        ("127.0.0.1", int(place.split(":")[1].split("/")[0])), timeout=60
+    ) as stranger:
         stranger.sendall(request([b"SET", KEY.encode(), b"x" * 5000]))
         assert stranger.recv(100) == b"", "nobody holds memory here who has not said the password"
     assert client(url).get(KEY) is None
@@ -114,8 +118,15 @@ def test_the_address_of_a_server_is_for_the_user_alone(services: Services, tmp_p
 def test_what_no_cache_needs_is_refused(services: Services, tmp_path: Path) -> None:
     services.start("case", tmp_path)
     connected = client(url_of(tmp_path))
-    for call in (connected.flushall, lambda: connected.delete(KEY), lambda: connected.set(KEY, b"1", ex=1), lambda: connected.keys("*")):
-        with pytest.raises(redis.exceptions.ResponseError, match="this server knows GET key and SET key value"):
+    for call in (
+        connected.flushall,
+        lambda: connected.delete(KEY),
+        lambda: connected.set(KEY, b"1", ex=1),
+        lambda: connected.keys("*"),
+    ):
+        with pytest.raises(
+            redis.exceptions.ResponseError, match="this server knows GET key and SET key value"
+        ):
             call()
     assert services.stop("case") == ServiceReport(name="redis")
 

@@ -1,11 +1,13 @@
-"""What commands take where their command line names no specs: conformance.yaml, or the specs of the working folder."""
+"""What commands take where their command line names no specs: conformance.yaml, or the specs of the
+working folder.
+"""
 
 from pathlib import Path
 
 import pytest
 
-from runner.cli.parser import main
 from tests.conftest import GOOD
+from torch_conformance.cli.parser import main
 
 SHIPPED = "shipped cases; name a path, or write conformance.yaml, for your own"
 
@@ -17,12 +19,44 @@ SHIPPED = "shipped cases; name a path, or write conformance.yaml, for your own"
         ({"docker-compose.yaml": "services: {web: {image: x}}\n"}, [], SHIPPED),
         ({"specs/good.yaml": GOOD}, [], "specs: 1 case of ./specs"),
         ({"specs/good.yaml": GOOD}, ["."], "specs: 1 case of ."),
-        ({"good.yaml": GOOD, "docker-compose.yaml": "services: {web: {image: x}}\n"}, [], "specs: 1 case of ./good.yaml"),
-        ({"good.yaml": GOOD, "ours.yaml": "profile: ours\nsummary: Ours\ntorch: '>=2'\nlevels: {}\n"}, [], "specs: 1 case of ./good.yaml"),
-        ({"specs/good.yaml": GOOD, "mine/a.yaml": GOOD, "mine/b.yaml": GOOD, "conformance.yaml": "paths: mine\n"}, [], "2 cases of ./mine"),
-        ({"specs/good.yaml": GOOD, "mine/a.yaml": GOOD, "conformance.yaml": "paths: [mine]\n"}, ["specs"], "specs: 1 case of ./specs"),
-        ({"conformance.yaml": "path: mine\n"}, [], "conformance.yaml:1:1: unknown key 'path' in conformance (did you mean 'paths'?)"),
-        ({"conformance.yaml": "paths:\n  - mine\n"}, [], "conformance.yaml:2:5: no such file or folder: mine"),
+        (
+            {"good.yaml": GOOD, "docker-compose.yaml": "services: {web: {image: x}}\n"},
+            [],
+            "specs: 1 case of ./good.yaml",
+        ),
+        (
+            {
+                "good.yaml": GOOD,
+                "ours.yaml": "profile: ours\nsummary: Ours\ntorch: '>=2'\nlevels: {}\n",
+            },
+            [],
+            "specs: 1 case of ./good.yaml",
+        ),
+        (
+            {
+                "specs/good.yaml": GOOD,
+                "mine/a.yaml": GOOD,
+                "mine/b.yaml": GOOD,
+                "conformance.yaml": "paths: mine\n",
+            },
+            [],
+            "2 cases of ./mine",
+        ),
+        (
+            {"specs/good.yaml": GOOD, "mine/a.yaml": GOOD, "conformance.yaml": "paths: [mine]\n"},
+            ["specs"],
+            "specs: 1 case of ./specs",
+        ),
+        (
+            {"conformance.yaml": "path: mine\n"},
+            [],
+            "conformance.yaml:1:1: unknown key 'path' in conformance (did you mean 'paths'?)",
+        ),
+        (
+            {"conformance.yaml": "paths:\n  - mine\n"},
+            [],
+            "conformance.yaml:2:5: no such file or folder: mine",
+        ),
         ({"conformance.yaml": "profile: none.yaml\n"}, [], "none.yaml"),
     ],
 )

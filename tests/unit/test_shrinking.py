@@ -1,4 +1,6 @@
-"""``shrink`` without torch: a case as a document, the edits that are proposed, the search, and what is the same failure."""
+"""``shrink`` without torch: a case as a document, the edits that are proposed, the search, and what
+is the same failure.
+"""
 
 import dataclasses
 from pathlib import Path
@@ -6,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from runner.cli.parser import parse
-from runner.language.load import load
-from runner.model.diagnostics import UsageError
-from runner.model.expectation import Verdict
-from runner.model.outcomes import Outcome
-from runner.model.results import result_of
-from runner.tools.author.commands import repro
-from runner.tools.author.commands.repro import (
+from tests.fakes import HERE, case, place
+from torch_conformance.cli.parser import parse
+from torch_conformance.language.load import load
+from torch_conformance.model.diagnostics import UsageError
+from torch_conformance.model.expectation import Verdict
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.model.results import result_of
+from torch_conformance.tools.author.commands import repro
+from torch_conformance.tools.author.commands.repro import (
     PASSES,
     Document,
     OutOfBudget,
@@ -24,7 +27,6 @@ from runner.tools.author.commands.repro import (
     signature_of,
     text_of,
 )
-from tests.fakes import HERE, case, place
 
 FN = "def fn(x, y):\n    a = torch.relu(x) + y\n    b = a.cos()\n    return b * 2\n"
 
@@ -47,18 +49,30 @@ def document(**changes: Any) -> Document:
     }
 
 
-# -- documents ---------------------------------------------------------------------------------------------------------
+# -- documents -------------------------------------------------------------------------------------
 
 
-HEAD = "summary: A case of one kind\nbackends: [cpu]\nfunction: |\n  def fn(x):\n      return x + 1\ninputs: [{ones: [3]}]\n"
+HEAD = (
+    "summary: A case of one kind\nbackends: [cpu]\nfunction: |\n  def fn(x):\n      return x "
+    "+ 1\ninputs: [{ones: [3]}]\n"
+)
 ROWS = {
-    "call-row": "config: {freezing: true}\nexpect: [{close: {to: eager, atol: 1, rtol: 0}}, {counter: {inductor.fxgraph_cache_miss: 1}}]\n",
-    "text-row": "expect: [{filecheck: {code: all, checks: 'CHECK: tmp0'}}, {runs: {}}, {metric: {generated_kernel_count: {min: 1}}}]\n",
-    "steps-row": "steps:\n  - call: {as: first}\n    expect: [{strides: {of: first, equals: [1]}}]\n  - reset: [dynamo]\n"
+    "call-row": "config: {freezing: true}\nexpect: [{close: {to: eager, "
+    "atol: 1, rtol: 0}}, {counter: "
+    "{inductor.fxgraph_cache_miss: 1}}]\n",
+    "text-row": "expect: [{filecheck: {code: all, checks: 'CHECK: tmp0'}}, {runs: {}}, {metric: "
+    "{generated_kernel_count: {min: 1}}}]\n",
+    "steps-row": "steps:\n  - call: {as: first}\n    expect: [{strides: "
+    "{of: first, equals: [1]}}]\n  - "
+    "reset: [dynamo]\n"
     "  - call: {as: second}\n    expect: [{close: {of: second, to: first}}]\n",
-    "values-row": "let: {y: {ones: [3]}}\nsteps:\n  - api: {call: operator.add, args: [2, 1], as: z}\n    expect: [{equals: {z: 3}}]\n"
+    "values-row": "let: {y: {ones: [3]}}\nsteps:\n  - api: {call: operator.add, "
+    "args: [2, 1], as: z}\n    "
+    "expect: [{equals: {z: 3}}]\n"
     "  - call: {}\n    expect: [{close: {to: eager}}]\n",
-    "spies-row": "spies: {seen: {graph: before_inner_compile}}\nexpect: [{calls: {of: seen, count: 1}}, {close: {to: eager}}]\n",
+    "spies-row": "spies: {seen: {graph: before_inner_compile}}\nexpect: "
+    "[{calls: {of: seen, count: 1}}, "
+    "{close: {to: eager}}]\n",
 }
 """Specs without a matrix, of several kinds."""
 
@@ -86,9 +100,12 @@ def test_a_document_is_a_spec_with_the_same_case(tmp_path: Path) -> None:
 def test_the_matrix_and_conditions_are_decided(tmp_path: Path) -> None:
     spec = tmp_path / "planted.yaml"
     spec.write_text(
-        "summary: A case with conditions\nbackends: [cpu, cuda]\nmatrix: {size: [8, 9], used: [1]}\n"
-        "function: |\n  def fn(x):\n      return x + params.used\ninputs: [{ones: ['{{ size }}']}]\n"
-        "expect:\n  - counter: {stats.unique_graphs: [{when: {device: cuda}, value: 2}, {value: 1}]}\n"
+        "summary: A case with conditions\nbackends: [cpu, cuda]\nmatrix: {size: [8, 9], used: "
+        "[1]}\n"
+        "function: |\n  def fn(x):\n      return x + params.used\ninputs: [{ones: ['{{ size "
+        "}}']}]\n"
+        "expect:\n  - counter: {stats.unique_graphs: [{when: {device: cuda}, value: 2}, "
+        "{value: 1}]}\n"
         "  - close: {to: eager, when: {device: cuda}}\n"
     )
     found = reduced_document_of(load([spec]).cases[0], HERE)
@@ -98,14 +115,17 @@ def test_the_matrix_and_conditions_are_decided(tmp_path: Path) -> None:
     assert "seed" in found["torch"]
 
 
-# -- code --------------------------------------------------------------------------------------------------------------
+# -- code ------------------------------------------------------------------------------------------
 
 
 def edits_of(name: str, text: str, **changes: Any) -> dict[str, str]:
     """Return what the edits of a pass make of a function, by their words."""
     (one,) = [one for one in PASSES if one.name == name]
     start = document(function=text, **changes)
-    return {edit.words.removeprefix("function: "): applied(start, [edit])["function"] for edit in one.propose(start)}
+    return {
+        edit.words.removeprefix("function: "): applied(start, [edit])["function"]
+        for edit in one.propose(start)
+    }
 
 
 def test_every_statement_can_go_and_the_rest_is_python() -> None:
@@ -113,30 +133,51 @@ def test_every_statement_can_go_and_the_rest_is_python() -> None:
     assert texts["without 'def helper():'"] == FN
     assert texts["without 'return 1'"].startswith("def helper():\n    pass\n")
     assert texts["without 'b = a.cos()'"].endswith("    a = torch.relu(x) + y\n    return b * 2\n")
-    assert "without 'def fn(x, y):'" not in edits_of("statements", FN), "the only function of a block stays"
+    assert "without 'def fn(x, y):'" not in edits_of("statements", FN), (
+        "the only function of a block stays"
+    )
     assert edits_of("statements", "def fn(:\n") == {}
 
 
 def test_a_call_becomes_one_of_its_parts() -> None:
     texts = edits_of("expressions", FN)
-    assert {"'x' for 'torch.relu(x)'", "'a' for 'a.cos()'", "'b' for 'b * 2'", "'y' for 'torch.relu(x) + y'"} <= texts.keys()
+    assert {
+        "'x' for 'torch.relu(x)'",
+        "'a' for 'a.cos()'",
+        "'b' for 'b * 2'",
+        "'y' for 'torch.relu(x) + y'",
+    } <= texts.keys()
     assert texts["'x' for 'torch.relu(x)'"] == FN.replace("torch.relu(x)", "x")
-    assert edits_of("expressions", "def fn(x):\n    return (x + 1).cos()\n")["'x + 1' for '(x + 1).cos()'"].endswith("return x + 1\n")
+    assert edits_of("expressions", "def fn(x):\n    return (x + 1).cos()\n")[
+        "'x + 1' for '(x + 1).cos()'"
+    ].endswith("return x + 1\n")
 
 
 def test_the_code_that_options_name_keeps_its_expressions() -> None:
-    prelude = "def planted(graph):\n    return graph.find(1)\n\n\ndef helper(x):\n    return x.cos()\n"
-    options = {"config": {"post_grad_custom_post_pass": {"ref": "planted"}}, "context": [{"ref": "planted.inner"}]}
-    words = [one for one in edits_of("expressions", FN, prelude=prelude, **options) if one.startswith("prelude")]
+    prelude = (
+        "def planted(graph):\n    return graph.find(1)\n\n\ndef helper(x):\n    return x.cos()\n"
+    )
+    options = {
+        "config": {"post_grad_custom_post_pass": {"ref": "planted"}},
+        "context": [{"ref": "planted.inner"}],
+    }
+    words = [
+        one
+        for one in edits_of("expressions", FN, prelude=prelude, **options)
+        if one.startswith("prelude")
+    ]
     assert words == ["prelude: 'x' for 'x.cos()'"]
 
 
 def test_a_parameter_goes_with_its_input() -> None:
-    assert [text.splitlines()[0] for text in edits_of("inputs", FN).values()] == ["def fn(y):", "def fn(x):"]
+    assert [text.splitlines()[0] for text in edits_of("inputs", FN).values()] == [
+        "def fn(y):",
+        "def fn(x):",
+    ]
     assert list(edits_of("inputs", FN, entry="other").values()) == [FN, FN]
 
 
-# -- edits -------------------------------------------------------------------------------------------------------------
+# -- edits -----------------------------------------------------------------------------------------
 
 
 def test_every_pass_proposes_edits_that_leave_a_document() -> None:
@@ -152,12 +193,14 @@ def test_every_pass_proposes_edits_that_leave_a_document() -> None:
     assert [one.name for one in PASSES][:2] == ["steps", "expectations"]
 
 
-# -- the search --------------------------------------------------------------------------------------------------------
+# -- the search ------------------------------------------------------------------------------------
 
 
 def test_only_what_the_failure_needs_is_left() -> None:
     def fails(candidate: Document) -> bool:
-        return "cos" in candidate["function"] and any("close" in one for step in candidate["steps"] for one in step.get("expect", []))
+        return "cos" in candidate["function"] and any(
+            "close" in one for step in candidate["steps"] for one in step.get("expect", [])
+        )
 
     found = Search(document(), fails).run()
     assert [next(iter(step)) for step in found["steps"]] == ["call"]
@@ -192,7 +235,11 @@ def test_the_search_is_deterministic_and_tries_nothing_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "why"), [(OutOfBudget("--tries 3 are made"), "--tries 3 are made"), (KeyboardInterrupt(), "interrupted")]
+    ("error", "why"),
+    [
+        (OutOfBudget("--tries 3 are made"), "--tries 3 are made"),
+        (KeyboardInterrupt(), "interrupted"),
+    ],
 )
 def test_the_best_so_far_is_kept_when_the_search_ends_early(error: BaseException, why: str) -> None:
     answers = iter([False, True])
@@ -207,11 +254,18 @@ def test_the_best_so_far_is_kept_when_the_search_ends_early(error: BaseException
     assert search.ended == why
 
 
-# -- what is the same failure ------------------------------------------------------------------------------------------
+# -- what is the same failure ----------------------------------------------------------------------
 
 
-def failing(kind: str = "close", expected: str = "output within 2 x eager's error", observed: str = "1", **changes: Any) -> Any:
-    verdict = dataclasses.replace(Verdict.failed(expected=expected, observed=observed), kind=kind, position=place(3))
+def failing(
+    kind: str = "close",
+    expected: str = "output within 2 x eager's error",
+    observed: str = "1",
+    **changes: Any,
+) -> Any:
+    verdict = dataclasses.replace(
+        Verdict.failed(expected=expected, observed=observed), kind=kind, position=place(3)
+    )
     found = result_of(case(), Outcome.FAIL, "reason", kind, verdicts=(verdict,))
     return dataclasses.replace(found, **changes)
 
@@ -221,17 +275,33 @@ def raised(text: str, kind: str = "raised", expected: str = "no exception") -> A
 
 
 def wrapped(text: str) -> Any:
-    detail = f"Traceback (most recent call last):\n  Explanation: Dynamo failed to run FX node: got {text}\n  Hint: ..."
-    judged = Verdict.failed(expected="ValueError", observed="torch._dynamo.exc.TorchRuntimeError: while tracing", detail=detail)
+    detail = (
+        "Traceback (most recent call last):\n  Explanation: Dynamo failed to run FX node: got "
+        f"{text}\n  Hint: ..."
+    )
+    judged = Verdict.failed(
+        expected="ValueError",
+        observed="torch._dynamo.exc.TorchRuntimeError: while tracing",
+        detail=detail,
+    )
     return failing(verdicts=(dataclasses.replace(judged, kind="raises", position=place(3)),))
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (failing(expected="output[0] within 2 x eager's error", observed="error of 7"), failing(observed="error of 9")),
-        (failing("strides", "output[0] with strides [64, 1]"), failing("strides", "output[1] with strides [8, 1]")),
-        (raised("KeyError in phase 'lower': planted 3"), raised("KeyError in phase 'trace': planted 8")),
+        (
+            failing(expected="output[0] within 2 x eager's error", observed="error of 7"),
+            failing(observed="error of 9"),
+        ),
+        (
+            failing("strides", "output[0] with strides [64, 1]"),
+            failing("strides", "output[1] with strides [8, 1]"),
+        ),
+        (
+            raised("KeyError in phase 'lower': planted 3"),
+            raised("KeyError in phase 'trace': planted 8"),
+        ),
         (wrapped("RuntimeError('size (3x4)')"), wrapped("RuntimeError('size (8x7)')")),
     ],
 )
@@ -246,26 +316,43 @@ def test_observed_values_places_phases_and_numbers_do_not_count(one: Any, other:
         (failing(), failing(expected="output of shape [3]")),
         (failing(), failing(outcome=Outcome.ERROR)),
         (failing(), raised("KeyError in phase 'lower': planted")),
-        (failing(), failing(verdicts=(*failing().verdicts, *failing("side-effects", "output is memory of its own").verdicts))),
+        (
+            failing(),
+            failing(
+                verdicts=(
+                    *failing().verdicts,
+                    *failing("side-effects", "output is memory of its own").verdicts,
+                )
+            ),
+        ),
         (raised("KeyError in phase 'lower': planted 3"), raised("TypeError in phase 'x': a")),
         (wrapped("RuntimeError('size (3x4)')"), wrapped("RuntimeError('a must be 2D')")),
-        (raised("KeyError: planted", "raises", "ValueError"), raised("IndexError: planted", "raises", "ValueError")),
+        (
+            raised("KeyError: planted", "raises", "ValueError"),
+            raised("IndexError: planted", "raises", "ValueError"),
+        ),
     ],
 )
-def test_another_expectation_outcome_form_or_exception_is_another_failure(one: Any, other: Any) -> None:
+def test_another_expectation_outcome_form_or_exception_is_another_failure(
+    one: Any, other: Any
+) -> None:
     assert signature_of(one) != signature_of(other)
 
 
-@pytest.mark.parametrize("outcome", [Outcome.PASS, Outcome.UNAVAILABLE, Outcome.NOT_RUN, Outcome.XFAIL])
+@pytest.mark.parametrize(
+    "outcome", [Outcome.PASS, Outcome.UNAVAILABLE, Outcome.NOT_RUN, Outcome.XFAIL]
+)
 def test_what_does_not_fail_has_no_signature(outcome: Outcome) -> None:
     assert signature_of(result_of(case(), outcome, "why")) is None
 
 
-# -- the command -------------------------------------------------------------------------------------------------------
+# -- the command -----------------------------------------------------------------------------------
 
 
 class Trials:
-    """Stands for the workers: gives planned results, one after the other; the case as a document fails as the first one did."""
+    """Stands for the workers: gives planned results, one after the other; the case as a document
+    fails as the first one did.
+    """
 
     planned: tuple[Any, ...] = ()
 
@@ -288,12 +375,20 @@ class Trials:
         return case()
 
 
-def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *results: Any, out: str = "new/folder", seconds: str = "60") -> str:
+def refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *results: Any,
+    out: str = "new/folder",
+    seconds: str = "60",
+) -> str:
     """Return why a search is refused."""
     monkeypatch.setattr(Trials, "planned", results)
     monkeypatch.setattr(repro, "Trials", Trials)
     monkeypatch.setattr(repro, "reduced_document_of", lambda *given: document())
-    _, options = parse(["repro", "--shrink", "x", "--out", str(tmp_path / out), "--seconds", seconds])
+    _, options = parse(
+        ["repro", "--shrink", "x", "--out", str(tmp_path / out), "--seconds", seconds]
+    )
     assert isinstance(options, ReproOptions)
     with pytest.raises(UsageError) as error:
         repro.shrink(case(), None, options, tmp_path, lambda text: None)  # type: ignore[arg-type]  # the stand-in needs no suite
@@ -309,7 +404,10 @@ PASSES_AGAIN = result_of(case(), Outcome.PASS)
         ((PASSES_AGAIN,), "is PASS: only a case that fails can be made smaller"),
         ((failing(), PASSES_AGAIN), "is flaky: FAIL (close), then PASS"),
         ((failing(), failing("counter", "a 1")), "is flaky: FAIL (close), then FAIL (counter)"),
-        ((failing(), failing(), PASSES_AGAIN), "written as a spec of its own, does not fail in the same way"),
+        (
+            (failing(), failing(), PASSES_AGAIN),
+            "written as a spec of its own, does not fail in the same way",
+        ),
     ],
 )
 def test_what_does_not_fail_twice_alike_is_refused(
@@ -319,7 +417,11 @@ def test_what_does_not_fail_twice_alike_is_refused(
     assert (tmp_path / "new" / "folder").is_dir()
 
 
-def test_a_budget_that_ends_at_once_and_a_place_that_is_no_folder_are_wrong_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "--seconds 1e-09 are over before the search began" in refused(tmp_path, monkeypatch, failing(), failing(), seconds="1e-9")
+def test_a_budget_that_ends_at_once_and_a_place_that_is_no_folder_are_wrong_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "--seconds 1e-09 are over before the search began" in refused(
+        tmp_path, monkeypatch, failing(), failing(), seconds="1e-9"
+    )
     (tmp_path / "file").write_text("")
     assert "cannot make the folder" in refused(tmp_path, monkeypatch, out="file/out")

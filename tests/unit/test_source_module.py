@@ -1,4 +1,6 @@
-"""Python of a spec is real Python: tracebacks, ``inspect`` and ``linecache`` name the YAML file and its true lines."""
+"""Python of a spec is real Python: tracebacks, ``inspect`` and ``linecache`` name the YAML file and
+its true lines.
+"""
 
 import inspect
 import traceback
@@ -7,13 +9,15 @@ from typing import Any
 
 import pytest
 
-from runner.language.read.anatomy import take_apart
-from runner.language.read.yaml_source import read
-from runner.worker.case.source_module import SpecModule
+from torch_conformance.language.read.anatomy import take_apart
+from torch_conformance.language.read.yaml_source import read
+from torch_conformance.worker.case.source_module import SpecModule
 
 
 def blocks_of(tmp_path: Path, text: str) -> tuple[SpecModule, dict[str, Any], list[Any], str]:
-    """Return a module, the functions' blocks by name, the preludes' blocks, and the file as shown."""
+    """Return a module, the functions' blocks by name, the preludes' blocks, and the file as
+    shown.
+    """
     path = tmp_path / "spec.yaml"
     path.write_text(text)
     anatomy = take_apart(read(path), "")
@@ -23,7 +27,12 @@ def blocks_of(tmp_path: Path, text: str) -> tuple[SpecModule, dict[str, Any], li
         return {"name": block.name, "file": block.file, "line": block.line, "text": block.text}
 
     functions = {name: plain(raw.block) for name, raw in anatomy.functions.items()}
-    return SpecModule(str(path), {"given": 7}), functions, [plain(block) for block in anatomy.preludes], anatomy.document.file
+    return (
+        SpecModule(str(path), {"given": 7}),
+        functions,
+        [plain(block) for block in anatomy.preludes],
+        anatomy.document.file,
+    )
 
 
 LITERAL = """\
@@ -93,7 +102,9 @@ def test_two_functions_of_one_name_are_two(tmp_path):
     ],
 )
 def test_quoted_blocks_have_their_source(tmp_path, line):
-    module, functions, _, file = blocks_of(tmp_path, f"summary: A quoted block\nbackends: [cpu]\n{line}\ninputs: []\nexpect: []\n")
+    module, functions, _, file = blocks_of(
+        tmp_path, f"summary: A quoted block\nbackends: [cpu]\n{line}\ninputs: []\nexpect: []\n"
+    )
     made = [(block, module.function(block, "fn")) for block in functions.values()]
     for number, (block, fn) in enumerate(made, 1):
         assert fn(1) == 1 + number

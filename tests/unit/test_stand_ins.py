@@ -1,17 +1,23 @@
-"""Answers that ``close`` must refuse, measured on real tensors; and the reference's answer to other inputs."""
+"""Answers that ``close`` must refuse, measured on real tensors; and the reference's answer to other
+inputs.
+"""
 
 import functools
 from typing import Any
 
 import pytest
 
-from runner.judge.mutants import Fate
-from runner.model.case_facts import StepFacts
-from runner.model.expectation import Status
-from runner.vocabulary.expectations import EXPECTATIONS, close, comparing
-from runner.vocabulary.expectations.close import NAMES
-from runner.vocabulary.expectations.stand_ins import EQUAL, measure_other_inputs, measure_stand_ins
 from tests.fakes import HERE, import_torch
+from torch_conformance.judge.mutants import Fate
+from torch_conformance.model.case_facts import StepFacts
+from torch_conformance.model.expectation import Status
+from torch_conformance.vocabulary.expectations import EXPECTATIONS, close, comparing
+from torch_conformance.vocabulary.expectations.close import NAMES
+from torch_conformance.vocabulary.expectations.stand_ins import (
+    EQUAL,
+    measure_other_inputs,
+    measure_stand_ins,
+)
 
 pytestmark = pytest.mark.torch
 
@@ -22,7 +28,9 @@ EAGER, OUTPUT = "eager", "output"
 NO_OTHER = "no other inputs here"
 
 
-def measured(reference: Any, other: Any = NO_OTHER, *, rtol: float = 1.3e-6, atol: float = 1e-5) -> dict[str, str]:
+def measured(
+    reference: Any, other: Any = NO_OTHER, *, rtol: float = 1.3e-6, atol: float = 1e-5
+) -> dict[str, str]:
     """Return what each stand-in comes to: ``far``, ``near``, or why there is none."""
     against = functools.partial(comparing.differences, rtol=rtol, atol=atol)
     found = measure_stand_ins(reference, rtol=rtol, atol=atol, against=against)
@@ -33,7 +41,11 @@ def measured(reference: Any, other: Any = NO_OTHER, *, rtol: float = 1.3e-6, ato
 
 def _how_far(facts: Any, atol: float) -> str:
     assert set(facts) == {"excess", "nan_mismatches", "inf_mismatches"}
-    return "far" if facts["excess"] > atol or facts["nan_mismatches"] or facts["inf_mismatches"] else "near"
+    return (
+        "far"
+        if facts["excess"] > atol or facts["nan_mismatches"] or facts["inf_mismatches"]
+        else "near"
+    )
 
 
 FAR = dict.fromkeys(NAMES, "far")
@@ -85,7 +97,9 @@ def test_a_tolerance_that_is_too_wide_lets_them_pass() -> None:
 
 
 def test_nothing_to_compare() -> None:
-    assert measured(torch.empty(0, 3), torch.empty(0, 3)) == dict.fromkeys(NAMES, "the reference has no elements")
+    assert measured(torch.empty(0, 3), torch.empty(0, 3)) == dict.fromkeys(
+        NAMES, "the reference has no elements"
+    )
 
 
 def test_no_number_is_finite() -> None:
@@ -111,10 +125,12 @@ def test_a_large_tensor_is_measured_in_a_part_and_wholly_where_that_says_nothing
 
 
 def test_other_inputs_that_give_another_shape() -> None:
-    assert measured(torch.ones(2), torch.ones(3))["other inputs"] == "other inputs give another shape"
+    assert (
+        measured(torch.ones(2), torch.ones(3))["other inputs"] == "other inputs give another shape"
+    )
 
 
-# -- measured for an expectation ------------------------------------------------------------------------------------
+# -- measured for an expectation -------------------------------------------------------------------
 
 
 OTHER = "the answer to other inputs"
@@ -124,7 +140,9 @@ def facts(values: dict[str, Any], **arguments: Any) -> Any:
     check = EXPECTATIONS["close"].parse({"to": "eager", "atol": 1e-5, "rtol": 1.3e-6, **arguments})
     measured_facts = close.measure(check.measurement(), values.__getitem__)
     if close.has_other_inputs(check.measurement()):
-        close.add_other_inputs(measured_facts, check.measurement(), values[check.to], lambda: values[OTHER])
+        close.add_other_inputs(
+            measured_facts, check.measurement(), values[check.to], lambda: values[OTHER]
+        )
     known = StepFacts(measured=measured_facts)
     assert [one.status for one in check.judge(known, HERE)] == [Status.HELD]
     return {

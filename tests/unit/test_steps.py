@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from runner.vocabulary.steps import STEPS, StepKind, parsed
 from tests.fakes import step
+from torch_conformance.vocabulary.steps import STEPS, StepKind, parsed
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,9 @@ from tests.fakes import step
         ("reset", {"items": ["dynamo"]}, False, False),
     ],
 )
-def test_what_a_step_is_asked(kind: str, arguments: dict[str, Any], runs_graphs: bool, compares_effects: bool) -> None:
+def test_what_a_step_is_asked(
+    kind: str, arguments: dict[str, Any], runs_graphs: bool, compares_effects: bool
+) -> None:
     found = parsed(step(kind=kind, **arguments))
     assert (found.runs_graphs, found.compares_effects) == (runs_graphs, compares_effects)
 
@@ -39,7 +41,10 @@ def test_counters_begin_anew_unless_only_metrics_do(only: str | None, clears: bo
     assert not parsed(step()).clears_counters
 
 
-CALL, EAGER_CALL = STEPS["call"].parse({"as": "out"}), STEPS["call"].parse({"as": "out", "eager": True})
+CALL, EAGER_CALL = (
+    STEPS["call"].parse({"as": "out"}),
+    STEPS["call"].parse({"as": "out", "eager": True}),
+)
 API = STEPS["api"].parse({"call": "torch.neg", "as": "out"})
 
 
@@ -56,6 +61,8 @@ API = STEPS["api"].parse({"call": "torch.neg", "as": "out"})
         ("box", [CALL], "'box' is no result of a call"),
     ],
 )
-def test_a_backward_has_a_reference_where_a_call_gave_what_it_runs_on(of: str | None, above: list[StepKind], why: str | None) -> None:
+def test_a_backward_has_a_reference_where_a_call_gave_what_it_runs_on(
+    of: str | None, above: list[StepKind], why: str | None
+) -> None:
     found = STEPS["backward"].parse({} if of is None else {"of": of}).why_no_reference(above)
     assert found is None if why is None else found is not None and found[0].endswith(why)

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from runner.cli.parser import main
-from runner.language.read import spec_schema
-from runner.machine.redaction import KNOWN
-from runner.model.outcomes import ExitCode
-from runner.tools.vendor import archive
-from runner.tools.vendor.archive import PREDICATE_TYPE, STATEMENT_TYPE
 from tests.submissions import CODE, a_run, write_keys
+from torch_conformance.cli.parser import main
+from torch_conformance.language.read import spec_schema
+from torch_conformance.machine.redaction import KNOWN
+from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.tools.attest import archive
+from torch_conformance.tools.attest.archive import PREDICATE_TYPE, STATEMENT_TYPE
 
 SECRET = "hunter2-is-a-secret"
 
@@ -25,7 +25,9 @@ SECRET = "hunter2-is-a-secret"
 def author(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Return a folder with a run in ``out``, made once; its code names the folder and a secret."""
     place = tmp_path_factory.mktemp("author")
-    with a_run(place, code=CODE + f"# {place}/cache/a.py, ~{os.path.expanduser('~')}/b.py, {SECRET}\n"):
+    with a_run(
+        place, code=CODE + f"# {place}/cache/a.py, ~{os.path.expanduser('~')}/b.py, {SECRET}\n"
+    ):
         yield place
 
 
@@ -37,10 +39,15 @@ def folder(author: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     return tmp_path / "here"
 
 
-def test_a_submission_is_the_same_bytes_and_verifies(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_submission_is_the_same_bytes_and_verifies(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_keys(folder)
     assert main(["submit", "out", "--out", "one.tar.zst", "--key", "private.pem"]) == ExitCode.OK
-    assert main(["submit", "out", "--out", "two.tar.zst", "--key", "private.pem", "--json"]) == ExitCode.OK
+    assert (
+        main(["submit", "out", "--out", "two.tar.zst", "--key", "private.pem", "--json"])
+        == ExitCode.OK
+    )
     said = json.loads(capsys.readouterr().out.partition("\n")[2])
     assert not list(Draft202012Validator(spec_schema.load("submit")).iter_errors(said))
     data = (folder / "one.tar.zst").read_bytes()
@@ -48,16 +55,24 @@ def test_a_submission_is_the_same_bytes_and_verifies(folder: Path, capsys: pytes
     assert (said["bytes"], said["statement"], said["unjudged"]) == (len(data), "CONFORMANT", [])
     statement = json.loads(archive.unpacked(data)["attestation.json"])
     assert (statement["_type"], statement["predicateType"]) == (STATEMENT_TYPE, PREDICATE_TYPE)
-    assert {one["name"] for one in statement["subject"]} == archive.unpacked(data).keys() - {"attestation.json", "attestation.dsse.json"}
+    assert {one["name"] for one in statement["subject"]} == archive.unpacked(data).keys() - {
+        "attestation.json",
+        "attestation.dsse.json",
+    }
     assert statement["predicate"]["signer"] == said["signer"]
-    assert main(["verify", "one.tar.zst", "--key", "public.pem", "--profile", "ours.yaml"]) == ExitCode.OK
+    assert (
+        main(["verify", "one.tar.zst", "--key", "public.pem", "--profile", "ours.yaml"])
+        == ExitCode.OK
+    )
     printed = capsys.readouterr()
     assert "verified: CONFORMANT" in printed.err
     assert printed.out.index("follows from evidence:") < printed.out.index("the author's word:")
     assert "CONFORMANT: 3 passed, 1 waived of 4 required" in printed.out
 
 
-def test_neither_folders_nor_secrets_are_packed(folder: Path, author: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_folders_nor_secrets_are_packed(
+    folder: Path, author: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.rmtree(folder)
     monkeypatch.chdir(author)
     monkeypatch.setattr(KNOWN, "_values", {SECRET: None})
@@ -78,7 +93,9 @@ def test_neither_folders_nor_secrets_are_packed(folder: Path, author: Path, monk
 
 @contextmanager
 def a_run_with_a_long_text(place: Path) -> Iterator[None]:
-    """Make a run whose verdicts show the length and the beginning of a text with a folder of this machine: both change with the cut."""
+    """Make a run whose verdicts show the length and the beginning of a text with a folder of this
+    machine: both change with the cut.
+    """
     text = f"nvcc -I{place}/packages/include {'x' * 200}"
     with a_run(place, more="  - log: {contains: nvcc}\n", measured={"2": {"text": text}}) as out:
         assert f"{len(text)} characters: nvcc -I{place}/" in (out / "run.jsonl").read_text()
@@ -88,26 +105,56 @@ def a_run_with_a_long_text(place: Path) -> Iterator[None]:
 def test_an_excerpt_of_a_text_with_a_folder_is_that_of_the_cut_text(tmp_path: Path) -> None:
     with a_run_with_a_long_text(tmp_path):
         assert main(["submit", "out", "--out", "a.tar.zst"]) == ExitCode.OK
-        lines = map(json.loads, archive.unpacked(Path("a.tar.zst").read_bytes())["run.jsonl"].splitlines())
-        shown = [verdict["observed"] for line in lines for verdict in line.get("verdicts", ()) if verdict["kind"] == "log"]
-        assert shown == [f"{len('nvcc -I./packages/include ') + 200} characters: nvcc -I./packages/include {'x' * 134}..."] * 2
+        lines = map(
+            json.loads, archive.unpacked(Path("a.tar.zst").read_bytes())["run.jsonl"].splitlines()
+        )
+        shown = [
+            verdict["observed"]
+            for line in lines
+            for verdict in line.get("verdicts", ())
+            if verdict["kind"] == "log"
+        ]
+        assert (
+            shown
+            == [
+                f"{len('nvcc -I./packages/include ') + 200} characters: nvcc "
+                f"-I./packages/include {'x' * 134}..."
+            ]
+            * 2
+        )
         assert main(["verify", "a.tar.zst", "--profile", "ours.yaml"]) == ExitCode.OK
 
 
-def test_the_reasons_of_weak_claims_are_in_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with a_run(tmp_path, more="  - {filecheck: {code: 0, checks: 'CHECK: def call('}, weak: all code has it}\n"):
+def test_the_reasons_of_weak_claims_are_in_the_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with a_run(
+        tmp_path,
+        more="  - {filecheck: {code: 0, checks: 'CHECK: def call('}, weak: all code has it}\n",
+    ):
         capsys.readouterr()
         assert main(["submit", "out", "--json"]) == ExitCode.OK
         said = json.loads(capsys.readouterr().out)
     assert not list(Draft202012Validator(spec_schema.load("submit")).iter_errors(said))
-    assert said["weak"] == ["files/own/specs/area/one.yaml:12:6: filecheck also holds with the code of a trivial function: all code has it"]
+    assert said["weak"] == [
+        "files/own/specs/area/one.yaml:12:6: filecheck also holds with the code of a trivial "
+        "function: all code has it"
+    ]
 
 
-def test_an_edited_excerpt_is_not_replaced_by_the_right_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_edited_excerpt_is_not_replaced_by_the_right_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with a_run_with_a_long_text(tmp_path):
-        write(tmp_path, [line.replace(" characters: nvcc", " characters: gcc") for line in lines(tmp_path)])
+        write(
+            tmp_path,
+            [line.replace(" characters: nvcc", " characters: gcc") for line in lines(tmp_path)],
+        )
         assert main(["submit", "out", "--out", "a.tar.zst"]) == ExitCode.FAILED
-        assert "the text of log at line 12 is not what the files and judging it again give" in capsys.readouterr().err
+        assert (
+            "the text of log at line 12 is not what the files and judging it again give"
+            in capsys.readouterr().err
+        )
 
 
 def lines(folder: Path) -> list[str]:
@@ -124,7 +171,10 @@ def spoil(folder: Path, kind: str) -> None:
         case "truncated":
             write(folder, lines(folder)[:-1])
         case "edited":
-            write(folder, [line.replace('"outcome": "XFAIL"', '"outcome": "PASS"') for line in lines(folder)])
+            write(
+                folder,
+                [line.replace('"outcome": "XFAIL"', '"outcome": "PASS"') for line in lines(folder)],
+            )
         case "code":
             piece.write_text("other")
         case "link":
@@ -175,6 +225,8 @@ def test_a_run_that_cannot_be_submitted_is_refused(
         ("submit no", "no run 'no'"),
     ],
 )
-def test_wrong_usage_says_what_to_do(arguments: str, words: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_says_what_to_do(
+    arguments: str, words: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(arguments.split()) == ExitCode.USAGE
     assert words in capsys.readouterr().err

@@ -1,4 +1,6 @@
-"""Who computed each operator and type, from results alone: states, one entry a cause, the three forms, and what changed between runs."""
+"""Who computed each operator and type, from results alone: states, one entry a cause, the three
+forms, and what changed between runs.
+"""
 
 import json
 import re
@@ -9,34 +11,52 @@ from typing import Any
 
 import pytest
 
-from runner.cli.parser import main
-from runner.model.expectation import WrongValue
-from runner.model.outcomes import ExitCode, Outcome
-from runner.model.results import CaseResult
-from runner.report.terminal import report_of
 from tests.conftest import GOOD
 from tests.fakes import backend, case, expected, observation, seen, step, verdict_of
 from tests.json_schemas import validator
 from tests.recorded import recorded, run_of, write_run
 from tests.unit.test_events import Go, execution, go
+from torch_conformance.cli.parser import main
+from torch_conformance.model.expectation import WrongValue
+from torch_conformance.model.outcomes import ExitCode, Outcome
+from torch_conformance.model.results import CaseResult
+from torch_conformance.report.terminal import report_of
 
 __all__ = ["go"]  # a fixture of test_events
 
 SUITE = "operators/all"
-RAISED = {"expected": "sample 0: no exception", "observed": "E in phase 'trace': no node 17 at 0x7f"}
+RAISED = {
+    "expected": "sample 0: no exception",
+    "observed": "E in phase 'trace': no node 17 at 0x7f",
+}
 
 
-def of_operator(name: str, outcome: Outcome = Outcome.PASS, by_aten: int = 0, *, dtype: str = "float32", **changes: Any) -> CaseResult:
+def of_operator(
+    name: str,
+    outcome: Outcome = Outcome.PASS,
+    by_aten: int = 0,
+    *,
+    dtype: str = "float32",
+    **changes: Any,
+) -> CaseResult:
     """Return the result of a case of an operator of whose four operators ATen ran some."""
     names = {f"aten.{name}": by_aten} if by_aten else {}
     case_id = f"{SUITE}[backend=other,op={name},dtype={dtype},dynamic=false]"
-    return recorded("all", outcome, case_id=case_id, **{"eager_operators": 4, "by_aten": names, **changes})
+    return recorded(
+        "all", outcome, case_id=case_id, **{"eager_operators": 4, "by_aten": names, **changes}
+    )
 
 
 WRONG = of_operator("wrong", Outcome.FAIL)
 MIXED = of_operator("mixed", Outcome.FAIL, **RAISED)
 MIXED = replace(
-    MIXED, verdicts=(replace(MIXED.verdicts[0], wrong=(WrongValue(message=f"expected {RAISED['expected']}"), WrongValue(message="0"))),)
+    MIXED,
+    verdicts=(
+        replace(
+            MIXED.verdicts[0],
+            wrong=(WrongValue(message=f"expected {RAISED['expected']}"), WrongValue(message="0")),
+        ),
+    ),
 )
 FELL_BACK = of_operator("tan", Outcome.FELL_BACK)
 CELLS: Mapping[str, tuple[CaseResult, str]] = {
@@ -45,19 +65,39 @@ CELLS: Mapping[str, tuple[CaseResult, str]] = {
     "allowed to ATen": (of_operator("mm", Outcome.PASS, 4), "by-aten"),
     "all by ATen": (of_operator("log", Outcome.FELL_BACK, 4), "by-aten"),
     "moves data": (of_operator("t", eager_operators=0), "moves-data"),
-    "moves data, not by what Dynamo captured": (of_operator("view", Outcome.FELL_BACK, eager_operators=0), "fell-back"),
+    "moves data, not by what Dynamo captured": (
+        of_operator("view", Outcome.FELL_BACK, eager_operators=0),
+        "fell-back",
+    ),
     "Dynamo gave up": (of_operator("gave-up", Outcome.FELL_BACK), "fell-back"),
     "not measured": (of_operator("unmeasured", eager_operators=-1), "right"),
     "a waived wrong number": (of_operator("exp", Outcome.XFAIL, 4), "wrong"),
-    "waived, by ATen": (of_operator("tan", Outcome.XFAIL, 4, verdicts=FELL_BACK.verdicts, failure_type=FELL_BACK.failure_type), "by-aten"),
+    "waived, by ATen": (
+        of_operator(
+            "tan",
+            Outcome.XFAIL,
+            4,
+            verdicts=FELL_BACK.verdicts,
+            failure_type=FELL_BACK.failure_type,
+        ),
+        "by-aten",
+    ),
     "a wrong number": (WRONG, "wrong"),
     "a wrong number, by ATen": (of_operator("sin", Outcome.FAIL, 4), "wrong"),
     "one sample raised, one is wrong": (MIXED, "wrong"),
     "an exception": (of_operator("fft", Outcome.FAIL, eager_operators=-1, **RAISED), "raised"),
     "a crash": (of_operator("crashes", Outcome.CRASH, eager_operators=-1), "raised"),
     "no end": (of_operator("hangs", Outcome.TIMEOUT, eager_operators=-1), "raised"),
-    "not claimed": (of_operator("qr", Outcome.UNAVAILABLE, reason="not claimed by other: gradients", eager_operators=-1), "not-claimed"),
-    "lacks a module": (of_operator("lu", Outcome.UNAVAILABLE, reason="no module", eager_operators=-1), "not-tried"),
+    "not claimed": (
+        of_operator(
+            "qr", Outcome.UNAVAILABLE, reason="not claimed by other: gradients", eager_operators=-1
+        ),
+        "not-claimed",
+    ),
+    "lacks a module": (
+        of_operator("lu", Outcome.UNAVAILABLE, reason="no module", eager_operators=-1),
+        "not-tried",
+    ),
     "not judged": (of_operator("item", Outcome.ERROR, eager_operators=-1), "not-tried"),
     "not run": (of_operator("late", Outcome.NOT_RUN, eager_operators=-1), "not-tried"),
 }
@@ -73,9 +113,13 @@ def table(folder: Path, *results: CaseResult) -> Any:
 
 
 def test_the_state_of_each_cell(tmp_path: Path) -> None:
-    document = table(tmp_path / "run", *(result for result, _ in CELLS.values()), recorded("no-operator"))
+    document = table(
+        tmp_path / "run", *(result for result, _ in CELLS.values()), recorded("no-operator")
+    )
     states = [cell["state"] for cell in document["cells"]]
-    assert dict(zip(CELLS, states, strict=True)) == {name: state for name, (_, state) in CELLS.items()}
+    assert dict(zip(CELLS, states, strict=True)) == {
+        name: state for name, (_, state) in CELLS.items()
+    }
     (counts,) = document["counts"]
     assert (counts["backend"], counts["suite"]) == ("other", f"{SUITE}[dynamic=false]")
     assert counts["states"] == {state: states.count(state) for state in dict.fromkeys(states)}
@@ -83,7 +127,10 @@ def test_the_state_of_each_cell(tmp_path: Path) -> None:
 
 
 CONVERSION = "Model wasn't fully converted. -- No conversion rule found for operations: {}"
-DIMENSION = "Check 'merge()' failed at src/core/{}:65: While validating 'MatMul_3 (Parameter_1[0]:f32{}) -> ()'"
+DIMENSION = (
+    "Check 'merge()' failed at src/core/{}:65: While validating 'MatMul_3 "
+    "(Parameter_1[0]:f32{}) -> ()'"
+)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +139,11 @@ DIMENSION = "Check 'merge()' failed at src/core/{}:65: While validating 'MatMul_
         ("no node 17 at 0x7f", "no node 3 at 0xa", True),
         (CONVERSION.format("aten::fft"), CONVERSION.format("aten::qr, aten::mm"), True),
         (DIMENSION.format("matmul.hpp", "[2,3]"), DIMENSION.format("matmul.hpp", "[4]"), True),
-        ("KeyError: <OpOverload(op='aten.sum', overload='default')>", "KeyError: <OpOverload(op='aten.to', overload='Tensor')>", True),
+        (
+            "KeyError: <OpOverload(op='aten.sum', overload='default')>",
+            "KeyError: <OpOverload(op='aten.to', overload='Tensor')>",
+            True,
+        ),
         ("cannot open /tmp/a1/x.so", "cannot open /tmp/b/x.so", True),
         (CONVERSION.format("aten::fft"), "no rule", False),
         (DIMENSION.format("matmul.hpp", "[2,3]"), DIMENSION.format("add.hpp", "[2,3]"), False),
@@ -100,17 +151,31 @@ DIMENSION = "Check 'merge()' failed at src/core/{}:65: While validating 'MatMul_
         ("cannot open /tmp/x.so", "cannot open /tmp/y.so", False),
     ],
 )
-def test_exceptions_are_folded_by_their_cause(tmp_path: Path, first: str, second: str, is_one: bool) -> None:
-    raised = [of_operator(f"op{number}", Outcome.FAIL, **{**RAISED, "observed": text}) for number, text in enumerate((first, second))]
-    raised[1] = replace(raised[1], verdicts=(*raised[1].verdicts, *of_operator("log", Outcome.FELL_BACK, 4).verdicts))
+def test_exceptions_are_folded_by_their_cause(
+    tmp_path: Path, first: str, second: str, is_one: bool
+) -> None:
+    raised = [
+        of_operator(f"op{number}", Outcome.FAIL, **{**RAISED, "observed": text})
+        for number, text in enumerate((first, second))
+    ]
+    raised[1] = replace(
+        raised[1],
+        verdicts=(*raised[1].verdicts, *of_operator("log", Outcome.FELL_BACK, 4).verdicts),
+    )
     sizes = [len(cause["cases"]) for cause in table(tmp_path / "run", *raised, WRONG)["raised"]]
     assert sizes == ([2] if is_one else [1, 1])
 
 
 def test_markdown_has_a_row_for_each_operator_and_no_text_that_drives_it(tmp_path: Path) -> None:
-    both = [of_operator("log", Outcome.FELL_BACK, 4), of_operator("log", dtype="int64"), of_operator("add", Outcome.FAIL, reason="<b>`|x")]
+    both = [
+        of_operator("log", Outcome.FELL_BACK, 4),
+        of_operator("log", dtype="int64"),
+        of_operator("add", Outcome.FAIL, reason="<b>`|x"),
+    ]
     write_run(tmp_path / "run", run_of(*both))
-    assert main(["report", str(tmp_path / "run"), "--support", str(tmp_path / "s.md")]) == ExitCode.OK
+    assert (
+        main(["report", str(tmp_path / "run"), "--support", str(tmp_path / "s.md")]) == ExitCode.OK
+    )
     lines = (tmp_path / "s.md").read_text().splitlines()
     assert "| operator | `float32` | `int64` |" in lines
     assert "| `log` | by-aten: `aten.log` | served |" in lines
@@ -118,7 +183,7 @@ def test_markdown_has_a_row_for_each_operator_and_no_text_that_drives_it(tmp_pat
     assert not any("<b>" in line and "`<b>'/x`" not in line for line in lines)
 
 
-# -- the terminal ------------------------------------------------------------------------------------------------------
+# -- the terminal ----------------------------------------------------------------------------------
 
 
 def shown(*results: CaseResult) -> list[str]:
@@ -126,9 +191,18 @@ def shown(*results: CaseResult) -> list[str]:
 
 
 def test_a_cause_is_one_entry_of_the_terminal() -> None:
-    fell_back = [of_operator(f"op{number}", Outcome.FELL_BACK, 4, observed=f"{number} graphs") for number in range(10)]
-    lines = shown(*fell_back, WRONG, of_operator("gave-up", Outcome.FELL_BACK, 4, observed="it ran eagerly"))
-    assert [line.split()[0] for line in lines if line.startswith(("FELL_BACK", "FAIL"))] == ["FELL_BACK", "FAIL", "FELL_BACK"]
+    fell_back = [
+        of_operator(f"op{number}", Outcome.FELL_BACK, 4, observed=f"{number} graphs")
+        for number in range(10)
+    ]
+    lines = shown(
+        *fell_back, WRONG, of_operator("gave-up", Outcome.FELL_BACK, 4, observed="it ran eagerly")
+    )
+    assert [line.split()[0] for line in lines if line.startswith(("FELL_BACK", "FAIL"))] == [
+        "FELL_BACK",
+        "FAIL",
+        "FELL_BACK",
+    ]
     assert "10 cases have this cause; the others:" in lines
     (others,) = (line for line in lines if "op=*" in line)
     assert all(f"op{number} (aten.op{number})" in others for number in range(1, 10))
@@ -137,51 +211,102 @@ def test_a_cause_is_one_entry_of_the_terminal() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "entries"),
-    [({}, 1), ({"observed": "another number"}, 2), ({"position": replace(WRONG.position, line=9)}, 2), ({"outcome": Outcome.XPASS}, 2)],
+    [
+        ({}, 1),
+        ({"observed": "another number"}, 2),
+        ({"position": replace(WRONG.position, line=9)}, 2),
+        ({"outcome": Outcome.XPASS}, 2),
+    ],
 )
-def test_other_failures_are_one_entry_where_all_that_they_say_is_equal(changes: dict[str, Any], entries: int) -> None:
+def test_other_failures_are_one_entry_where_all_that_they_say_is_equal(
+    changes: dict[str, Any], entries: int
+) -> None:
     outcome = changes.pop("outcome", Outcome.FAIL)
     failed = [recorded("one", Outcome.FAIL), recorded("one", outcome, backend="cuda", **changes)]
     if "position" in changes:
-        failed[1] = replace(failed[1], verdicts=(replace(failed[1].verdicts[0], position=changes["position"]),))
+        failed[1] = replace(
+            failed[1], verdicts=(replace(failed[1].verdicts[0], position=changes["position"]),)
+        )
     lines = shown(*failed)
     assert sum(line.startswith(("FAIL", "XPASS")) for line in lines[:-4]) == entries
     assert sum("'area/one[backend=cuda]'" in line for line in lines) == 1
 
 
-# -- runs --------------------------------------------------------------------------------------------------------------
+# -- runs ------------------------------------------------------------------------------------------
 
 
-def test_diff_shows_the_cells_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = (of_operator("add"), of_operator("log", Outcome.FELL_BACK, 4), of_operator("mm", Outcome.PASS, 4), recorded("one"))
-    after = (of_operator("add"), of_operator("log"), of_operator("mm", Outcome.FAIL), of_operator("cos"))
-    names = [str(write_run(tmp_path / name, run_of(*results))) for name, results in (("a", before), ("b", after))]
+def test_diff_shows_the_cells_that_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (
+        of_operator("add"),
+        of_operator("log", Outcome.FELL_BACK, 4),
+        of_operator("mm", Outcome.PASS, 4),
+        recorded("one"),
+    )
+    after = (
+        of_operator("add"),
+        of_operator("log"),
+        of_operator("mm", Outcome.FAIL),
+        of_operator("cos"),
+    )
+    names = [
+        str(write_run(tmp_path / name, run_of(*results)))
+        for name, results in (("a", before), ("b", after))
+    ]
     assert main(["diff", *names, "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     validator("diff").validate(document)
     sides = [
-        [entry[side] and (entry[side]["operator"], entry[side]["state"]) for side in ("before", "after")] for entry in document["support"]
+        [
+            entry[side] and (entry[side]["operator"], entry[side]["state"])
+            for side in ("before", "after")
+        ]
+        for entry in document["support"]
     ]
-    assert sides == [[("log", "by-aten"), ("log", "served")], [("mm", "by-aten"), ("mm", "wrong")], [None, ("cos", "served")]]
+    assert sides == [
+        [("log", "by-aten"), ("log", "served")],
+        [("mm", "by-aten"), ("mm", "wrong")],
+        [None, ("cos", "served")],
+    ]
     assert main(["diff", *names, "--html", str(tmp_path / "diff.html")]) == ExitCode.OK
     assert "log float32" in capsys.readouterr().out
     page = " ".join(re.sub("<[^>]*>", " ", (tmp_path / "diff.html").read_text("utf-8")).split())
-    for row in ("log float32 by-aten aten.log served", "mm float32 by-aten aten.mm wrong", "cos float32 no case served"):
+    for row in (
+        "log float32 by-aten aten.log served",
+        "mm float32 by-aten aten.mm wrong",
+        "cos float32 no case served",
+    ):
         assert f" {row} other: {SUITE}[dynamic=false]" in page
 
 
 def test_run_writes_the_table_and_refuses_another_ending(go: Go) -> None:
-    (Path("specs") / "one.yaml").write_text(GOOD.replace("close: {to: eager}", "counter: {inductor.fxgraph_cache_miss: 1}"))
+    (Path("specs") / "one.yaml").write_text(
+        GOOD.replace("close: {to: eager}", "counter: {inductor.fxgraph_cache_miss: 1}")
+    )
     assert go(execution, "--support", "s.json") == ExitCode.OK
     assert json.loads(Path("s.json").read_text())["cells"] == []
     assert go(execution, "--support", "s.txt") == ExitCode.USAGE
 
 
 def test_a_result_has_what_its_calls_measured() -> None:
-    measured = {"eager": ["aten.mm", "aten.cos"], "residue": ["aten.mm"], "tensors": 1, "done": True, "eager_calls": 0}
+    measured = {
+        "eager": ["aten.mm", "aten.cos"],
+        "residue": ["aten.mm"],
+        "tensors": 1,
+        "done": True,
+        "eager_calls": 0,
+    }
     dynamo = {"graphs": 1, "calls": 1, "calls_others": 0, "frames": 1, "broken": []}
-    by, claim = backend(service={"allow": ["aten.mm"]}), expected("counter", {"inductor.fxgraph_cache_miss": 1})
-    for residue, by_aten in ((["aten.mm"], {"aten.mm": 1}), (["aten.cos", "aten.cos"], {"aten.cos": 2}), ([], {})):
+    by, claim = (
+        backend(service={"allow": ["aten.mm"]}),
+        expected("counter", {"inductor.fxgraph_cache_miss": 1}),
+    )
+    for residue, by_aten in (
+        (["aten.mm"], {"aten.mm": 1}),
+        (["aten.cos", "aten.cos"], {"aten.cos": 2}),
+        ([], {}),
+    ):
         facts = seen(measured={"proof": {**measured, "residue": residue}}, dynamo=dynamo)
         result = verdict_of(case(step(claim)), observation(facts), by=by)
         assert (result.outcome is Outcome.PASS) == ("aten.cos" not in by_aten)
@@ -202,16 +327,27 @@ OF_ATEN = "buf1 = torch.ops.aten.sort.stable(buf0)\nasync_compile.wait(globals()
         (0, "# torch.ops.aten.sort(buf0)\nreturn (buf0, )\n", ""),
     ],
 )
-def test_a_case_whose_whole_answer_aten_computed_has_a_note(kernels: int, code: str, called: str) -> None:
+def test_a_case_whose_whole_answer_aten_computed_has_a_note(
+    kernels: int, code: str, called: str
+) -> None:
     facts = seen(metrics={"generated_kernel_count": kernels}, code=1)
     text = f"from ctypes import c_void_p\nasync_compile = AsyncCompile()\n{code}"
-    result = verdict_of(case(step(expected("counter", {"inductor.fxgraph_cache_miss": 1}))), observation(facts), code={(0, 0): text})
+    result = verdict_of(
+        case(step(expected("counter", {"inductor.fxgraph_cache_miss": 1}))),
+        observation(facts),
+        code={(0, 0): text},
+    )
     assert result.outcome is Outcome.PASS
     assert [note.partition("called ")[2] for note in result.notes] == [called] * bool(called)
 
 
 def test_a_note_of_many_cases_is_one_entry_of_the_terminal() -> None:
-    notes = [of_operator(f"op{number}", notes=(f"it called aten.op{number}",)) for number in range(3)]
+    notes = [
+        of_operator(f"op{number}", notes=(f"it called aten.op{number}",)) for number in range(3)
+    ]
     lines = shown(*notes, of_operator("other", notes=("another note",)))
-    assert [line.strip() for line in lines if "note" in line][1:] == ["3 cases have this note; the others:", "another note"]
+    assert [line.strip() for line in lines if "note" in line][1:] == [
+        "3 cases have this note; the others:",
+        "another note",
+    ]
     assert sum("op=*" in line and line.endswith(": op1, op2") for line in lines) == 1

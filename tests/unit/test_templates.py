@@ -5,9 +5,14 @@ from typing import Any
 
 import pytest
 
-from runner.language.read import templates
-from runner.language.read.document import Document
-from runner.language.read.templates import MAX_EXPRESSION, MAX_RESULT, TemplateError, parse
+from torch_conformance.language.read import templates
+from torch_conformance.language.read.document import Document
+from torch_conformance.language.read.templates import (
+    MAX_EXPRESSION,
+    MAX_RESULT,
+    TemplateError,
+    parse,
+)
 
 NAMES: dict[str, Any] = {
     "n": 4,
@@ -27,20 +32,83 @@ NAMES: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        *(("{{ n }}", 4), ("{{n}}", 4), ("{{ half }}", 0.5), ("{{ on }}", True), ("{{ nothing }}", None), ("{{ text }}", "abc")),
-        *(("{{ shape }}", [4, 5]), ("{{ pair }}", NAMES["pair"]), ("{{ pair.first }}", 1), ("{{ pair.second.third }}", "x")),
+        *(
+            ("{{ n }}", 4),
+            ("{{n}}", 4),
+            ("{{ half }}", 0.5),
+            ("{{ on }}", True),
+            ("{{ nothing }}", None),
+            ("{{ text }}", "abc"),
+        ),
+        *(
+            ("{{ shape }}", [4, 5]),
+            ("{{ pair }}", NAMES["pair"]),
+            ("{{ pair.first }}", 1),
+            ("{{ pair.second.third }}", "x"),
+        ),
         *(("{{ pair.items }}", "mine"), ("{{ pair['first'] if false else n }}", TemplateError)),
-        *(("{{ n + 1 }}", 5), ("{{ n - 5 }}", -1), ("{{ n * n }}", 16), ("{{ n / 8 }}", 0.5), ("{{ n // 3 }}", 1), ("{{ n % 3 }}", 1)),
-        *(("{{ -n }}", -4), ("{{ +n }}", 4), ("{{ (n + 1) * 2 }}", 10), ("{{ n * half }}", 2.0), ("{{ 'a' + text }}", "aabc")),
-        *(("{{ n == 4 }}", True), ("{{ n != 4 }}", False), ("{{ 1 < n <= 4 }}", True), ("{{ n > 4 }}", False), ("{{ n >= 5 }}", False)),
-        *(("{{ 5 in shape }}", True), ("{{ n not in shape }}", False), ("{{ 'b' in text }}", True), ("{{ 'first' in pair }}", True)),
-        *(("{{ not on }}", False), ("{{ on and off }}", False), ("{{ off or n }}", 4), ("{{ 1 if on else 2 }}", 1)),
-        *(("{{ 1 if off else 2 }}", 2), ("{{ 'x' }}", "x"), ("{{ 1e3 }}", 1000.0), ("{{ true }}", True), ("{{ none }}", None)),
-        *(("{{ '}}' }}", "}}"), ("{{ '{{ n }}' }}", "{{ n }}"), ("a {{ n }} b", "a 4 b"), ("{{ n }}{{ n }}", "44"), ("{{ n }} ", "4 ")),
-        *((" {{ n }}", " 4"), ("{{ half }}x", "0.5x"), ("{{ n }}\n", "4\n"), ("{{ on }}!", "true!"), ("{{ nothing }}!", "null!")),
+        *(
+            ("{{ n + 1 }}", 5),
+            ("{{ n - 5 }}", -1),
+            ("{{ n * n }}", 16),
+            ("{{ n / 8 }}", 0.5),
+            ("{{ n // 3 }}", 1),
+            ("{{ n % 3 }}", 1),
+        ),
+        *(
+            ("{{ -n }}", -4),
+            ("{{ +n }}", 4),
+            ("{{ (n + 1) * 2 }}", 10),
+            ("{{ n * half }}", 2.0),
+            ("{{ 'a' + text }}", "aabc"),
+        ),
+        *(
+            ("{{ n == 4 }}", True),
+            ("{{ n != 4 }}", False),
+            ("{{ 1 < n <= 4 }}", True),
+            ("{{ n > 4 }}", False),
+            ("{{ n >= 5 }}", False),
+        ),
+        *(
+            ("{{ 5 in shape }}", True),
+            ("{{ n not in shape }}", False),
+            ("{{ 'b' in text }}", True),
+            ("{{ 'first' in pair }}", True),
+        ),
+        *(
+            ("{{ not on }}", False),
+            ("{{ on and off }}", False),
+            ("{{ off or n }}", 4),
+            ("{{ 1 if on else 2 }}", 1),
+        ),
+        *(
+            ("{{ 1 if off else 2 }}", 2),
+            ("{{ 'x' }}", "x"),
+            ("{{ 1e3 }}", 1000.0),
+            ("{{ true }}", True),
+            ("{{ none }}", None),
+        ),
+        *(
+            ("{{ '}}' }}", "}}"),
+            ("{{ '{{ n }}' }}", "{{ n }}"),
+            ("a {{ n }} b", "a 4 b"),
+            ("{{ n }}{{ n }}", "44"),
+            ("{{ n }} ", "4 "),
+        ),
+        *(
+            (" {{ n }}", " 4"),
+            ("{{ half }}x", "0.5x"),
+            ("{{ n }}\n", "4\n"),
+            ("{{ on }}!", "true!"),
+            ("{{ nothing }}!", "null!"),
+        ),
         *(("{{ text }}!", "abc!"), ("# {{ n }}", "# 4"), ("a\n# x\n{{ n }}", "a\n# x\n4")),
         # text that a template gives is not parsed again
-        *(("{{ looks }}", "{{ n }}"), ("a {{ looks }}", "a {{ n }}"), ("{{ looks + 'x' }}", "{{ n }}x")),
+        *(
+            ("{{ looks }}", "{{ n }}"),
+            ("a {{ looks }}", "a {{ n }}"),
+            ("{{ looks + 'x' }}", "{{ n }}x"),
+        ),
         *(("no template", "no template"), ("a }} b", "a }} b"), ("{ n }", "{ n }")),
     ],
 )
@@ -54,7 +122,19 @@ def test_value_and_type(text: str, value: Any) -> None:
 
 
 REFUSED = [
-    *("n()", "n | upper", "n is odd", "n ** 2", "n[0]", "shape[0:1]", "pair['first']", "[n]", "(n, n)", "n, n", "{'a': n}"),
+    *(
+        "n()",
+        "n | upper",
+        "n is odd",
+        "n ** 2",
+        "n[0]",
+        "shape[0:1]",
+        "pair['first']",
+        "[n]",
+        "(n, n)",
+        "n, n",
+        "{'a': n}",
+    ),
     *("lambda: n", "f'{n}'", "b'n'", "(n := 4)", "n @ n"),
 ]
 UNDERSCORES = ["n.__class__", "pair.first._x", "_n"]
@@ -72,7 +152,10 @@ NO_NUMBERS = ["'a' * 3", "shape * 3", "shape + shape", "on + 1", "text + n", "'%
         *((f"{{{{ {inner} }}}}", "unknown-name") for inner in UNKNOWN),
         *((f"{{{{ {inner} }}}}", "template-no-number") for inner in NO_NUMBERS),
         *((f"{{{{ pair.{name} }}}}", "unknown-attribute") for name in ("frist", "keys")),
-        *((f"{{{{ {inner} }}}}", "template-no-attributes") for inner in ("text.upper", "nothing.x")),
+        *(
+            (f"{{{{ {inner} }}}}", "template-no-attributes")
+            for inner in ("text.upper", "nothing.x")
+        ),
         *((f"{{{{ {inner} }}}}", "template-comparison") for inner in ("n < text", "'a' in n")),
         *((f"a {{{{ {inner} }}}}", "template-list-in-text") for inner in ("shape", "pair")),
         *((text, "template-without-end") for text in ("{{ n", "{{ 'a }}", "{{ n # a }}")),
@@ -87,7 +170,7 @@ def test_what_is_refused(text: str, code: str) -> None:
     assert caught.value.problem.code == code
 
 
-# -- bounds ---------------------------------------------------------------------------------------------------------
+# -- bounds ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("inner", ["n{}", "'{}'", "1{}", "'}}}}' + '{}'"])
@@ -112,7 +195,9 @@ def test_a_result_has_at_most_10_000_characters(text: str) -> None:
         parse(text).evaluate(names)
 
 
-@pytest.mark.parametrize("operation", ["n * n * n * n", "1e308 * 10", "n / 1e-308 / n / 1e-308", "-n * n * n * n"])
+@pytest.mark.parametrize(
+    "operation", ["n * n * n * n", "1e308 * 10", "n / 1e-308 / n / 1e-308", "-n * n * n * n"]
+)
 def test_numbers_do_not_grow_without_end(operation: str) -> None:
     with pytest.raises(TemplateError):
         parse("{{ " + operation + " }}").evaluate({"n": 10**99})
@@ -124,11 +209,13 @@ def test_nesting_is_bounded() -> None:
     assert parse("{{ " + "-" * 199 + "n }}").evaluate(NAMES) == -4
 
 
-# -- where templates stand ------------------------------------------------------------------------------------------
+# -- where templates stand -------------------------------------------------------------------------
 
 
 def test_facts_are_deferred_and_evaluated_when_they_are_there() -> None:
-    deferred = templates.filled({"a": ["{{ facts.dir + '/' + backend }}"], "b": "{{ backend }}"}, {"backend": "cpu"})
+    deferred = templates.filled(
+        {"a": ["{{ facts.dir + '/' + backend }}"], "b": "{{ backend }}"}, {"backend": "cpu"}
+    )
     assert isinstance(deferred["a"][0], templates.Deferred)
     assert deferred["b"] == "cpu"
     assert templates.as_text(deferred) == {"a": ["{{ facts.dir + '/' + backend }}"], "b": "cpu"}
@@ -138,7 +225,10 @@ def test_facts_are_deferred_and_evaluated_when_they_are_there() -> None:
 
 
 def test_text_that_a_fact_gives_is_not_parsed_again() -> None:
-    assert templates.resolve_facts(templates.filled("{{ facts.dir }}", {}), {"dir": "{{ facts.dir }}"}) == "{{ facts.dir }}"
+    assert (
+        templates.resolve_facts(templates.filled("{{ facts.dir }}", {}), {"dir": "{{ facts.dir }}"})
+        == "{{ facts.dir }}"
+    )
 
 
 def test_code_and_patterns_hold_no_templates() -> None:
@@ -151,16 +241,27 @@ def test_code_and_patterns_hold_no_templates() -> None:
         "requires": [{"module": braces}],
         "prelude": braces,
         "function": braces,
-        "functions": {"one": braces, "two": {"module": braces, "kwargs": {"match": braces, braces: 1}}},
+        "functions": {
+            "one": braces,
+            "two": {"module": braces, "kwargs": {"match": braces, braces: 1}},
+        },
         "expect": [
             {"filecheck": braces},
             {"filecheck": {"checks": braces}},
             {"raises": {"type": braces, "match": braces}},
             {"equals": {"match": braces}},
         ],
-        "steps": [{"call": {"match": braces}, "expect": [{"filecheck": braces}]}, {"api": {"kwargs": {"filecheck": braces}}}],
+        "steps": [
+            {"call": {"match": braces}, "expect": [{"filecheck": braces}]},
+            {"api": {"kwargs": {"filecheck": braces}}},
+        ],
     }
-    assert {place for place, _ in templates.occurrences(Document(path=Path(), file="", data=spec, marks={}, key_marks={}))} == {
+    assert {
+        place
+        for place, _ in templates.occurrences(
+            Document(path=Path(), file="", data=spec, marks={}, key_marks={})
+        )
+    } == {
         ("summary",),
         ("requires", 0, "module"),
         ("functions", "two", "module"),

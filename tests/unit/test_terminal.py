@@ -1,4 +1,6 @@
-"""What a person sees while a run goes and at its end: nothing that a case printed drives the terminal, lines fit, the last line is true."""
+"""What a person sees while a run goes and at its end: nothing that a case printed drives the
+terminal, lines fit, the last line is true.
+"""
 
 import hashlib
 import io
@@ -10,15 +12,21 @@ from typing import Any
 
 import pytest
 
-from runner.machine import output
-from runner.model.case import CaseId
-from runner.model.diagnostics import Position
-from runner.model.events import Activity, RunningCase
-from runner.model.outcomes import Outcome
-from runner.model.results import CaseResult
-from runner.report import Excerpts, columns, excerpt
-from runner.report.terminal import FIRST_HEARTBEAT, Progress, report_of, wants_bar, wants_color
 from tests.unit.test_junit import COUNTER, HEADER, result
+from torch_conformance.machine import output
+from torch_conformance.model.case import CaseId
+from torch_conformance.model.diagnostics import Position
+from torch_conformance.model.events import Activity, RunningCase
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.model.results import CaseResult
+from torch_conformance.report import Excerpts, columns, excerpt
+from torch_conformance.report.terminal import (
+    FIRST_HEARTBEAT,
+    Progress,
+    report_of,
+    wants_bar,
+    wants_color,
+)
 
 COLOUR = re.compile(r"\x1b\[(?:31|32|33|0)m")
 SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -36,11 +44,19 @@ class Terminal(io.StringIO):
 
 def reported(*results: CaseResult, selected: int = 1, color: bool = False) -> str:
     stream = io.StringIO()
-    output.paint(stream, report_of(replace(HEADER, selected=selected), results, junit="reports/latest/junit.xml", color=color))
+    output.paint(
+        stream,
+        report_of(
+            replace(HEADER, selected=selected),
+            results,
+            junit="reports/latest/junit.xml",
+            color=color,
+        ),
+    )
     return stream.getvalue()
 
 
-# -- the report --------------------------------------------------------------------------------------------------------
+# -- the report ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.PASS])
@@ -48,13 +64,18 @@ def test_no_outcome_but_pass_goes_unsaid(outcome: Outcome) -> None:
     text = reported(result(outcome=outcome))
     assert outcome.label in text
     assert "it did not hold" in text
-    assert ("area/sub/one[" in text) != (outcome in (Outcome.UNAVAILABLE, Outcome.NOT_RUN)), "these two are grouped by reason"
+    assert ("area/sub/one[" in text) != (outcome in (Outcome.UNAVAILABLE, Outcome.NOT_RUN)), (
+        "these two are grouped by reason"
+    )
 
 
 def test_the_last_line_counts_what_was_executed() -> None:
     executed = sum(outcome.is_executed for outcome in Outcome)
     last = reported(*EVERY, selected=120).splitlines()[-1]
-    assert last == f"executed {executed} of 120 selected, 1 unavailable; report: reports/latest/junit.xml"
+    assert (
+        last
+        == f"executed {executed} of 120 selected, 1 unavailable; report: reports/latest/junit.xml"
+    )
 
 
 def test_colour_is_in_no_text_but_where_it_is_wanted() -> None:
@@ -63,7 +84,10 @@ def test_colour_is_in_no_text_but_where_it_is_wanted() -> None:
     assert "\x1b" not in bare
 
 
-@pytest.mark.parametrize("field", ["case_id", "reason", "repro", "stderr", "kind", "expected", "observed", "detail", "file"])
+@pytest.mark.parametrize(
+    "field",
+    ["case_id", "reason", "repro", "stderr", "kind", "expected", "observed", "detail", "file"],
+)
 def test_nothing_of_a_case_drives_the_terminal(field: str) -> None:
     changes: dict[str, Any] = {field: EVIL}
     if field == "file":
@@ -87,17 +111,30 @@ def test_nothing_of_a_case_drives_the_terminal(field: str) -> None:
         ({"CI": "true"}, True, False),
     ],
 )
-def test_a_terminal_is_used_as_its_user_says(environ: Mapping[str, str], color: bool, bar: bool) -> None:
+def test_a_terminal_is_used_as_its_user_says(
+    environ: Mapping[str, str], color: bool, bar: bool
+) -> None:
     assert (wants_color(Terminal(), environ), wants_bar(Terminal(), environ)) == (color, bar)
     assert not wants_color(io.StringIO(), environ)
     assert not wants_bar(io.StringIO(), environ)
 
 
 def test_the_stack_of_a_crash_is_shown_once() -> None:
-    stack = 'Current thread 0x1 (most recent call first):\n  File "a.yaml", line 3 in f\n  File "/x/torch/y.py", line 4 in g'
-    detail = 'stack (most recent call first):\n  File "a.yaml", line 3 in f\n  ... 1 frame of torch ...'
+    stack = (
+        'Current thread 0x1 (most recent call first):\n  File "a.yaml", line 3 in f\n  File '
+        '"/x/torch/y.py", line 4 in g'
+    )
+    detail = (
+        'stack (most recent call first):\n  File "a.yaml", line 3 in f\n  ... 1 frame of torch ...'
+    )
     stderr = f"Fatal Python error\n\n{stack}\n\nExtension modules: a (total: 1)\n"
-    text = reported(result(outcome=Outcome.CRASH, verdicts=(replace(COUNTER, kind="crash", detail=detail),), stderr=stderr))
+    text = reported(
+        result(
+            outcome=Outcome.CRASH,
+            verdicts=(replace(COUNTER, kind="crash", detail=detail),),
+            stderr=stderr,
+        )
+    )
     assert text.count("line 3 in f") == 1
     assert "line 4 in g" not in text
     assert "stderr ends:\n    Fatal Python error\n" in text
@@ -105,7 +142,11 @@ def test_the_stack_of_a_crash_is_shown_once() -> None:
 
 def test_the_failing_line_is_shown_with_a_caret_and_drives_no_terminal() -> None:
     lines = ["summary: x", "expect:", "  - close: {to: eager}", "  - counter: {a.b: 2}"]
-    assert excerpt(lines, 4, 15) == ["    3 |   - close: {to: eager}", "    4 |   - counter: {a.b: 2}", "      |               ^"]
+    assert excerpt(lines, 4, 15) == [
+        "    3 |   - close: {to: eager}",
+        "    4 |   - counter: {a.b: 2}",
+        "      |               ^",
+    ]
     assert excerpt(lines, 1, 1) == ["    1 | summary: x", "      | ^"]
     hostile = "  - \x1b[31mred\x07: {a\u202e: Q}"
     above, shown, caret = excerpt(["::error::planted", hostile], 2, hostile.index("Q") + 1)
@@ -126,7 +167,7 @@ def test_only_the_file_that_the_run_read_is_shown(tmp_path: Path) -> None:
     assert not Excerpts({str(spec): "0" * 64})(at)
 
 
-# -- progress ----------------------------------------------------------------------------------------------------------
+# -- progress --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)
@@ -137,7 +178,9 @@ def _usual_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 class Shown:
     """A progress, its clock, and what it wrote."""
 
-    def __init__(self, *, live: bool = False, color: bool = False, total: int = 3, **more: Any) -> None:
+    def __init__(
+        self, *, live: bool = False, color: bool = False, total: int = 3, **more: Any
+    ) -> None:
         self.stream = Terminal() if live else io.StringIO()
         self.now = 1000.0
         self.progress = Progress(self.stream, color=color, live=live, clock=lambda: self.now)
@@ -157,7 +200,13 @@ class Shown:
 
 
 def running(*names: str, since: float = 1000.0, phase: str = "trace", **more: Any) -> Activity:
-    return Activity(running=tuple(RunningCase(name=name, since=since + number, phase=phase) for number, name in enumerate(names)), **more)
+    return Activity(
+        running=tuple(
+            RunningCase(name=name, since=since + number, phase=phase)
+            for number, name in enumerate(names)
+        ),
+        **more,
+    )
 
 
 def test_without_a_terminal_there_is_one_line_for_each_finished_case() -> None:
@@ -177,7 +226,9 @@ def test_a_stream_that_is_no_terminal_hears_what_a_silent_run_waits_for() -> Non
     assert shown.after(FIRST_HEARTBEAT - 1, Activity(starting=1000.0)) == []
     assert shown.after(1, Activity(starting=1000.0)) == ["0/3 ended; starting torch (30 s)"]
     assert shown.after(1, running("a[n=1]", "b")) == []
-    assert shown.after(59, running("a[n=1]", "b")) == ["0/3 ended; running 'a[n=1]' (90 s, trace), b (89 s, trace)"]
+    assert shown.after(59, running("a[n=1]", "b")) == [
+        "0/3 ended; running 'a[n=1]' (90 s, trace), b (89 s, trace)"
+    ]
 
 
 def test_a_terminal_has_a_status_and_a_line_for_failures_alone() -> None:
@@ -189,10 +240,15 @@ def test_a_terminal_has_a_status_and_a_line_for_failures_alone() -> None:
     assert shown.text == f"{'=' * 8}{'-' * 16} 1/3  1 PASS  {said}"
     shown.progress.case_finished(result(2))
     shown.progress.note("interrupted: finishing 2 running cases")
-    assert "FAIL  2/3  1.5s  'area/sub/one[backend=cpu,n=2]': it did not hold\ninterrupted: finishing 2 running cases\n" in shown.text
+    assert (
+        "FAIL  2/3  1.5s  'area/sub/one[backend=cpu,n=2]': it did not hold\ninterrupted: "
+        "finishing 2 running cases\n" in shown.text
+    )
 
 
-@pytest.mark.parametrize(("lets_pass", "painted"), [(True, "\x1b[33mFLAKY"), (False, "\x1b[31mFLAKY")])
+@pytest.mark.parametrize(
+    ("lets_pass", "painted"), [(True, "\x1b[33mFLAKY"), (False, "\x1b[31mFLAKY")]
+)
 def test_a_flaky_case_is_painted_as_it_counts(lets_pass: bool, painted: str) -> None:
     shown = Shown(live=True, color=True, lets_flaky_pass=lets_pass)
     shown.progress.case_finished(result(0, Outcome.FLAKY))
@@ -210,7 +266,9 @@ def test_the_status_never_wraps(monkeypatch: pytest.MonkeyPatch, width: int, nam
 
 
 def test_a_terminal_that_knows_ascii_alone_gets_no_more() -> None:
-    progress = Progress(io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict"), color=False, live=True)
+    progress = Progress(
+        io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict"), color=False, live=True
+    )
     progress.start(3)
     progress.show(running("漢" * 300))
     progress.case_finished(result(reason="漢"))

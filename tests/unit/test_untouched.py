@@ -1,4 +1,6 @@
-"""What eager does not change, the compiled side must not change: not by one bit, under any tolerance."""
+"""What eager does not change, the compiled side must not change: not by one bit, under any
+tolerance.
+"""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -6,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from runner.model.expectation import Status
 from tests.compared_effects import compared
 from tests.fakes import import_torch
+from torch_conformance.model.expectation import Status
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
@@ -33,7 +35,9 @@ class Module(torch.nn.Module):  # type: ignore[misc]  # the base class has the t
 
 def ulp(tensor: Any) -> None:
     """Change the last bit of the first element."""
-    tensor.detach().reshape(-1)[:1].view({2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]).add_(1)
+    tensor.detach().reshape(-1)[:1].view(
+        {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
+    ).add_(1)
 
 
 def with_gaps() -> Any:
@@ -59,10 +63,18 @@ CHANGES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], str]] = {
     "bfloat16": (ones(torch.bfloat16), ulp, "argument [0] "),
     "float16": (ones(torch.float16), ulp, "argument [0] "),
     "complex": (ones(torch.complex64), lambda x: ulp(torch.view_as_real(x)), "argument [0] "),
-    "conjugate": (lambda: torch.ones(3, dtype=torch.complex64).conj(), lambda x: ulp(torch.view_as_real(x.conj())), "argument [0] "),
+    "conjugate": (
+        lambda: torch.ones(3, dtype=torch.complex64).conj(),
+        lambda x: ulp(torch.view_as_real(x.conj())),
+        "argument [0] ",
+    ),
     "a scalar": (lambda: torch.tensor(1.0), ulp, "argument [0] "),
     "sign of zero": (lambda: torch.zeros(3), lambda x: x[0].fill_(-0.0), "argument [0] "),
-    "bits of NaN": (lambda: torch.full((3,), float("nan")), lambda x: x.view(torch.int32)[0].add_(1), "argument [0] "),
+    "bits of NaN": (
+        lambda: torch.full((3,), float("nan")),
+        lambda x: x.view(torch.int32)[0].add_(1),
+        "argument [0] ",
+    ),
     "strided": (with_gaps, lambda x: ulp(x[1, 1:2]), "argument [0] "),
     "between the elements": (with_gaps, between, "argument [0] "),
     "transposed": (lambda: torch.ones(3, 4).t(), lambda x: ulp(x.t()), "argument [0] "),
@@ -70,15 +82,35 @@ CHANGES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], str]] = {
     "inference": (lambda: torch.inference_mode()(torch.ones)(3), ulp, "argument [0] "),
     "nested": (nested, lambda x: ulp(x.unbind()[1]), "argument [0][1] "),
     "sparse": (lambda: torch.eye(3).to_sparse(), lambda x: ulp(x._values()), "argument [0] "),
-    "sparse rows": (lambda: torch.eye(3).to_sparse_csr(), lambda x: ulp(x.values()), "argument [0] "),
-    "in a list": (lambda: [1, {"a": torch.ones(3)}], lambda x: ulp(x[1]["a"]), "argument [0][1]['a'] "),
-    "of an object": (lambda: SimpleNamespace(held=torch.ones(3)), lambda x: ulp(x.held), "argument [0].held "),
+    "sparse rows": (
+        lambda: torch.eye(3).to_sparse_csr(),
+        lambda x: ulp(x.values()),
+        "argument [0] ",
+    ),
+    "in a list": (
+        lambda: [1, {"a": torch.ones(3)}],
+        lambda x: ulp(x[1]["a"]),
+        "argument [0][1]['a'] ",
+    ),
+    "of an object": (
+        lambda: SimpleNamespace(held=torch.ones(3)),
+        lambda x: ulp(x.held),
+        "argument [0].held ",
+    ),
     "parameter": (Module, lambda m: ulp(m.inner.weight), "argument [0].inner.weight "),
     "buffer": (Module, lambda m: ulp(m.kept), "argument [0].kept "),
     "attribute": (Module, lambda m: ulp(m.cache["last"][0]), "argument [0].cache['last'][0] "),
     "float": (Module, lambda m: setattr(m, "scale", 0.5 + 2**-53), "argument [0].scale "),
-    "complex number": (Module, lambda m: setattr(m, "phase", 1.0 + 2.0000000000000004j), "argument [0].phase "),
-    "float of an object": (lambda: SimpleNamespace(held=0.0), lambda x: setattr(x, "held", -0.0), "argument [0].held "),
+    "complex number": (
+        Module,
+        lambda m: setattr(m, "phase", 1.0 + 2.0000000000000004j),
+        "argument [0].phase ",
+    ),
+    "float of an object": (
+        lambda: SimpleNamespace(held=0.0),
+        lambda x: setattr(x, "held", -0.0),
+        "argument [0].held ",
+    ),
 }
 
 
@@ -86,8 +118,14 @@ CHANGES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], str]] = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_of_what_eager_only_reads_fails(name: str, tolerance: str) -> None:
     make, change, path = CHANGES[name]
-    judgement, _ = compared(lambda eager, _, given: None if eager else (change(given), None)[1], make, tolerance=TOLERANCES[tolerance])
-    assert (judgement.status, judgement.expected.startswith(path)) == (Status.FAILED, True), judgement
+    judgement, _ = compared(
+        lambda eager, _, given: None if eager else (change(given), None)[1],
+        make,
+        tolerance=TOLERANCES[tolerance],
+    )
+    assert (judgement.status, judgement.expected.startswith(path)) == (Status.FAILED, True), (
+        judgement
+    )
     assert judgement.expected.endswith("is as before the call: eager does not change it")
     assert judgement.observed.startswith("changed ")
 
@@ -120,8 +158,13 @@ def test_a_value_that_differed_before_the_call_is_kept_on_each_side() -> None:
         return lambda: torch.full((3,), next(made))
 
     assert compared(lambda *given: None, sides())[0].status is Status.HELD
-    judgement, _ = compared(lambda eager, _, given: None if eager else (ulp(given), None)[1], sides())
-    assert judgement.observed == "changed in 1 of 3 elements: [0] from 1.000000238418579 to 1.0000003576278687"
+    judgement, _ = compared(
+        lambda eager, _, given: None if eager else (ulp(given), None)[1], sides()
+    )
+    assert (
+        judgement.observed
+        == "changed in 1 of 3 elements: [0] from 1.000000238418579 to 1.0000003576278687"
+    )
 
 
 def test_overlapping_arguments_that_eager_writes_are_no_change_of_the_other() -> None:
@@ -129,7 +172,10 @@ def test_overlapping_arguments_that_eager_writes_are_no_change_of_the_other() ->
         memory = torch.ones(4, 6)
         return [memory[:, ::2], memory[:, 1::2]]
 
-    assert compared(lambda eager, _, given: (given[1].mul_(2), None)[1], views)[0].status is Status.HELD
+    assert (
+        compared(lambda eager, _, given: (given[1].mul_(2), None)[1], views)[0].status
+        is Status.HELD
+    )
 
 
 def test_a_parameter_keeps_its_strides() -> None:
@@ -138,5 +184,8 @@ def test_a_parameter_keeps_its_strides() -> None:
             module.inner.weight.data = module.inner.weight.data.t().contiguous().t()
 
     assert compared(change, target=Module)[0].status is Status.FAILED
-    judgement, _ = compared(lambda *given: (change(*given), given[0] or ulp(given[1].inner.weight[0]), None)[2], target=Module)
+    judgement, _ = compared(
+        lambda *given: (change(*given), given[0] or ulp(given[1].inner.weight[0]), None)[2],
+        target=Module,
+    )
     assert judgement.observed.startswith("changed in 1 of 9 elements: [0, 0] from ")

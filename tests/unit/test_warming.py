@@ -1,6 +1,8 @@
-"""What warming leaves in a process: nothing that the code, the numbers or the options of a later compile could tell.
+"""What warming leaves in a process: nothing that the code, the numbers or the options of a later
+compile could tell.
 
-Each process of these tests is a Python of its own; what it compiles afterwards is written down and never built, which costs no compiler.
+Each process of these tests is a Python of its own; what it compiles afterwards is written down and
+never built, which costs no compiler.
 """
 
 import json
@@ -15,22 +17,22 @@ from typing import Any
 
 import pytest
 
-from runner.execute.spawn import environment_for
-from runner.plan.schedule import Environment
 from tests.fakes import environment, import_torch
+from torch_conformance.execute.spawn import environment_for
+from torch_conformance.plan.schedule import Environment
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 import_torch()
 
-from runner.worker.process import warming  # noqa: E402 - import_torch() hides torch's warnings
-from runner.worker.torch_compat import imports, torch_state  # noqa: E402
+from torch_conformance.worker.process import warming
+from torch_conformance.worker.torch_compat import imports, torch_state
 
 BEGIN = """\
 import contextlib, itertools, json, os, sys, threading, types, warnings
 warnings.simplefilter("ignore")
-from runner.worker.process import warming, zygote
-from runner.worker.torch_compat import imports, torch_state
+from torch_conformance.worker.process import warming, zygote
+from torch_conformance.worker.torch_compat import imports, torch_state
 
 def threads():
     return len(os.listdir("/proc/self/task"))
@@ -47,7 +49,7 @@ def numbered():
         path = f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else owner.__name__
         found[f"{path}.{name}"] = repr(value)
     return found
-"""
+"""  # noqa: E501
 
 LOOK = """\
 NAMES = set(vars(warming))
@@ -89,15 +91,23 @@ print(json.dumps({
     "settings": [torch.is_grad_enabled(), str(torch.get_default_dtype()), torch.get_num_threads(), torch.get_float32_matmul_precision()],
     "settled": settled(),
 }))
-"""
+"""  # noqa: E501
 
 
 def python(folder: Path, *parts: str, **variables: str) -> Any:
-    """Run a Python of its own, with the variables of a template, and return what it printed last."""
+    """Run a Python of its own, with the variables of a template, and return what it printed
+    last.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = {**environment(PYTHONHASHSEED="0"), **environment_for(Environment(), 1, folder), **variables}
+    wanted = {
+        **environment(PYTHONHASHSEED="0"),
+        **environment_for(Environment(), 1, folder),
+        **variables,
+    }
     command = [sys.executable, "-c", "\n".join([BEGIN, *parts])]
-    done = subprocess.run(command, env=wanted, cwd="/", capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, env=wanted, cwd="/", capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -108,11 +118,24 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return python(tmp_path_factory.mktemp("warm"), LOOK)
 
 
-# -- what is left ---------------------------------------------------------------------------------------------------
+# -- what is left ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "name", ["counters", "metrics", "remote", "imported", "modules", "code", "told", "artifacts", "fake", "names", "danger"]
+    "name",
+    [
+        "counters",
+        "metrics",
+        "remote",
+        "imported",
+        "modules",
+        "code",
+        "told",
+        "artifacts",
+        "fake",
+        "names",
+        "danger",
+    ],
 )
 def test_nothing_is_left(name: str, warm: Any) -> None:
     assert not warm[name]
@@ -132,11 +155,13 @@ def test_no_thread_and_no_folder_are_left(warm: Any) -> None:
 def test_every_number_begins_anew(warm: Any) -> None:
     counted = warm["numbered"]
     assert counted["torch._functorch.aot_autograd.AOT_COUNTER"] == "count(0)"
-    assert {path for path, value in counted.items() if value not in ("0", "count(0)")} == {"torch._dynamo.logging._step_counter"}
+    assert {path for path, value in counted.items() if value not in ("0", "count(0)")} == {
+        "torch._dynamo.logging._step_counter"
+    }
     assert counted["torch._dynamo.logging._step_counter"] == "count(1)"
 
 
-# -- drivers --------------------------------------------------------------------------------------------------------
+# -- drivers ---------------------------------------------------------------------------------------
 
 STUB = """\
 #include <fcntl.h>
@@ -155,7 +180,7 @@ REFUSES(cuInit) REFUSES(cuGetProcAddress) REFUSES(cuGetProcAddress_v2) REFUSES(c
 REFUSES(cuDeviceGet) REFUSES(cuCtxGetCurrent) REFUSES(cuDevicePrimaryCtxGetState) REFUSES(cuGetErrorString)
 REFUSES(nvmlInit) REFUSES(nvmlInit_v2) REFUSES(nvmlDeviceGetCount_v2)
 int cuDriverGetVersion(int *version) { *version = 13000; return called("cuDriverGetVersion", 0); }
-"""
+"""  # noqa: E501
 """A driver without devices that writes down each call."""
 
 
@@ -169,7 +194,11 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("driver")
     (folder / "stub.c").write_text(STUB)
     for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
-        subprocess.run([compiler, "-shared", "-fPIC", "-w", "-o", folder / name, folder / "stub.c"], check=True, timeout=240)
+        subprocess.run(
+            [compiler, "-shared", "-fPIC", "-w", "-o", folder / name, folder / "stub.c"],
+            check=True,
+            timeout=240,
+        )
     return folder
 
 
@@ -177,7 +206,14 @@ def calls(driver: Path, folder: Path, *parts: str, **variables: str) -> list[str
     """Return which functions of the driver a Python of its own has called."""
     log = folder / "calls"
     path = os.pathsep.join(filter(None, [str(driver), os.environ.get("LD_LIBRARY_PATH")]))
-    python(folder, *parts, "print(json.dumps(None))", STUB_CALLS=str(log), LD_LIBRARY_PATH=path, **variables)
+    python(
+        folder,
+        *parts,
+        "print(json.dumps(None))",
+        STUB_CALLS=str(log),
+        LD_LIBRARY_PATH=path,
+        **variables,
+    )
     return log.read_text().split() if log.exists() else []
 
 
@@ -188,7 +224,7 @@ def test_warming_for_the_cpu_asks_no_driver(driver: Path, tmp_path: Path) -> Non
         pid = os.fork()
         if not pid:
             import torch
-            import runner.worker.case.run_case
+            import torch_conformance.worker.case.run_case
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == 0
     """)
@@ -198,33 +234,46 @@ def test_warming_for_the_cpu_asks_no_driver(driver: Path, tmp_path: Path) -> Non
 def test_only_a_module_after_which_forks_are_safe_is_imported_ahead(tmp_path: Path) -> None:
     modules = {
         "of_safe": "",
-        "of_thread": "import threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
+        "of_thread": "import threading, time; threading.Thread(target=time.sleep, args=(60,), "
+        "daemon=True).start()",
         "of_raising": "raise SystemExit('no licence')",
         "of_dying": "import os; os.kill(os.getpid(), 11)",
         "of_hanging": "import time; time.sleep(600)",
     }
     for name, text in modules.items():
         (tmp_path / f"{name}.py").write_text(text)
-    ahead = f"sys.path.append({str(tmp_path)!r}); zygote._IMPORT_SECONDS = 5; zygote.warm([f'module:{{name}}' for name in {list(modules)}])"
-    assert python(tmp_path, ahead, "print(json.dumps([zygote.danger(), *(name for name in sys.modules if name[:3] == 'of_')]))") == [
+    ahead = (
+        f"sys.path.append({str(tmp_path)!r}); zygote._IMPORT_SECONDS = 5; "
+        f"zygote.warm([f'module:{{name}}' for name in {list(modules)}])"
+    )
+    assert python(
+        tmp_path,
+        ahead,
+        "print(json.dumps([zygote.danger(), *(name for name in sys.modules if name[:3] == "
+        "'of_')]))",
+    ) == [
         "",
         "of_safe",
     ]
 
 
-def test_the_math_library_is_settled_with_one_thread_and_the_threads_are_given_back(warm: Any) -> None:
+def test_the_math_library_is_settled_with_one_thread_and_the_threads_are_given_back(
+    warm: Any,
+) -> None:
     """It is settled once more, last of all that the process says of itself."""
     assert warm["settled"] == {"seen": [1, 1], "after": 2}
 
 
-# -- files: whole ones of a warm-up, and none of a graph that would spare the next zygote a compile ------------------
+# -- files: whole ones of a warm-up, and none of a graph that would spare the next zygote a compile
 
 Zygote = Callable[..., Any]
 
 
 @pytest.fixture
 def zygote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Zygote:
-    """Return a function that makes the files of a zygote, whose own folders lie below one of its name."""
+    """Return a function that makes the files of a zygote, whose own folders lie below one of its
+    name.
+    """
     (tmp_path / "kept").mkdir()
     keys: list[str] = []
     monkeypatch.setattr(warming, "_key", lambda: keys[-1])
@@ -251,7 +300,15 @@ def below(folder: Path) -> list[str]:
 def test_the_next_zygote_has_what_the_first_built(zygote: Zygote, tmp_path: Path) -> None:
     first = zygote("first")
     first.restore()
-    build(tmp_path / "first", "cache/ab/isa.so", "headers/h.gch", "cache/fxgraph/a", "cache/aotautograd/b", "cache/locks/c", "cache/d.lock")
+    build(
+        tmp_path / "first",
+        "cache/ab/isa.so",
+        "headers/h.gch",
+        "cache/fxgraph/a",
+        "cache/aotautograd/b",
+        "cache/locks/c",
+        "cache/d.lock",
+    )
     first.keep()
     zygote("second").restore()
     assert below(tmp_path / "second") == ["cache/ab/isa.so", "headers/h.gch"]
@@ -293,11 +350,15 @@ def test_without_a_folder_nothing_is_kept(zygote: Zygote, tmp_path: Path) -> Non
     assert below(tmp_path) == []
 
 
-def test_a_probe_of_vector_instructions_that_succeeded_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_of_vector_instructions_that_succeeded_is_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from torch._inductor import cpu_vec_isa
 
     asked: list[str] = []
-    monkeypatch.setattr(cpu_vec_isa.VecISA, "check_build", lambda isa, code: asked.append(str(isa)) or isa.works)
+    monkeypatch.setattr(
+        cpu_vec_isa.VecISA, "check_build", lambda isa, code: asked.append(str(isa)) or isa.works
+    )
     folder = warming.WarmFiles(str(tmp_path)).probes()
     assert folder is not None
     imports.share_probes(folder)

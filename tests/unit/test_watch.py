@@ -1,4 +1,8 @@
-"""``watch``: what counts as a change, which specs depend on a file, what runs then, and what is said. The executor is a fake."""
+"""``watch``: what counts as a change, which specs depend on a file, what runs then, and what is
+said.
+
+The executor is a fake.
+"""
 
 import os
 import shutil
@@ -9,20 +13,31 @@ from typing import Any
 
 import pytest
 
-from runner.cli.parser import main, parse
-from runner.execute.executor_protocol import Execution, Job
-from runner.machine.installed_torch import torch_at
-from runner.machine.signals import Interrupts
-from runner.model.outcomes import ExitCode
-from runner.report.reporters import Reporters
-from runner.run import pipeline
-from runner.tools.author.commands import watch as watching
-from runner.tools.author.commands.watch import AGAIN, ALL, FAILED, QUIT, KeptExecutor, Keys, Watch, WatchOptions
 from tests.conftest import GOOD
 from tests.fakes import FakeExecutor, crashed, passes, use_executor
+from torch_conformance.cli.parser import main, parse
+from torch_conformance.execute.executor_protocol import Execution, Job
+from torch_conformance.machine.installed_torch import torch_at
+from torch_conformance.machine.signals import Interrupts
+from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.report.reporters import Reporters
+from torch_conformance.run import pipeline
+from torch_conformance.tools.author.commands import watch as watching
+from torch_conformance.tools.author.commands.watch import (
+    AGAIN,
+    ALL,
+    FAILED,
+    QUIT,
+    KeptExecutor,
+    Keys,
+    Watch,
+    WatchOptions,
+)
 
 
-def test_a_zygote_is_not_used_after_an_install_or_an_edit_of_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zygote_is_not_used_after_an_install_or_an_edit_of_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "version.py").write_text("__version__ = '2.13.0'\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -37,7 +52,7 @@ def test_a_zygote_is_not_used_after_an_install_or_an_edit_of_torch(tmp_path: Pat
 
 
 def test_each_run_reads_files_as_a_new_process_would() -> None:
-    from runner.language.read import python_source
+    from torch_conformance.language.read import python_source
 
     assert python_source.is_installed("json")
     assert python_source._folders.cache_info().currsize > 0
@@ -65,7 +80,9 @@ Go = Callable[..., ExitCode]
 
 @pytest.fixture
 def go(here: Path, monkeypatch: pytest.MonkeyPatch, executor: FakeExecutor) -> Go:
-    """Return a function that watches the folder ``specs`` while a script types keys and saves files."""
+    """Return a function that watches the folder ``specs`` while a script types keys and saves
+    files.
+    """
     (here / "specs").mkdir()
     monkeypatch.setattr(watching, "SETTLE_SECONDS", 0.001)
 
@@ -95,7 +112,9 @@ def ran(executor: FakeExecutor) -> list[str]:
     return sorted({job.name.partition("[")[0] for job in executor.jobs})
 
 
-def test_all_specs_run_first_and_then_what_is_saved(go: Go, executor: FakeExecutor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_specs_run_first_and_then_what_is_saved(
+    go: Go, executor: FakeExecutor, capsys: pytest.CaptureFixture[str]
+) -> None:
     write("one.yaml")(), write("two.yaml")()
     assert go() is ExitCode.OK
     assert ran(executor) == ["one", "two"]
@@ -122,7 +141,10 @@ def test_saved_defaults_run_every_spec_that_inherits_them(go: Go, executor: Fake
     Path("pyproject.toml").write_text("")
     Path("specs/area").mkdir()
     write("one.yaml")(), write("area/two.yaml")(), write("area/three.yaml")()
-    go(lambda: executor.jobs.clear(), lambda: Path("specs/area/_defaults.yaml").write_text("tags: [y]\n"))
+    go(
+        lambda: executor.jobs.clear(),
+        lambda: Path("specs/area/_defaults.yaml").write_text("tags: [y]\n"),
+    )
     assert ran(executor) == ["area/three", "area/two"]
 
 
@@ -130,11 +152,17 @@ def test_saved_backends_run_everything(go: Go, executor: FakeExecutor) -> None:
     write("one.yaml")(), write("two.yaml")()
     mine = "mine: {summary: My own backend, device: cpu, proof: {graphs: {min: 1}}}\n"
     Path("mine.yaml").write_text(mine)
-    go(lambda: executor.jobs.clear(), lambda: Path("mine.yaml").write_text(mine + "\n"), line="watch specs --backends mine.yaml")
+    go(
+        lambda: executor.jobs.clear(),
+        lambda: Path("mine.yaml").write_text(mine + "\n"),
+        line="watch specs --backends mine.yaml",
+    )
     assert ran(executor) == ["one", "two"]
 
 
-def test_an_invalid_spec_is_shown_and_waits(go: Go, executor: FakeExecutor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_spec_is_shown_and_waits(
+    go: Go, executor: FakeExecutor, capsys: pytest.CaptureFixture[str]
+) -> None:
     write("one.yaml")(), write("two.yaml")()
     invalid = write("one.yaml", GOOD.replace("close", "clsoe"))
     assert go(invalid, write("two.yaml", GOOD + "\n")) is ExitCode.FAILED
@@ -147,7 +175,9 @@ def test_an_invalid_spec_is_shown_and_waits(go: Go, executor: FakeExecutor, caps
     assert ran(executor) == ["one", "two"]  # the run of all specs could not begin before
 
 
-def test_a_new_spec_runs_and_a_deleted_one_is_forgotten(go: Go, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_spec_runs_and_a_deleted_one_is_forgotten(
+    go: Go, capsys: pytest.CaptureFixture[str]
+) -> None:
     write("one.yaml")(), write("crashes.yaml")()
     assert go(write("new.yaml"), lambda: Path("specs/crashes.yaml").unlink()) is ExitCode.OK
     said = capsys.readouterr().err
@@ -157,7 +187,9 @@ def test_a_new_spec_runs_and_a_deleted_one_is_forgotten(go: Go, capsys: pytest.C
     assert "no such file or folder: specs" in capsys.readouterr().err
 
 
-def test_a_failure_is_remembered_until_it_is_fixed(go: Go, executor: FakeExecutor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_is_remembered_until_it_is_fixed(
+    go: Go, executor: FakeExecutor, capsys: pytest.CaptureFixture[str]
+) -> None:
     write("crashes.yaml")(), write("one.yaml")()
     assert go(write("one.yaml", GOOD + "\n")) is ExitCode.FAILED
     assert "still failing: crashes[backend=cpu]" in capsys.readouterr().out
@@ -183,13 +215,17 @@ def test_old_runs_of_a_watch_are_removed(go: Go, monkeypatch: pytest.MonkeyPatch
     write("one.yaml")()
     Path("reports/of-someone-else").mkdir(parents=True)
     go(ALL, ALL, ALL)
-    runs = [path.name for path in Path("reports").iterdir() if path.is_dir() and not path.is_symlink()]
+    runs = [
+        path.name for path in Path("reports").iterdir() if path.is_dir() and not path.is_symlink()
+    ]
     assert len(runs) == 3
     assert "of-someone-else" in runs
     assert Path("reports/latest/junit.xml").is_file()
 
 
-def test_a_bug_of_the_program_does_not_end_the_watch(go: Go, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bug_of_the_program_does_not_end_the_watch(
+    go: Go, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     write("one.yaml")()
     whole = watching.prepare
     failures = [ZeroDivisionError("planted")]

@@ -1,12 +1,14 @@
-"""Templates that stand for lists, maps and words: expanded, and checked like values that are written out."""
+"""Templates that stand for lists, maps and words: expanded, and checked like values that are
+written out.
+"""
 
 from collections.abc import Callable
 
 import pytest
 
-from runner.language.load import Suite
-from runner.model.diagnostics import InvalidSpecs
-from runner.plan.worker_plan import digest_of
+from torch_conformance.language.load import Suite
+from torch_conformance.model.diagnostics import InvalidSpecs
+from torch_conformance.plan.worker_plan import digest_of
 
 LoadSuite = Callable[..., Suite]
 
@@ -24,21 +26,29 @@ inputs: "{{ row.inputs }}"
 context: "{{ row.context }}"
 dynamo_config: "{{ row.config }}"
 expect: [{close: {to: eager}}, {counter: "{{ row.counts }}"}]
-"""
+"""  # noqa: E501
 
 
 def test_each_case_has_the_values_of_its_row(load_suite: LoadSuite) -> None:
     one, two = load_suite(ROWS).cases
     assert (one.body.inputs, two.body.inputs) == (({"rand": [2]}, 1), ({"rand": [3], "repeat": 2},))
     assert (one.body.context, two.body.context) == (("no_grad",), ())
-    assert [dict(case.body.settings.dynamo_config) for case in (one, two)] == [{"verbose": True}, {"verbose": False}]
-    assert [case.steps[0].expectations[1].body for case in (one, two)] == [{"stats.unique_graphs": 1}, {"stats.unique_graphs": 2}]
+    assert [dict(case.body.settings.dynamo_config) for case in (one, two)] == [
+        {"verbose": True},
+        {"verbose": False},
+    ]
+    assert [case.steps[0].expectations[1].body for case in (one, two)] == [
+        {"stats.unique_graphs": 1},
+        {"stats.unique_graphs": 2},
+    ]
 
 
 def test_a_template_and_the_value_that_it_gives_are_one_case(load_suite: LoadSuite) -> None:
     """The digest of a case is that of its values."""
     template, _ = load_suite(ROWS).cases
-    written = ROWS.replace('"{{ row.inputs }}"', "[{rand: [2]}, 1]").replace('"{{ row.context }}"', "[no_grad]")
+    written = ROWS.replace('"{{ row.inputs }}"', "[{rand: [2]}, 1]").replace(
+        '"{{ row.context }}"', "[no_grad]"
+    )
     assert digest_of(template) == digest_of(load_suite(written).cases[0])
 
 
@@ -58,9 +68,16 @@ def test_a_template_and_the_value_that_it_gives_are_one_case(load_suite: LoadSui
         ("context: no_grad", "11:10 wrong-type"),
     ],
 )
-def test_a_value_is_checked_as_if_it_were_written_there(load_suite: LoadSuite, row: str, code: str) -> None:
+def test_a_value_is_checked_as_if_it_were_written_there(
+    load_suite: LoadSuite, row: str, code: str
+) -> None:
     (second,) = [line for line in ROWS.splitlines() if "id: two" in line]
-    parts = ["inputs: [{rand: [3], repeat: 2}]", "config: [{verbose: false}]", "counts: {stats.unique_graphs: 2}", "context: []"]
+    parts = [
+        "inputs: [{rand: [3], repeat: 2}]",
+        "config: [{verbose: false}]",
+        "counts: {stats.unique_graphs: 2}",
+        "context: []",
+    ]
     (other,) = [part for part in parts if part.startswith(row.partition(":")[0])]
     with pytest.raises(InvalidSpecs) as caught:
         load_suite(ROWS.replace(second, second.replace(other, row)))
@@ -69,8 +86,12 @@ def test_a_value_is_checked_as_if_it_were_written_there(load_suite: LoadSuite, r
     assert dict(problem.arguments)["point"] == "[backend=eager,row=two]"
 
 
-def test_a_template_of_the_first_case_that_fits_nothing_hides_no_other_problem(codes_of: Callable[..., list[str]]) -> None:
-    text = ROWS.replace("inputs: [{rand: [2]}, 1]", "inputs: 3").replace("{close: {to: eager}}", "{close: {to: egger}}")
+def test_a_template_of_the_first_case_that_fits_nothing_hides_no_other_problem(
+    codes_of: Callable[..., list[str]],
+) -> None:
+    text = ROWS.replace("inputs: [{rand: [2]}, 1]", "inputs: 3").replace(
+        "{close: {to: eager}}", "{close: {to: egger}}"
+    )
     assert codes_of(text) == ["10:9 wrong-type", "13:23 unknown-name"]
 
 
@@ -80,7 +101,7 @@ def test_text_with_braces_in_a_value_is_text(load_suite: LoadSuite) -> None:
     assert one.body.inputs[1] == {"value": "{{ no }}"}
 
 
-# -- requires -----------------------------------------------------------------------------------------------------------
+# -- requires --------------------------------------------------------------------------------------
 
 NEEDS = """\
 summary: Each row of the matrix needs what it names
@@ -105,7 +126,9 @@ expect: [{close: {to: eager}}]
         ('["{{ row.all if backend == 1 else row.name }}"]', [["cxx"], ["triton"]]),
     ],
 )
-def test_each_case_requires_what_its_row_names(load_suite: LoadSuite, written: str, needed: list[list[str]]) -> None:
+def test_each_case_requires_what_its_row_names(
+    load_suite: LoadSuite, written: str, needed: list[list[str]]
+) -> None:
     found = [
         [f"{one.name} {one.argument or ''}".strip() for one in case.requires]
         for case in load_suite(NEEDS.replace("REQUIRES", written)).cases

@@ -1,4 +1,6 @@
-"""The arguments of a case: each kind's numbers, dtype, layout and flags; the same seed gives the same."""
+"""The arguments of a case: each kind's numbers, dtype, layout and flags; the same seed gives the
+same.
+"""
 
 import contextlib
 from typing import Any
@@ -10,9 +12,11 @@ pytestmark = pytest.mark.torch
 
 @pytest.fixture
 def make(torch: Any) -> Any:
-    from runner.worker.case.scope import Scope
+    from torch_conformance.worker.case.scope import Scope
 
-    def maker(entry: Any, *, device: str = "cpu", seed: int = 3, names: dict[str, Any] | None = None) -> Any:
+    def maker(
+        entry: Any, *, device: str = "cpu", seed: int = 3, names: dict[str, Any] | None = None
+    ) -> Any:
         known = {**(names or {}), "Linear": torch.nn.Linear}
         torch.manual_seed(seed)
         return Scope(known, device, contextlib.ExitStack()).make(entry)
@@ -96,9 +100,16 @@ def test_the_same_seed_gives_the_same_numbers(torch, make, entry):
 
 def test_a_layout_changes_no_number(torch, make):
     plain = make({"rand": [4, 6]})
-    for more in ({"strides": [1, 4]}, {"strides": [8, 1]}, {"requires_grad": True}, {"strides": [10, 1]}):
+    for more in (
+        {"strides": [1, 4]},
+        {"strides": [8, 1]},
+        {"requires_grad": True},
+        {"strides": [10, 1]},
+    ):
         assert torch.equal(make({"rand": [4, 6], **more}), plain)
-    assert torch.equal(make({"rand": [1, 2, 3, 4], "memory_format": "channels_last"}), make({"rand": [1, 2, 3, 4]}))
+    assert torch.equal(
+        make({"rand": [1, 2, 3, 4], "memory_format": "channels_last"}), make({"rand": [1, 2, 3, 4]})
+    )
 
 
 @pytest.mark.parametrize("strides", [[6, 1], [1, 4], [8, 1], [1, 9], [2, 16]])
@@ -132,7 +143,11 @@ def test_a_device_of_its_own_wins(torch, make):
 
 
 def test_a_tensor_that_wants_gradients_is_a_leaf(torch, make):
-    for entry in ({"rand": [2]}, {"rand": [2, 2], "strides": [1, 2]}, {"rand": [1, 2, 3, 4], "memory_format": "channels_last"}):
+    for entry in (
+        {"rand": [2]},
+        {"rand": [2, 2], "strides": [1, 2]},
+        {"rand": [1, 2, 3, 4], "memory_format": "channels_last"},
+    ):
         made = make({**entry, "requires_grad": True})
         assert made.requires_grad
         assert made.is_leaf
@@ -140,21 +155,49 @@ def test_a_tensor_that_wants_gradients_is_a_leaf(torch, make):
 
 
 def test_modules(torch, make):
-    made = make({"module": "Linear", "args": [3], "kwargs": {"out_features": 5, "bias": False}, "dtype": "float64", "eval": True})
+    made = make(
+        {
+            "module": "Linear",
+            "args": [3],
+            "kwargs": {"out_features": 5, "bias": False},
+            "dtype": "float64",
+            "eval": True,
+        }
+    )
     assert isinstance(made, torch.nn.Linear)
-    assert (made.weight.shape, made.weight.dtype, made.bias, made.training) == ((5, 3), torch.float64, None, False)
+    assert (made.weight.shape, made.weight.dtype, made.bias, made.training) == (
+        (5, 3),
+        torch.float64,
+        None,
+        False,
+    )
     assert make({"module": "Linear", "args": [3, 5]}).training
 
 
 def test_a_jagged_input_has_the_components_asked_for(torch, make):
     made = make({"jagged": [[2, 3], [4, 3]], "dtype": "float64", "requires_grad": True})
-    assert (made.is_nested, made.layout, made.dtype, made.requires_grad) == (True, torch.jagged, torch.float64, True)
+    assert (made.is_nested, made.layout, made.dtype, made.requires_grad) == (
+        True,
+        torch.jagged,
+        torch.float64,
+        True,
+    )
     assert [list(part.shape) for part in made.unbind()] == [[2, 3], [4, 3]]
-    assert make({"jagged": [[2, 3]]}).values().tolist() != make({"jagged": [[2, 3]]}, seed=4).values().tolist()
+    assert (
+        make({"jagged": [[2, 3]]}).values().tolist()
+        != make({"jagged": [[2, 3]]}, seed=4).values().tolist()
+    )
 
 
 def test_a_called_input_gets_values_of_every_kind(make):
-    made = make({"call": "pair", "args": [{"ones": [2]}, [{"ref": "seven"}]], "kwargs": {"c": {"value": {"ones": 1}}}}, names=NAMES)
+    made = make(
+        {
+            "call": "pair",
+            "args": [{"ones": [2]}, [{"ref": "seven"}]],
+            "kwargs": {"c": {"value": {"ones": 1}}},
+        },
+        names=NAMES,
+    )
     assert (made[0].tolist(), made[1], made[2]) == ([1.0, 1.0], [7], {"ones": 1})
 
 

@@ -1,4 +1,6 @@
-"""One case in the worker, in this process: both sides of a case, its steps, and the facts that a step leaves."""
+"""One case in the worker, in this process: both sides of a case, its steps, and the facts that a
+step leaves.
+"""
 
 import json
 from collections.abc import Callable
@@ -8,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from runner.model.protocol import decode
-from runner.vocabulary.steps import NotCarriedOut
-from runner.worker.process.channel import exception
 from tests.sessions import do, prepared
+from torch_conformance.model.protocol import decode
+from torch_conformance.vocabulary.steps import NotCarriedOut
+from torch_conformance.worker.process.channel import exception
 
 # what torch warns of while it compiles is not ours
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -33,7 +35,10 @@ CLOSE = "expect: [{close: {to: eager}}]"
 
 
 def test_both_sides_start_from_the_same_generators(torch, session):
-    one = session(f"function: |\n  def fn(x):\n      return x + torch.rand(3)\ninputs: [{{zeros: [3]}}]\n{CLOSE}")
+    one = session(
+        f"function: |\n  def fn(x):\n      return x + torch.rand(3)\ninputs: [{{zeros: "
+        f"[3]}}]\n{CLOSE}"
+    )
     first = do(one)
     assert torch.equal(first, one.reference.output)
     second = do(one)
@@ -42,7 +47,10 @@ def test_both_sides_start_from_the_same_generators(torch, session):
 
 
 def test_the_reference_does_not_change_what_is_compiled(torch, session):
-    one = session(f"function: |\n  def fn(x):\n      x.add_(1)\n      return x.clone()\ninputs: [{{zeros: [3]}}]\n{CLOSE}")
+    one = session(
+        "function: |\n  def fn(x):\n      x.add_(1)\n      return x.clone()\ninputs: "
+        f"[{{zeros: [3]}}]\n{CLOSE}"
+    )
     for expected in (1.0, 2.0):
         assert do(one).tolist() == [expected] * 3
         assert one.reference.output.tolist() == [expected] * 3
@@ -78,8 +86,10 @@ def test_a_parameter_that_is_changed_in_place_stays_on_its_side(torch, session):
 
 def test_a_reference_of_an_earlier_step_is_not_taken(session):
     one = session(
-        "functions:\n  one: |\n    def fn(x):\n        return x\n  two: |\n    def fn(x):\n        return x\n"
-        f"inputs: [{{zeros: [1]}}]\nsteps: [{{call: {{function: one}}, {CLOSE}}}, {{call: {{function: two, eager: true}}}}]"
+        "functions:\n  one: |\n    def fn(x):\n        return x\n  two: |\n    def fn(x):\n   "
+        "     return x\n"
+        f"inputs: [{{zeros: [1]}}]\nsteps: [{{call: {{function: one}}, {CLOSE}}}, {{call: "
+        f"{{function: two, eager: true}}}}]"
     )
     do(one)
     one.names.value("eager")
@@ -105,24 +115,33 @@ def test_a_reference_that_raises_is_no_answer_of_torch(session, body):
     ],
 )
 def test_arguments_that_cannot_be_made_are_no_answer_of_torch(session, entry):
-    one = session("function: |\n  def fn(x):\n      return x\ninputs: [{zeros: [1]}]\nsteps: [{call: {}, expect: [{runs: {}}]}]")
-    one.plan["steps"][0]["arguments"] = {"inputs": [decode(json.loads(json.dumps(yaml.safe_load(entry))))]}
+    one = session(
+        "function: |\n  def fn(x):\n      return x\ninputs: [{zeros: [1]}]\nsteps: [{call: "
+        "{}, expect: [{runs: {}}]}]"
+    )
+    one.plan["steps"][0]["arguments"] = {
+        "inputs": [decode(json.loads(json.dumps(yaml.safe_load(entry))))]
+    }
     with pytest.raises(NotCarriedOut, match="the arguments raised"):
         do(one)
 
 
 def test_a_result_with_a_history_is_an_argument_of_the_next_call(torch, session):
     one = session(
-        "function: |\n  def fn(x):\n      return x * 2\ninputs: [{ones: [1], requires_grad: true}]\n"
-        f"steps: [{{call: {{as: first}}, {CLOSE}}}, {{call: {{inputs: [{{ref: first}}]}}, {CLOSE}}}, {{backward: {{}}, {CLOSE}}}]"
+        "function: |\n  def fn(x):\n      return x * 2\ninputs: [{ones: [1], requires_grad: "
+        "true}]\n"
+        f"steps: [{{call: {{as: first}}, {CLOSE}}}, {{call: {{inputs: [{{ref: first}}]}}, "
+        f"{CLOSE}}}, {{backward: {{}}, {CLOSE}}}]"
     )
     do(one)
     assert do(one, 1).tolist() == one.reference.output.tolist() == [4.0]
     assert do(one, 2) == one.reference.output == [], "only leaves have gradients"
-    assert one.compiled.arguments[0].grad.tolist() == [4.0], "the compiled side differentiates through both calls"
+    assert one.compiled.arguments[0].grad.tolist() == [4.0], (
+        "the compiled side differentiates through both calls"
+    )
 
 
-# -- backward -------------------------------------------------------------------------------------------------------
+# -- backward --------------------------------------------------------------------------------------
 
 LAYER = """\
 prelude: |
@@ -142,7 +161,7 @@ steps:
     expect: [{close: {to: eager}}]
   - backward: {as: gradients}
     expect: [{close: {to: eager}}]
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize("compiler", ["eager", "aot_eager"])
@@ -164,13 +183,14 @@ def test_gradients_come_in_order_arguments_first(torch, session, compiler):
     assert "gradients" not in one.names.snapshots, "nothing compares it"
 
 
-# -- names ----------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
 
 def test_a_named_value_is_a_copy_of_its_moment(torch, session):
     one = session(
         "function: |\n  def fn(x):\n      return x.add_(1)\ninputs: [{zeros: [2]}]\n"
-        "steps: [{call: {as: first}}, {call: {as: second}, expect: [{differs: {first: {ref: second}}}]}]"
+        "steps: [{call: {as: first}}, {call: {as: second}, expect: [{differs: {first: {ref: "
+        "second}}}]}]"
     )
     do(one)
     do(one, 1)
@@ -182,7 +202,8 @@ def test_a_named_value_is_a_copy_of_its_moment(torch, session):
 def test_contexts_are_entered_in_order(torch, session):
     text = (
         "prelude: |\n  def state():\n"
-        "      return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled('cpu')\n"
+        "      return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), "
+        "torch.is_autocast_enabled('cpu')\n"
         "function: |\n  def fn(x):\n      return x\ninputs: [{zeros: [1]}]\n"
     )
     cases = {
@@ -193,13 +214,16 @@ def test_contexts_are_entered_in_order(torch, session):
         "[{autocast: {dtype: bfloat16}}]": (True, False, True),
     }
     for context, expected in cases.items():
-        one = session(text + f"context: {context}\nsteps: [{{call: {{eager: true}}, expect: [{{runs: {{}}}}]}}]")
+        one = session(
+            text
+            + f"context: {context}\nsteps: [{{call: {{eager: true}}, expect: [{{runs: {{}}}}]}}]"
+        )
         one.compiled.targets["function"] = lambda x, one=one: one.scope.find("state")()
         assert do(one) == expected, context
     assert one.scope.find("state")() == (True, False, False)
 
 
-# -- facts ----------------------------------------------------------------------------------------------------------
+# -- facts -----------------------------------------------------------------------------------------
 
 
 class Untold(Exception):
@@ -209,7 +233,11 @@ class Untold(Exception):
 
 def test_an_exception_is_told_with_its_ancestors_and_the_chain_below_it(torch):
     told = exception(torch._dynamo.exc.Unsupported("why", "case"), "trace")
-    assert (told["type"], told["phase"], told["causes"]) == ("torch._dynamo.exc.Unsupported", "trace", [])
+    assert (told["type"], told["phase"], told["causes"]) == (
+        "torch._dynamo.exc.Unsupported",
+        "trace",
+        [],
+    )
     assert (told["ancestors"][0], told["ancestors"][-1]) == (told["type"], "builtins.object")
     assert "torch._dynamo.exc.TorchDynamoException" in told["ancestors"]
     first = OSError("disk")
@@ -218,7 +246,10 @@ def test_an_exception_is_told_with_its_ancestors_and_the_chain_below_it(torch):
     error = RuntimeError("no answer")
     error.__context__, error.__suppress_context__ = first, True
     causes = exception(error, "run")["causes"]
-    assert [(cause["type"], cause["message"]) for cause in causes] == [("builtins.OSError", "disk"), ("builtins.KeyError", "'key'")]
+    assert [(cause["type"], cause["message"]) for cause in causes] == [
+        ("builtins.OSError", "disk"),
+        ("builtins.KeyError", "'key'"),
+    ]
     assert exception(Untold(), "run")["message"] == "<no text: KeyError>"
     long = exception(ValueError("x" * 10_000_000), "run")
     assert len(long["message"]) == 200_000
@@ -257,7 +288,9 @@ inputs: [{values: [1.0, 2.0, 3.0], requires_grad: true}]
     ],
 )
 def test_backward_begins_where_it_is_said_on_both_sides(torch, session, arguments, gradient):
-    one = session(f"{BACKWARD}steps: [{{call: {{as: out}}, {CLOSE}}}, {{backward: {arguments}, {CLOSE}}}]")
+    one = session(
+        f"{BACKWARD}steps: [{{call: {{as: out}}, {CLOSE}}}, {{backward: {arguments}, {CLOSE}}}]"
+    )
     do(one)
     (found,) = do(one, 1)
     if gradient is None:
@@ -270,43 +303,66 @@ def test_backward_begins_where_it_is_said_on_both_sides(torch, session, argument
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("{loss: twice}", "the loss 'twice' returned a tensor of shape \\[3\\], not a tensor of one number"),
-        ("{gradient: one}", "the gradient 'one' holds 1 values, the result 2 tensors that require a gradient"),
+        (
+            "{loss: twice}",
+            "the loss 'twice' returned a tensor of shape \\[3\\], not a tensor of one number",
+        ),
+        (
+            "{gradient: one}",
+            "the gradient 'one' holds 1 values, the result 2 tensors that require a gradient",
+        ),
         ("{loss: inputs.0.sum}", "sum"),
     ],
 )
 def test_a_loss_that_is_none_makes_the_case_an_error(session, arguments, words):
-    one = session(f"{BACKWARD}steps: [{{call: {{as: out}}, {CLOSE}}}, {{backward: {arguments}, {CLOSE}}}]")
+    one = session(
+        f"{BACKWARD}steps: [{{call: {{as: out}}, {CLOSE}}}, {{backward: {arguments}, {CLOSE}}}]"
+    )
     do(one)
     with pytest.raises(NotCarriedOut, match=words):
         do(one, 1)
 
 
 def test_a_choice_that_could_not_be_timed_was_not_timed(torch):
-    from runner.worker.torch_compat.compiler_hooks import Seen
+    from torch_conformance.worker.torch_compat.compiler_hooks import Seen
 
-    seen = Seen(choices=[{("rocm_ck_0", ""): float("inf"), ("mm", ""): 1.0}, {("rocm_ck_1", ""): float("nan")}])
+    seen = Seen(
+        choices=[
+            {("rocm_ck_0", ""): float("inf"), ("mm", ""): 1.0},
+            {("rocm_ck_1", ""): float("nan")},
+        ]
+    )
     assert seen.facts()["choices"] == [[{"name": "mm", "class": ""}], []]
 
 
 def test_the_class_of_a_choice_is_one_that_its_module_has(torch):
     from torch._inductor.codegen.rocm.ck_universal_gemm_template import CKGemmTemplate
     from torch._inductor.codegen.rocm.rocm_kernel import ROCmTemplateCaller
-    from torch._inductor.select_algorithm import DataProcessorChoiceCallerWrapper, ExternKernelCaller
+    from torch._inductor.select_algorithm import (
+        DataProcessorChoiceCallerWrapper,
+        ExternKernelCaller,
+    )
 
-    from runner.worker.torch_compat.choice_census import class_of_choice
+    from torch_conformance.worker.torch_compat.choice_census import class_of_choice
 
     def choice(of: Any, **parts: Any) -> Any:
         made = object.__new__(of)
         vars(made).update(parts)
         return made
 
-    ck = choice(ROCmTemplateCaller, name="rocm_ck_gemm_template_0", template=object.__new__(CKGemmTemplate))
+    ck = choice(
+        ROCmTemplateCaller, name="rocm_ck_gemm_template_0", template=object.__new__(CKGemmTemplate)
+    )
     path = "torch._inductor.codegen.rocm.ck_universal_gemm_template.CKGemmTemplate"
     assert class_of_choice(ck) == path
     assert class_of_choice(DataProcessorChoiceCallerWrapper(ck, None, None)) == path
-    assert class_of_choice(choice(ExternKernelCaller, name="rocm_ck_0")) == "torch._inductor.select_algorithm.ExternKernelCaller"
-    forged = type("CKGemmTemplate", (ExternKernelCaller,), {"__module__": CKGemmTemplate.__module__})
+    assert (
+        class_of_choice(choice(ExternKernelCaller, name="rocm_ck_0"))
+        == "torch._inductor.select_algorithm.ExternKernelCaller"
+    )
+    forged = type(
+        "CKGemmTemplate", (ExternKernelCaller,), {"__module__": CKGemmTemplate.__module__}
+    )
     assert class_of_choice(choice(forged, name="rocm_ck_0")) == ""
     gone = type("X", (ExternKernelCaller,), {"__module__": "no.such.module"})
     assert class_of_choice(choice(gone)) == ""
@@ -358,8 +414,10 @@ def test_both_sides_run_backward_of_the_same_part_of_the_same_result(torch, sess
 
 def test_what_no_call_gave_has_no_reference_for_a_backward(torch, session):
     one = session(
-        "function: |\n  def fn(x):\n      return x * 2\ninputs: [{rand: [3], requires_grad: true}]\nsteps:\n"
-        f"  - call: {{as: out}}\n    {CLOSE}\n  - api: {{call: torch.sin, args: [{{ref: out}}], as: later}}\n  - backward: {{of: later}}\n"
+        "function: |\n  def fn(x):\n      return x * 2\ninputs: [{rand: [3], requires_grad: "
+        "true}]\nsteps:\n"
+        f"  - call: {{as: out}}\n    {CLOSE}\n  - api: {{call: torch.sin, args: [{{ref: "
+        f"out}}], as: later}}\n  - backward: {{of: later}}\n"
     )
     do(one)
     do(one, 1)
@@ -388,15 +446,24 @@ def effects_of(session: Any, number: int) -> Any:
 
 
 def test_gradients_are_side_effects_of_backward(torch, session):
-    one = session(f"{HOOKED}steps: [{{call: {{}}, {CLOSE}}}, {{backward: {{}}, expect: [{{runs: {{}}}}]}}]")
+    one = session(
+        f"{HOOKED}steps: [{{call: {{}}, {CLOSE}}}, {{backward: {{}}, expect: [{{runs: {{}}}}]}}]"
+    )
     assert [leaf["path"] for leaf in effects_of(one, 0)["leaves"]] == ["argument [0].hooks"]
     (leaf,) = effects_of(one, 1)["leaves"]
-    assert (leaf["path"], leaf["worst_value"], leaf["worst_reference"]) == ("argument [0].grad", 6.0, 2.0)
+    assert (leaf["path"], leaf["worst_value"], leaf["worst_reference"]) == (
+        "argument [0].grad",
+        6.0,
+        2.0,
+    )
 
 
 def test_parameters_and_gradients_are_side_effects_of_an_optimizer(torch, session):
     text = "function: {module: torch.nn.Linear, args: [3, 2]}\ninputs: [{rand: [3, 3]}]\n"
-    steps = f"{{call: {{}}, {CLOSE}}}, {{backward: {{}}, {CLOSE}}}, {{optimizer: {{call: torch.optim.SGD, kwargs: {{lr: 0.1}}}}, {CLOSE}}}"
+    steps = (
+        f"{{call: {{}}, {CLOSE}}}, {{backward: {{}}, {CLOSE}}}, {{optimizer: {{call: "
+        f"torch.optim.SGD, kwargs: {{lr: 0.1}}}}, {CLOSE}}}"
+    )
     one = session(f"{text}steps: [{steps}]")
     assert [effects_of(one, number)["leaves"] for number in range(2)] == [[], []]
     one.compiled.targets["function"].bias.grad += 1

@@ -1,7 +1,8 @@
-"""``python tools/benchmarks/operators.py RUN...`` prints the record of runs of the operator suite, for ``reports/operators.md``.
+"""``python tools/benchmarks/operators.py RUN...`` prints the record of runs of the operator suite,
+for ``reports/operators.md``.
 
-Reads the journals of one or several runs (shards, dtypes, devices of one machine) and prints the outcomes by dtype and mode, and each case
-with another outcome than PASS, with its reason.
+Reads the journals of one or several runs (shards, dtypes, devices of one machine) and prints the
+outcomes by dtype and mode, and each case with another outcome than PASS, with its reason.
 """
 
 import argparse
@@ -11,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.model.outcomes import Outcome
-from runner.model.results import CaseResult
-from runner.record.journal import Run, read_run
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.model.results import CaseResult
+from torch_conformance.record.journal import Run, read_run
 
 FACTS = ("torch", "torch_git", "python", "device", "arch", "cuda")
 _ID = re.compile(r".*\[backend=([^,]+),op=([^,]+),dtype=([^,]+)(?:,(.*))?\]")
@@ -61,25 +62,43 @@ def totals(cases: Sequence[Case]) -> Counter[str]:
 
 
 def others(cases: Sequence[Case]) -> list[Case]:
-    """Return the cases with another outcome than PASS, sorted by outcome and id, without those that were not executed."""
-    wanted = [case for case in cases if case.result.outcome not in (Outcome.PASS, Outcome.UNAVAILABLE, Outcome.NOT_RUN)]
+    """Return the cases with another outcome than PASS, sorted by outcome and id, without those that
+    were not executed.
+    """
+    wanted = [
+        case
+        for case in cases
+        if case.result.outcome not in (Outcome.PASS, Outcome.UNAVAILABLE, Outcome.NOT_RUN)
+    ]
     return sorted(wanted, key=lambda case: (case.result.outcome.label, case.op, case.group))
 
 
 def record(runs: Sequence[Run], cases: Sequence[Case]) -> Iterator[str]:
     """Yield the lines of the record."""
     environment = runs[0].header.environment
-    yield ", ".join(f"{fact} {environment[fact]}" for fact in FACTS if environment.get(fact)) + ".\n"
-    outcomes = [outcome.label for outcome in Outcome if any(case.result.outcome is outcome for case in cases)]
+    yield (
+        ", ".join(f"{fact} {environment[fact]}" for fact in FACTS if environment.get(fact)) + ".\n"
+    )
+    outcomes = [
+        outcome.label
+        for outcome in Outcome
+        if any(case.result.outcome is outcome for case in cases)
+    ]
     yield f"| cases | executed | {' | '.join(outcomes)} | samples |"
     yield f"|---|---|{'---|' * (len(outcomes) + 1)}"
     for group in sorted({case.group for case in cases}):
         members = [case for case in cases if case.group == group]
         counts = totals(members)
-        yield f"| {group} | {len(members)} | {' | '.join(str(counts[label]) for label in outcomes)} | {counts['samples']} |"
+        yield (
+            f"| {group} | {len(members)} | {' | '.join(str(counts[label]) for label in outcomes)} "
+            f"| {counts['samples']} |"
+        )
     yield "\n| outcome | operator | case | reason |\n|---|---|---|---|"
     for case in others(cases):
-        yield f"| {case.result.outcome.label} | `{case.op}` | {case.group} | {_cell(case.result.reason)} |"
+        yield (
+            f"| {case.result.outcome.label} | `{case.op}` | {case.group} | "
+            f"{_cell(case.result.reason)} |"
+        )
 
 
 def _cell(text: str) -> str:

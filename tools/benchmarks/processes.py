@@ -1,6 +1,8 @@
-"""What a command and every process below it cost: wall and CPU seconds, and the peak of their memory, read from ``/proc``.
+"""What a command and every process below it cost: wall and CPU seconds, and the peak of their
+memory, read from ``/proc``.
 
-Who measures makes itself the parent of orphans (``adopt_orphans``): what a command leaves behind is counted, waited for and ended.
+Who measures makes itself the parent of orphans (``adopt_orphans``): what a command leaves behind is
+counted, waited for and ended.
 """
 
 import contextlib
@@ -18,7 +20,7 @@ from pathlib import Path
 MEGABYTE = 1_000_000
 
 _PR_SET_CHILD_SUBREAPER = 36
-_TEMPLATE = b"runner.worker.process.zygote"
+_TEMPLATE = b"torch_conformance.worker.process.zygote"
 _LINGER_SECONDS = 5.0
 """How long what a command leaves behind has to end by itself."""
 
@@ -31,7 +33,9 @@ class Cost:
     cpu: float
     """User and system seconds of every process, those included that nobody waited for."""
     peak: int
-    """The largest sum, over all processes at one moment, of proportional set sizes: a page that several share counts once."""
+    """The largest sum, over all processes at one moment, of proportional set sizes: a page that
+    several share counts once.
+    """
     first_peak: int
     """The most that the command's own process had resident, by the system's count."""
     template_own: int
@@ -81,26 +85,43 @@ class Sampler:
             elif parents.get(parents[pid]) == mine and _TEMPLATE in _command_line(pid):
                 # a worker has its template's command line, and is one step further down
                 self.peaks.template = max(self.peaks.template, _kilobytes(pid, "status", b"VmHWM:"))
-                self.peaks.template_own = max(self.peaks.template_own, _kilobytes(pid, "status", b"RssAnon:"))
+                self.peaks.template_own = max(
+                    self.peaks.template_own, _kilobytes(pid, "status", b"RssAnon:")
+                )
         self.peaks.total = max(self.peaks.total, total)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of what ended processes leave behind, so that its CPU seconds come to us."""
+    """Become the parent of what ended processes leave behind, so that its CPU seconds come to
+    us.
+    """
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def measure(
-    commands: Sequence[Sequence[str]], *, cwd: Path, environment: Mapping[str, str], cores: frozenset[int], interval: float, log: Path
+    commands: Sequence[Sequence[str]],
+    *,
+    cwd: Path,
+    environment: Mapping[str, str],
+    cores: frozenset[int],
+    interval: float,
+    log: Path,
 ) -> Cost:
-    """Run commands one after the other on ``cores`` and return what they cost together; one that fails is no measurement."""
+    """Run commands one after the other on ``cores`` and return what they cost together; one that
+    fails is no measurement.
+    """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with Sampler(interval) as sampler, log.open("wb") as stream:
         begin = time.perf_counter()
         for command in commands:
-            done = subprocess.Popen(command, cwd=cwd, env=environment, stdout=stream, stderr=stream, preexec_fn=_pin(cores)).wait(
-                timeout=3600
-            )
+            done = subprocess.Popen(
+                command,
+                cwd=cwd,
+                env=environment,
+                stdout=stream,
+                stderr=stream,
+                preexec_fn=_pin(cores),
+            ).wait(timeout=3600)
             if done != 0:
                 words = log.read_text("utf-8", "replace")[-3000:]
                 raise SystemExit(f"{' '.join(command)}\nended with {done}:\n{words}")
@@ -119,11 +140,17 @@ def measure(
 
 
 def resident(command: Sequence[str], *, environment: Mapping[str, str]) -> tuple[int, int]:
-    """Return what a process has resident that has printed a line and waits for its input to end: all, and what is no file's."""
-    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    """Return what a process has resident that has printed a line and waits for its input to end:
+    all, and what is no file's.
+    """
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        return _kilobytes(process.pid, "status", b"VmHWM:"), _kilobytes(process.pid, "status", b"RssAnon:")
+        return _kilobytes(process.pid, "status", b"VmHWM:"), _kilobytes(
+            process.pid, "status", b"RssAnon:"
+        )
 
 
 def _pin(cores: frozenset[int]) -> "object":
@@ -131,7 +158,9 @@ def _pin(cores: frozenset[int]) -> "object":
 
 
 def _end_leftovers() -> None:
-    """Wait for what a command left behind, kill what does not end, and reap all of it: only then are its CPU seconds known."""
+    """Wait for what a command left behind, kill what does not end, and reap all of it: only then
+    are its CPU seconds known.
+    """
     limit = time.monotonic() + _LINGER_SECONDS
     while left := list(_below(os.getpid(), _parents())):
         if time.monotonic() > limit:
@@ -151,7 +180,9 @@ def _parents() -> dict[int, int]:
         if name.isdecimal():
             with contextlib.suppress(OSError, IndexError):
                 # the command's name stands in parentheses and may hold anything
-                found[int(name)] = int(Path("/proc", name, "stat").read_bytes().rpartition(b")")[2].split()[1])
+                found[int(name)] = int(
+                    Path("/proc", name, "stat").read_bytes().rpartition(b")")[2].split()[1]
+                )
     return found
 
 

@@ -1,6 +1,8 @@
-"""How quickly the commands that need no torch answer, as ratios in one run: ``python tools/benchmarks/startup.py``.
+"""How quickly the commands that need no torch answer, as ratios in one run: ``python
+tools/benchmarks/startup.py``.
 
-Absolute times say little on a shared machine; each command is timed in turn with what it is compared with, and the medians are divided.
+Absolute times say little on a shared machine; each command is timed in turn with what it is
+compared with, and the medians are divided.
 
 | measured | against | bound |
 |---|---|---|
@@ -10,9 +12,10 @@ Absolute times say little on a shared machine; each command is timed in turn wit
 | what each other shipped spec adds to that | the same | 0.04 |
 | ``validate`` of generated specs | ``check-jsonschema`` on the same files | 1 |
 
-The time of a process is that of its CPU, with ``--wall`` that of the clock, which on a shared machine depends on the others. The shipped
-specs do not reach their bound yet: every spec is read, checked against torch's source and expanded, to tens of thousands of cases.
-"""
+The time of a process is that of its CPU, with ``--wall`` that of the clock, which on a shared
+machine depends on the others. The shipped specs do not reach their bound yet: every spec is read,
+checked against torch's source and expanded, to tens of thousands of cases.
+"""  # noqa: E501
 
 import argparse
 import json
@@ -29,7 +32,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = sys.executable
-PROGRAM = [PYTHON, "-m", "runner"]
+PROGRAM = [PYTHON, "-m", "torch_conformance"]
 LIBRARIES = [PYTHON, "-c", "import yaml, jsonschema"]
 BARE = [PYTHON, "-c", "import argparse; argparse.ArgumentParser().parse_args()"]
 COMMANDS = ("list", "validate")
@@ -73,16 +76,31 @@ class Comparison:
 
 
 def seconds(command: Sequence[str]) -> float:
-    """Return the seconds of one run, of the CPU or with ``--wall`` of the clock; a command that fails is no measurement."""
+    """Return the seconds of one run, of the CPU or with ``--wall`` of the clock; a command that
+    fails is no measurement.
+    """
     begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     # as a user has it: with the bytecode that the first run leaves
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False, timeout=240)
+    environment = {
+        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+    }
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=240,
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     took = time.perf_counter() - begin if "--wall" in sys.argv else took
     if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command[:4])} ... ended with {done.returncode}: {done.stderr.decode()[-500:]}")
+        raise SystemExit(
+            f"{' '.join(command[:4])} ... ended with {done.returncode}: "
+            f"{done.stderr.decode()[-500:]}"
+        )
     return took
 
 
@@ -95,7 +113,11 @@ def measure(comparison: Comparison) -> tuple[float, float, float]:
     for _ in range(comparison.pairs):
         ours.append(seconds(comparison.command))
         theirs.append(seconds(comparison.against))
-    return statistics.median(ours), statistics.median(theirs), statistics.median(ours) / statistics.median(theirs)
+    return (
+        statistics.median(ours),
+        statistics.median(theirs),
+        statistics.median(ours) / statistics.median(theirs),
+    )
 
 
 def generate(folder: Path, count: int) -> list[str]:
@@ -112,12 +134,26 @@ def generate(folder: Path, count: int) -> list[str]:
 def comparisons(folder: Path, count: int, pairs: int) -> list[Comparison]:
     """Return what is compared."""
     files = generate(folder / "specs", count)
-    subprocess.run([*PROGRAM, "schema", "--out", str(folder / "schemas")], cwd=ROOT, stdout=subprocess.DEVNULL, check=True, timeout=240)
+    subprocess.run(
+        [*PROGRAM, "schema", "--out", str(folder / "schemas")],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        check=True,
+        timeout=240,
+    )
     schema = str(folder / "schemas" / "spec.schema.json")
     return [
-        Comparison(name="--help", command=[*PROGRAM, "--help"], against=BARE, bound=2.0, pairs=pairs),
+        Comparison(
+            name="--help", command=[*PROGRAM, "--help"], against=BARE, bound=2.0, pairs=pairs
+        ),
         *(
-            Comparison(name=f"{name}, one spec", command=[*PROGRAM, name, str(ONE)], against=LIBRARIES, bound=3.0, pairs=pairs)
+            Comparison(
+                name=f"{name}, one spec",
+                command=[*PROGRAM, name, str(ONE)],
+                against=LIBRARIES,
+                bound=3.0,
+                pairs=pairs,
+            )
             for name in COMMANDS
         ),
         Comparison(
@@ -131,8 +167,12 @@ def comparisons(folder: Path, count: int, pairs: int) -> list[Comparison]:
 
 
 def of_shipped_specs(name: str, pairs: int) -> dict[str, tuple[float, ...]]:
-    """Return medians for a command on all shipped specs, and for one spec more: its seconds, those of its bound, their ratio; the bound."""
-    counted = subprocess.run([*PROGRAM, "validate", "--json"], cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=240)
+    """Return medians for a command on all shipped specs, and for one spec more: its seconds, those
+    of its bound, their ratio; the bound.
+    """
+    counted = subprocess.run(
+        [*PROGRAM, "validate", "--json"], cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=240
+    )
     count = json.loads(counted.stdout)["specs"]
     whole, added, imports = [], [], []
     for _ in range(pairs):
@@ -141,9 +181,18 @@ def of_shipped_specs(name: str, pairs: int) -> dict[str, tuple[float, ...]]:
         added.append((whole[-1] - one) / (count - 1))
         imports.append(seconds(LIBRARIES))
     limits = [IMPORTS * other + SECONDS_OF_SPEC * count for other in imports]
-    rows = {f"{name}, {count} specs": (whole, limits, 1.0), f"{name}, a spec more": (added, imports, SPEC_BOUND)}
+    rows = {
+        f"{name}, {count} specs": (whole, limits, 1.0),
+        f"{name}, a spec more": (added, imports, SPEC_BOUND),
+    }
     return {
-        row: (*map(statistics.median, (mine, theirs, (a / b for a, b in zip(mine, theirs, strict=True)))), bound)
+        row: (
+            *map(
+                statistics.median,
+                (mine, theirs, (a / b for a, b in zip(mine, theirs, strict=True))),
+            ),
+            bound,
+        )
         for row, (mine, theirs, bound) in rows.items()
         if name == "validate" or mine is added
     }
@@ -154,7 +203,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=11, help="runs of each command")
     parser.add_argument("--specs", type=int, default=10_000, help="how many specs are generated")
-    parser.add_argument("--wall", action="store_true", help="measure the time of the clock, not of the CPU")
+    parser.add_argument(
+        "--wall", action="store_true", help="measure the time of the clock, not of the CPU"
+    )
     arguments = parser.parse_args()
     passed = True
     print(f"{'measured':<24}{'seconds':>10}{'against':>10}{'ratio':>8}{'bound':>8}")
@@ -162,7 +213,10 @@ def main() -> int:
         for comparison in comparisons(Path(folder), arguments.specs, arguments.pairs):
             ours, theirs, ratio = measure(comparison)
             passed = passed and ratio <= comparison.bound
-            print(f"{comparison.name:<24}{ours:>10.3f}{theirs:>10.3f}{ratio:>8.2f}{comparison.bound:>8.1f}", flush=True)
+            print(
+                f"{comparison.name:<24}{ours:>10.3f}{theirs:>10.3f}{ratio:>8.2f}{comparison.bound:>8.1f}",
+                flush=True,
+            )
     for name in COMMANDS:
         for row, (ours, theirs, ratio, bound) in of_shipped_specs(name, arguments.pairs).items():
             passed = passed and ratio <= bound

@@ -1,4 +1,5 @@
-"""The catalogue: each fault, what it breaks, the cases that go red under it, and one beside it that stays green.
+"""The catalogue: each fault, what it breaks, the cases that go red under it, and one beside it that
+stays green.
 
 Nothing here imports torch; a patch does, in the worker.
 """
@@ -12,7 +13,11 @@ from tools.faults.regressions import ROWS
 
 @dataclass(frozen=True)
 class Fault:
-    """One row. ``seen_by`` and ``spares`` are ids of cases, or globs over them; a hole has neither, and the claim that would see it."""
+    """One row.
+
+    ``seen_by`` and ``spares`` are ids of cases, or globs over them; a hole has neither, and the
+    claim that would see it.
+    """
 
     plant: Callable[[], None]
     breaks: str
@@ -25,7 +30,7 @@ class Fault:
         return self.plant.__name__.replace("_", "-")
 
 
-# -- cases that many rows name ----------------------------------------------------------------------------------------
+# -- cases that many rows name ---------------------------------------------------------------------
 
 CLEARED = "codecache/fx-cache-clear[backend=cpu]"
 FRESH = "codecache/fresh-cache-empty[backend=cpu]"
@@ -69,41 +74,148 @@ DROPOUT = "max_autotune/mm-dropout-mask[backend=cpu]"
 RELU = "relu[backend=cpu]"
 
 CATALOGUE = (
-    # -- caches -------------------------------------------------------------------------------------------------------
+    # -- caches ------------------------------------------------------------------------------------
     Fault(
         cache.key_without_constants,
         "The key of a graph leaves out the values of its constants",
         (OTHER_CONSTANTS, CONSTANT_KEY),
         OPTIONS_KEY,
     ),
-    Fault(cache.key_without_graph, "The key of a graph leaves out the graph", (OTHER_BRANCH,), SECOND),
-    Fault(cache.key_without_config, "The key of a graph leaves out inductor's configuration", (CONFIG_KEY,), VIEW),
-    Fault(cache.key_without_sizes, "The key of a graph leaves out the sizes of its arguments", (ARGUMENT_KEY,), CONFIG_KEY),
-    Fault(cache.key_without_dtype, "The key of a graph leaves out the dtypes of its arguments", (ARGUMENT_KEY,), OPTIONS_KEY),
-    Fault(cache.key_that_never_repeats, "The same graph has another key each time", (INTEGER_GUARD,), OTHER_CONSTANTS),
-    Fault(cache.code_files_named_without_their_content, "Every file of generated code has one name", (OTHER_BRANCH,), NVCC),
-    Fault(cache.guards_dropped_on_a_hit, "An entry is served without a look at its guards", (NEW_SIZES,), VIEW),
-    Fault(cache.guards_not_saved, "An entry is saved without its guards", (NEW_SIZES,), NVCC),
-    Fault(cache.guarded_entries_never_served, "An entry with guards is never served", (INTEGER_GUARD,), SECOND),
-    Fault(cache.only_the_first_entry_is_tried, "Of several entries under one key only the first is tried", (NEW_SIZES,), OPTIONS_KEY),
-    Fault(cache.lookup_that_finds_nothing, "No graph is ever found in the cache", (KERNELS,), CONSTANT_KEY),
-    Fault(cache.nothing_is_saved, "No graph is written into the cache", (SECOND_BFLOAT16_DYNAMIC,), NVCC),
-    Fault(cache.hit_without_kernel_count, "A hit does not raise the count of kernels", (KERNELS,), SECOND_BFLOAT16_DYNAMIC),
-    Fault(cache.hit_counted_as_miss, "A hit is counted as a miss", (SECOND_BFLOAT16_DYNAMIC,), OTHER_CONSTANTS),
-    Fault(cache.miss_not_counted, "A miss is not counted", (OTHER_CONSTANTS,), NVCC),
-    Fault(cache.hit_that_writes_no_file, "A hit does not write the code file that is gone", (SECOND_BFLOAT16_DYNAMIC,), INTEGER_GUARD),
-    Fault(cache.clear_that_clears_nothing, "Clearing the FX graph cache leaves its files", (CLEARED,), CONFIG_KEY),
-    Fault(cache.aot_autograd_clear_that_clears_nothing, "Clearing the AOTAutograd cache leaves its files", (CLEARED,), NVCC),
-    Fault(cache.code_cache_that_keeps_its_modules, "Clearing the cache of code leaves its modules loaded", (FRESH,), CONSTANT_KEY),
-    Fault(cache.fresh_cache_in_the_old_folder, "fresh_cache goes on in the folder that was in use", (FRESH,), ARGUMENT_KEY),
-    # -- freezing -----------------------------------------------------------------------------------------------------
-    Fault(freezing.freezing_skipped, "A frozen graph is compiled as it is", (RANDOM,), NO_CANDIDATE),
-    Fault(freezing.constants_not_computed, "What depends on constants alone is left to each call", (NORM_ALONE,), RELU),
     Fault(
-        freezing.batch_norm_with_another_eps, "A batch norm is folded with the default eps, not its own", (FOLDED_BFLOAT16,), NO_CANDIDATE
+        cache.key_without_graph, "The key of a graph leaves out the graph", (OTHER_BRANCH,), SECOND
     ),
-    Fault(freezing.batch_norm_without_eps, "A batch norm is folded without its eps", (FOLDED_WITHOUT_BIAS_BFLOAT16,), NARROW_ROWS),
-    Fault(freezing.batch_norm_of_the_batch, "A batch norm in eval takes the statistics of the batch", (FOLDED,), VIEW),
+    Fault(
+        cache.key_without_config,
+        "The key of a graph leaves out inductor's configuration",
+        (CONFIG_KEY,),
+        VIEW,
+    ),
+    Fault(
+        cache.key_without_sizes,
+        "The key of a graph leaves out the sizes of its arguments",
+        (ARGUMENT_KEY,),
+        CONFIG_KEY,
+    ),
+    Fault(
+        cache.key_without_dtype,
+        "The key of a graph leaves out the dtypes of its arguments",
+        (ARGUMENT_KEY,),
+        OPTIONS_KEY,
+    ),
+    Fault(
+        cache.key_that_never_repeats,
+        "The same graph has another key each time",
+        (INTEGER_GUARD,),
+        OTHER_CONSTANTS,
+    ),
+    Fault(
+        cache.code_files_named_without_their_content,
+        "Every file of generated code has one name",
+        (OTHER_BRANCH,),
+        NVCC,
+    ),
+    Fault(
+        cache.guards_dropped_on_a_hit,
+        "An entry is served without a look at its guards",
+        (NEW_SIZES,),
+        VIEW,
+    ),
+    Fault(cache.guards_not_saved, "An entry is saved without its guards", (NEW_SIZES,), NVCC),
+    Fault(
+        cache.guarded_entries_never_served,
+        "An entry with guards is never served",
+        (INTEGER_GUARD,),
+        SECOND,
+    ),
+    Fault(
+        cache.only_the_first_entry_is_tried,
+        "Of several entries under one key only the first is tried",
+        (NEW_SIZES,),
+        OPTIONS_KEY,
+    ),
+    Fault(
+        cache.lookup_that_finds_nothing,
+        "No graph is ever found in the cache",
+        (KERNELS,),
+        CONSTANT_KEY,
+    ),
+    Fault(
+        cache.nothing_is_saved,
+        "No graph is written into the cache",
+        (SECOND_BFLOAT16_DYNAMIC,),
+        NVCC,
+    ),
+    Fault(
+        cache.hit_without_kernel_count,
+        "A hit does not raise the count of kernels",
+        (KERNELS,),
+        SECOND_BFLOAT16_DYNAMIC,
+    ),
+    Fault(
+        cache.hit_counted_as_miss,
+        "A hit is counted as a miss",
+        (SECOND_BFLOAT16_DYNAMIC,),
+        OTHER_CONSTANTS,
+    ),
+    Fault(cache.miss_not_counted, "A miss is not counted", (OTHER_CONSTANTS,), NVCC),
+    Fault(
+        cache.hit_that_writes_no_file,
+        "A hit does not write the code file that is gone",
+        (SECOND_BFLOAT16_DYNAMIC,),
+        INTEGER_GUARD,
+    ),
+    Fault(
+        cache.clear_that_clears_nothing,
+        "Clearing the FX graph cache leaves its files",
+        (CLEARED,),
+        CONFIG_KEY,
+    ),
+    Fault(
+        cache.aot_autograd_clear_that_clears_nothing,
+        "Clearing the AOTAutograd cache leaves its files",
+        (CLEARED,),
+        NVCC,
+    ),
+    Fault(
+        cache.code_cache_that_keeps_its_modules,
+        "Clearing the cache of code leaves its modules loaded",
+        (FRESH,),
+        CONSTANT_KEY,
+    ),
+    Fault(
+        cache.fresh_cache_in_the_old_folder,
+        "fresh_cache goes on in the folder that was in use",
+        (FRESH,),
+        ARGUMENT_KEY,
+    ),
+    # -- freezing ----------------------------------------------------------------------------------
+    Fault(
+        freezing.freezing_skipped, "A frozen graph is compiled as it is", (RANDOM,), NO_CANDIDATE
+    ),
+    Fault(
+        freezing.constants_not_computed,
+        "What depends on constants alone is left to each call",
+        (NORM_ALONE,),
+        RELU,
+    ),
+    Fault(
+        freezing.batch_norm_with_another_eps,
+        "A batch norm is folded with the default eps, not its own",
+        (FOLDED_BFLOAT16,),
+        NO_CANDIDATE,
+    ),
+    Fault(
+        freezing.batch_norm_without_eps,
+        "A batch norm is folded without its eps",
+        (FOLDED_WITHOUT_BIAS_BFLOAT16,),
+        NARROW_ROWS,
+    ),
+    Fault(
+        freezing.batch_norm_of_the_batch,
+        "A batch norm in eval takes the statistics of the batch",
+        (FOLDED,),
+        VIEW,
+    ),
     Fault(
         freezing.folded_bias_with_the_wrong_sign,
         "What is added is folded into a bias with the wrong sign",
@@ -122,7 +234,12 @@ CATALOGUE = (
         (FOLDED_WITHOUT_BIAS_BFLOAT16,),
         NO_CANDIDATE,
     ),
-    Fault(freezing.nothing_is_folded, "No operation is folded into a convolution", (FOLDED_BFLOAT16,), NARROW_ROWS),
+    Fault(
+        freezing.nothing_is_folded,
+        "No operation is folded into a convolution",
+        (FOLDED_BFLOAT16,),
+        NARROW_ROWS,
+    ),
     Fault(
         freezing.shared_weight_folded,
         "A weight with two uses is folded into",
@@ -174,24 +291,96 @@ CATALOGUE = (
         ("freezing/eager-call-after-freezing[backend=cpu,inline=true]",),
         NO_CANDIDATE,
     ),
-    Fault(freezing.as_strided_in_any_layout, "as_strided reads a result in whichever layout it has", (WINDOWS.format(1),), NARROW_ROWS),
-    Fault(freezing.common_parts_computed_twice, "Equal parts of a frozen graph stay apart", (TWICE,), OPTIONS_KEY),
-    Fault(freezing.joined_linears_share_a_bias, "Joined linears give the third the bias of the first", (LINEARS,), THRESHOLD),
-    Fault(freezing.unequal_biases_joined, "Linears are joined whatever the shapes of their biases", (LINEARS,), RELU),
-    # -- padding ------------------------------------------------------------------------------------------------------
-    Fault(padding.padding_without_threshold, "Strides are padded however small they are", (NARROW_ROWS,), WIDE_ROWS),
-    Fault(padding.padding_at_the_threshold_itself, "A stride that is equal to the threshold is padded", (THRESHOLD,), WIDE_ROWS),
-    Fault(padding.padded_alike_for_every_dtype, "The alignment counts numbers, not bytes", (THRESHOLD,), CHANNELS_LAST),
-    Fault(padding.channels_last_padded, "Strides in channels-last order are padded", (CHANNELS_LAST,), WIDE_ROWS),
+    Fault(
+        freezing.as_strided_in_any_layout,
+        "as_strided reads a result in whichever layout it has",
+        (WINDOWS.format(1),),
+        NARROW_ROWS,
+    ),
+    Fault(
+        freezing.common_parts_computed_twice,
+        "Equal parts of a frozen graph stay apart",
+        (TWICE,),
+        OPTIONS_KEY,
+    ),
+    Fault(
+        freezing.joined_linears_share_a_bias,
+        "Joined linears give the third the bias of the first",
+        (LINEARS,),
+        THRESHOLD,
+    ),
+    Fault(
+        freezing.unequal_biases_joined,
+        "Linears are joined whatever the shapes of their biases",
+        (LINEARS,),
+        RELU,
+    ),
+    # -- padding -----------------------------------------------------------------------------------
+    Fault(
+        padding.padding_without_threshold,
+        "Strides are padded however small they are",
+        (NARROW_ROWS,),
+        WIDE_ROWS,
+    ),
+    Fault(
+        padding.padding_at_the_threshold_itself,
+        "A stride that is equal to the threshold is padded",
+        (THRESHOLD,),
+        WIDE_ROWS,
+    ),
+    Fault(
+        padding.padded_alike_for_every_dtype,
+        "The alignment counts numbers, not bytes",
+        (THRESHOLD,),
+        CHANNELS_LAST,
+    ),
+    Fault(
+        padding.channels_last_padded,
+        "Strides in channels-last order are padded",
+        (CHANNELS_LAST,),
+        WIDE_ROWS,
+    ),
     Fault(padding.nothing_is_padded, "No stride is padded", (WIDE_ROWS,), ARGUMENT_KEY),
-    Fault(padding.padded_to_half_the_alignment, "Strides are padded to half the alignment", (CHANNELS_LAST,), WIDE_ROWS),
-    Fault(padding.padded_by_a_whole_alignment_more, "Strides are padded to one multiple too many", (NARROW_ROWS,), CONFIG_KEY),
-    Fault(padding.rounded_down_to_the_alignment, "Strides are rounded down, and rows overlap", (CHANNELS_LAST,), OPTIONS_KEY),
-    Fault(padding.enclosing_strides_not_padded, "The stride that encloses padded rows does not grow", (WIDE_ROWS,), VIEW),
-    Fault(padding.padding_not_counted, "A padded layout is not counted", (WIDE_ROWS,), ARGUMENT_KEY),
-    Fault(padding.padded_strides_not_used_by_readers, "Kernels index a padded buffer as if it had no holes", (PADDED_ATTENTION,), NVCC),
-    # -- autotuning ---------------------------------------------------------------------------------------------------
-    Fault(autotune.named_backend_ignored, "Every backend may propose kernels, whichever were named", (NO_CANDIDATE,), DROPOUT),
+    Fault(
+        padding.padded_to_half_the_alignment,
+        "Strides are padded to half the alignment",
+        (CHANNELS_LAST,),
+        WIDE_ROWS,
+    ),
+    Fault(
+        padding.padded_by_a_whole_alignment_more,
+        "Strides are padded to one multiple too many",
+        (NARROW_ROWS,),
+        CONFIG_KEY,
+    ),
+    Fault(
+        padding.rounded_down_to_the_alignment,
+        "Strides are rounded down, and rows overlap",
+        (CHANNELS_LAST,),
+        OPTIONS_KEY,
+    ),
+    Fault(
+        padding.enclosing_strides_not_padded,
+        "The stride that encloses padded rows does not grow",
+        (WIDE_ROWS,),
+        VIEW,
+    ),
+    Fault(
+        padding.padding_not_counted, "A padded layout is not counted", (WIDE_ROWS,), ARGUMENT_KEY
+    ),
+    Fault(
+        padding.padded_strides_not_used_by_readers,
+        "Kernels index a padded buffer as if it had no holes",
+        (PADDED_ATTENTION,),
+        NVCC,
+    ),
+    # -- autotuning --------------------------------------------------------------------------------
+    Fault(
+        autotune.named_backend_ignored,
+        "Every backend may propose kernels, whichever were named",
+        (NO_CANDIDATE,),
+        DROPOUT,
+    ),
     Fault(
         autotune.the_first_of_infinitely_slow_candidates_picked,
         "Of candidates that are all infinitely slow the first is picked",
@@ -204,15 +393,25 @@ CATALOGUE = (
         ("max_autotune/tuning-pool-crash[backend=host]",),
         OPTIONS_KEY,
     ),
-    # -- between the function and its kernels -----------------------------------------------------------------------------
-    Fault(compiling.silent_eager, "Nothing is compiled, and eager answers in silence", (RELU,), CONSTANT_KEY),
+    # -- between the function and its kernels ------------------------------------------------------
+    Fault(
+        compiling.silent_eager,
+        "Nothing is compiled, and eager answers in silence",
+        (RELU,),
+        CONSTANT_KEY,
+    ),
     Fault(
         compiling.nothing_compiled_after_a_graph_break,
         "What follows a graph break runs in eager, in silence",
         (BROKEN_MODEL,),
         CONFIG_KEY,
     ),
-    Fault(compiling.reset_that_forgets_nothing, "Resetting dynamo leaves its graphs", (KERNELS,), THRESHOLD),
+    Fault(
+        compiling.reset_that_forgets_nothing,
+        "Resetting dynamo leaves its graphs",
+        (KERNELS,),
+        THRESHOLD,
+    ),
     Fault(
         compiling.options_of_compile_ignored,
         "The options given to torch.compile are dropped",
@@ -225,20 +424,80 @@ CATALOGUE = (
         (NEW_SIZES,),
         CONSTANT_KEY,
     ),
-    Fault(compiling.a_gradient_dropped, "A compiled backward leaves out a gradient", (DROPOUT,), CONFIG_KEY),
-    Fault(compiling.gradients_doubled, "A compiled backward returns each gradient twice as large", (DROPOUT,), ARGUMENT_KEY),
-    Fault(compiling.changes_of_arguments_dropped, "What a graph writes into its arguments is lost", (CHANGED,), NO_CANDIDATE),
+    Fault(
+        compiling.a_gradient_dropped,
+        "A compiled backward leaves out a gradient",
+        (DROPOUT,),
+        CONFIG_KEY,
+    ),
+    Fault(
+        compiling.gradients_doubled,
+        "A compiled backward returns each gradient twice as large",
+        (DROPOUT,),
+        ARGUMENT_KEY,
+    ),
+    Fault(
+        compiling.changes_of_arguments_dropped,
+        "What a graph writes into its arguments is lost",
+        (CHANGED,),
+        NO_CANDIDATE,
+    ),
     Fault(compiling.relu_above_zero, "relu answers 0.1 below 0.1", (RELU,), VIEW),
     Fault(compiling.convolution_without_bias, "A convolution drops its bias", (FOLDED,), THRESHOLD),
-    Fault(compiling.view_with_swapped_strides, "A view in another shape swaps its last two strides", (ATTENTION,), CHANNELS_LAST),
-    Fault(compiling.windows_that_begin_one_late, "as_strided begins one element late", (WINDOWS.format(1),), CONFIG_KEY),
-    Fault(compiling.border_of_ones, "Padding a tensor puts ones around it", (WINDOWS.format(2),), ARGUMENT_KEY),
-    Fault(compiling.softmax_along_another_axis, "softmax is taken along another axis", (ATTENTION,), THRESHOLD),
-    Fault(compiling.product_with_a_transposed_matrix, "A product of square matrices transposes the second", (SECOND,), VIEW),
-    Fault(compiling.random_numbers_of_one_seed, "Compiled random numbers have one seed for all calls", (RANDOM,), RELU),
-    Fault(compiling.sine_written_as_cosine, "Generated code computes a cosine for a sine", (OTHER_BRANCH,), CONSTANT_KEY),
-    Fault(compiling.loop_without_its_last_element, "Generated loops end one element early", (SECOND_BFLOAT16_DYNAMIC,), NARROW_ROWS),
-    Fault(compiling.kernels_counted_twice, "Each generated kernel is counted twice", (KERNELS,), CHANNELS_LAST),
+    Fault(
+        compiling.view_with_swapped_strides,
+        "A view in another shape swaps its last two strides",
+        (ATTENTION,),
+        CHANNELS_LAST,
+    ),
+    Fault(
+        compiling.windows_that_begin_one_late,
+        "as_strided begins one element late",
+        (WINDOWS.format(1),),
+        CONFIG_KEY,
+    ),
+    Fault(
+        compiling.border_of_ones,
+        "Padding a tensor puts ones around it",
+        (WINDOWS.format(2),),
+        ARGUMENT_KEY,
+    ),
+    Fault(
+        compiling.softmax_along_another_axis,
+        "softmax is taken along another axis",
+        (ATTENTION,),
+        THRESHOLD,
+    ),
+    Fault(
+        compiling.product_with_a_transposed_matrix,
+        "A product of square matrices transposes the second",
+        (SECOND,),
+        VIEW,
+    ),
+    Fault(
+        compiling.random_numbers_of_one_seed,
+        "Compiled random numbers have one seed for all calls",
+        (RANDOM,),
+        RELU,
+    ),
+    Fault(
+        compiling.sine_written_as_cosine,
+        "Generated code computes a cosine for a sine",
+        (OTHER_BRANCH,),
+        CONSTANT_KEY,
+    ),
+    Fault(
+        compiling.loop_without_its_last_element,
+        "Generated loops end one element early",
+        (SECOND_BFLOAT16_DYNAMIC,),
+        NARROW_ROWS,
+    ),
+    Fault(
+        compiling.kernels_counted_twice,
+        "Each generated kernel is counted twice",
+        (KERNELS,),
+        CHANNELS_LAST,
+    ),
     # basics
     Fault(
         compiling.constants_not_guarded,
@@ -276,7 +535,7 @@ CATALOGUE = (
         ("basics/half-precision-rounding[backend=cpu,dtype=bfloat16]",),
         CONFIG_KEY,
     ),
-    # -- side effects -------------------------------------------------------------------------------------------------
+    # -- side effects ------------------------------------------------------------------------------
     Fault(
         properties.random_number_drawn_by_each_graph,
         "Each call of a graph advances the generator of random numbers",
@@ -289,8 +548,13 @@ CATALOGUE = (
         ("basics/indexing-writes[backend=cpu]",),
         OPTIONS_KEY,
     ),
-    # -- fixes taken back -----------------------------------------------------------------------------------------------
-    *(Fault(plant, breaks, tuple(f"regressions/{spec}[backend=cpu]" for spec in specs), CONFIG_KEY) for plant, breaks, specs in ROWS),
+    # -- fixes taken back --------------------------------------------------------------------------
+    *(
+        Fault(
+            plant, breaks, tuple(f"regressions/{spec}[backend=cpu]" for spec in specs), CONFIG_KEY
+        )
+        for plant, breaks, specs in ROWS
+    ),
 )
 
 HOLES = (
@@ -300,7 +564,10 @@ HOLES = (
         claim="none is missing: dynamo asks too, and the patch alone freezes nothing",
     ),
 )
-"""Faults that a person may plant and that no case sees yet. Once one is seen, its row belongs into the catalogue."""
+"""Faults that a person may plant and that no case sees yet.
+
+Once one is seen, its row belongs into the catalogue.
+"""
 
 PLANTABLE: Mapping[str, Fault] = {fault.name: fault for fault in (*CATALOGUE, *HOLES)}
 FAULTS: Mapping[str, Fault] = {fault.name: fault for fault in CATALOGUE}
@@ -323,4 +590,7 @@ IN_CI = (
     # fixes taken back
     "sums-promoted-to-int",
 )
-"""Faults that every run of the tests plants: of each area those whose cases are quick. The nightly tests plant all others."""
+"""Faults that every run of the tests plants: of each area those whose cases are quick.
+
+The nightly tests plant all others.
+"""

@@ -1,4 +1,5 @@
-"""The corpus of historical wrong answers: which issues were tried, what sees them, and the page that says so.
+"""The corpus of historical wrong answers: which issues were tried, what sees them, and the page
+that says so.
 
 ``python -m tools.generate_docs`` writes the page. A test compares the two.
 """
@@ -20,9 +21,15 @@ _ISSUE = re.compile(r"(.*) \(pytorch/pytorch#([0-9]+)\)")
 class Why(Enum):
     """Why an issue has no spec that is shown to see it."""
 
-    NO_PATCH = "passes, detection not shown: the fix is not one place of torch's Python that can be taken back"
+    NO_PATCH = (
+        "passes, detection not shown: the fix is not one place of torch's Python that can be "
+        "taken back"
+    )
     GPU = "passes nowhere yet: only GPUs had the fault, and the spec has not been run on one"
-    NOT_REACHED = "no spec: what we tried does not reach the place that was wrong, on this CPU or on torch 2.13"
+    NOT_REACHED = (
+        "no spec: what we tried does not reach the place that was wrong, on this CPU or on torch "
+        "2.13"
+    )
     WRONG = "still wrong on torch 2.13: the spec is in `specs/defects`, and its failure is waived"
 
 
@@ -72,30 +79,68 @@ NOT_SHOWN: Mapping[str, Why] = {
 """The specs that no planted fault is shown to turn red."""
 
 WITHOUT_SPEC: Sequence[Tried] = (
-    Tried(111506, "A constant tensor that is changed in the graph keeps the change", Why.NOT_REACHED),
+    Tried(
+        111506, "A constant tensor that is changed in the graph keeps the change", Why.NOT_REACHED
+    ),
     Tried(122291, "slice_scatter writes another slice", Why.NOT_REACHED),
     Tried(132196, "An operator that writes two equal buffers gets one", Why.NOT_REACHED),
     Tried(144186, "A buffer that outer loop fusion removed is read", Why.NOT_REACHED),
     Tried(169253, "An append to a list of a class is dropped", Why.NOT_REACHED),
     Tried(173626, "A masked value is taken for a vector", Why.NOT_REACHED),
-    Tried(174187, "A sum with zero is removed although its operand is changed later", Why.NOT_REACHED),
-    Tried(185382, "In-place ternary updates after a graph break in a loop use old numbers", Why.NOT_REACHED),
+    Tried(
+        174187, "A sum with zero is removed although its operand is changed later", Why.NOT_REACHED
+    ),
+    Tried(
+        185382,
+        "In-place ternary updates after a graph break in a loop use old numbers",
+        Why.NOT_REACHED,
+    ),
     Tried(185702, "Rows of a stack of slices share a local buffer", Why.NOT_REACHED),
     Tried(190764, "A chain of integer matrix products loses a term", Why.NOT_REACHED),
     Tried(194976, "A float that became dynamic is read once", Why.NOT_REACHED),
     Tried(163932, "A softmax of very large scaled numbers is NaN", Why.NOT_REACHED),
-    Tried(120861, "A list that was also a global in the first call is taken for the global in the next", Why.WRONG),
+    Tried(
+        120861,
+        "A list that was also a global in the first call is taken for the global in the next",
+        Why.WRONG,
+    ),
     Tried(186875, "fmod and remainder with a scalar do not round it to bfloat16", Why.WRONG),
-    Tried(187018, "The absolute value of a uint8 tensor is promoted to int before it is negated and summed", Why.WRONG),
+    Tried(
+        187018,
+        "The absolute value of a uint8 tensor is promoted to int before it is negated and summed",
+        Why.WRONG,
+    ),
     Tried(189518, "cumsum of ones ignores the dtype that it is given", Why.WRONG),
-    Tried(195320, "Attention whose keys are permuted at once is taken for the pattern of the fused kernel", Why.WRONG),
-    Tried(195422, "A change through the result of an inactive dropout does not reach the argument", Why.WRONG),
-    Tried(196468, "Attention with a softmax over another dimension is replaced by the fused kernel", Why.WRONG),
+    Tried(
+        195320,
+        "Attention whose keys are permuted at once is taken for the pattern of the fused kernel",
+        Why.WRONG,
+    ),
+    Tried(
+        195422,
+        "A change through the result of an inactive dropout does not reach the argument",
+        Why.WRONG,
+    ),
+    Tried(
+        196468,
+        "Attention with a softmax over another dimension is replaced by the fused kernel",
+        Why.WRONG,
+    ),
     Tried(197895, "Floor division of floats is one too high below an integer", Why.WRONG),
     Tried(198057, "The remainder by infinity is NaN in vector code", Why.WRONG),
-    Tried(198094, "The result of slice_scatter is overwritten by a later change of its argument", Why.WRONG),
-    Tried(198102, "A change through an unfolded view with gaps writes zeros into the gaps", Why.WRONG),
-    Tried(198119, "The gradient of avg_pool2d with ceil_mode divides border windows by the full size", Why.WRONG),
+    Tried(
+        198094,
+        "The result of slice_scatter is overwritten by a later change of its argument",
+        Why.WRONG,
+    ),
+    Tried(
+        198102, "A change through an unfolded view with gaps writes zeros into the gaps", Why.WRONG
+    ),
+    Tried(
+        198119,
+        "The gradient of avg_pool2d with ceil_mode divides border windows by the full size",
+        Why.WRONG,
+    ),
 )
 """Issues that were tried and have no spec that passes."""
 
@@ -105,7 +150,9 @@ def issues() -> dict[str, tuple[int, str]]:
     found: dict[str, tuple[int, str]] = {}
     for path in sorted(SPECS.glob("[!_]*.yaml")):
         match = _ISSUE.fullmatch(yaml.safe_load(path.read_text("utf-8"))["summary"])
-        assert match is not None, f"{path.name}: the summary does not end with (pytorch/pytorch#NUMBER)"
+        assert match is not None, (
+            f"{path.name}: the summary does not end with (pytorch/pytorch#NUMBER)"
+        )
         found[path.stem] = int(match[2]), match[1]
     return found
 
@@ -117,16 +164,32 @@ def page() -> str:
 
 def _lines() -> Iterator[str]:
     claims = issues()
-    seen = [(spec, plant.__name__.replace("_", "-"), breaks) for plant, breaks, specs in ROWS for spec in specs]
+    seen = [
+        (spec, plant.__name__.replace("_", "-"), breaks)
+        for plant, breaks, specs in ROWS
+        for spec in specs
+    ]
     tried = len(claims) + len(WITHOUT_SPEC)
     yield "# Historical wrong answers"
     yield ""
-    yield "`specs/regressions` restates issues in which `torch.compile` silently gave a wrong answer. This page is generated by"
+    yield (
+        "`specs/regressions` restates issues in which `torch.compile` silently gave a wrong "
+        "answer. This page is generated by"
+    )
     yield "`python -m tools.generate_docs`; do not edit it."
     yield ""
-    yield f"**Seen: {len(seen)} of {tried} issues tried.** An issue is seen when its spec passes on torch 2.13 and fails, because the"
-    yield "fault was executed, once the fix is taken back in the running torch (`tools/faults`; the nightly tests plant all of them)."
-    yield f"{sum(one.why is Why.WRONG for one in WITHOUT_SPEC)} of the others are still wrong on torch 2.13."
+    yield (
+        f"**Seen: {len(seen)} of {tried} issues tried.** An issue is seen when its spec passes on "
+        "torch 2.13 and fails, because the"
+    )
+    yield (
+        "fault was executed, once the fix is taken back in the running torch (`tools/faults`; the "
+        "nightly tests plant all of them)."
+    )
+    yield (
+        f"{sum(one.why is Why.WRONG for one in WITHOUT_SPEC)} of the others are still wrong on "
+        "torch 2.13."
+    )
     yield ""
     yield "## Seen"
     yield ""
@@ -142,7 +205,11 @@ def _lines() -> Iterator[str]:
         yield ""
         yield f"{why.value[0].upper()}{why.value[1:]}:"
         yield ""
-        rows = [(claims[spec][0], f"`{spec}`: {claims[spec][1]}") for spec, of in NOT_SHOWN.items() if of is why]
+        rows = [
+            (claims[spec][0], f"`{spec}`: {claims[spec][1]}")
+            for spec, of in NOT_SHOWN.items()
+            if of is why
+        ]
         rows += [(one.issue, one.what) for one in WITHOUT_SPEC if one.why is why]
         yield from (f"- {_link(issue)} {text}" for issue, text in sorted(rows))
 

@@ -1,7 +1,8 @@
-"""What patches are made of: names of torch that are replaced, lines of torch that are edited, and a note of every bite.
+"""What patches are made of: names of torch that are replaced, lines of torch that are edited, and a
+note of every bite.
 
-Used in the worker alone, after the fork and before the case touches torch. A patch whose place is gone raises ``Unplantable``:
-the worker dies before it claims anything.
+Used in the worker alone, after the fork and before the case touches torch. A patch whose place is
+gone raises ``Unplantable``: the worker dies before it claims anything.
 """
 
 import importlib
@@ -15,7 +16,9 @@ from types import FunctionType
 from typing import Any
 
 NOTES = "planted"
-"""The file in a case's folder: there when its fault was planted, and one byte long for each time that it bit."""
+"""The file in a case's folder: there when its fault was planted, and one byte long for each time
+that it bit.
+"""
 
 _descriptor: int | None = None
 
@@ -30,7 +33,9 @@ class Unplantable(Exception):
 def begin(folder: Path) -> None:
     """Begin the notes of a case; call once the fault is planted."""
     global _descriptor
-    _descriptor = os.open(folder / NOTES, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+    _descriptor = os.open(
+        folder / NOTES, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644
+    )
 
 
 def bite(value: Any = None) -> Any:
@@ -53,7 +58,9 @@ def find(path: str) -> Any:
 
 
 def replace(path: str, around: Around) -> None:
-    """Replace a function, or a method, which stays static or a class's; also where it was imported by name."""
+    """Replace a function, or a method, which stays static or a class's; also where it was imported
+    by name.
+    """
     owner, name, kind, function = _place(path)
     _put(owner, name, kind, function, around(function))
 
@@ -67,7 +74,8 @@ def replace_item(path: str, key: Any, around: Around) -> None:
 
 
 def edit(path: str, old: str, new: str) -> None:
-    """Replace a text that stands once in a function's source, and put the function that this gives in its place.
+    """Replace a text that stands once in a function's source, and put the function that this gives
+    in its place.
 
     ``new`` may call ``bite``. Decorators are applied anew.
     """
@@ -87,16 +95,29 @@ def edit_all(path: str, changes: Mapping[str, str]) -> None:
             raise Unplantable(f"{path}: {source.count(old)} times, and not once: {old}")
         source = source.replace(old, new)
     made = _compiled(function, source)
-    _put(owner, name, kind, held, made.__func__ if isinstance(made, staticmethod | classmethod) else made)
+    _put(
+        owner,
+        name,
+        kind,
+        held,
+        made.__func__ if isinstance(made, staticmethod | classmethod) else made,
+    )
 
 
 def _compiled(function: FunctionType, source: str) -> Any:
-    """Return what the source of a function defines, with the globals and the closure of the function."""
+    """Return what the source of a function defines, with the globals and the closure of the
+    function.
+    """
     closure = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     outer = ["bite", *closure]
-    factory = f"def _factory({', '.join(outer)}):\n{textwrap.indent(source, '    ')}\n    return {function.__name__}\n"
+    factory = (
+        f"def _factory({', '.join(outer)}):\n{textwrap.indent(source, '    ')}\n    return "
+        f"{function.__name__}\n"
+    )
     namespace: dict[str, Any] = {}
-    futures = function.__code__.co_flags & importlib.import_module("__future__").annotations.compiler_flag
+    futures = (
+        function.__code__.co_flags & importlib.import_module("__future__").annotations.compiler_flag
+    )
     # under the name of torch's own file: dynamo and inductor ask where a function comes from
     code = compile(factory, function.__code__.co_filename, "exec", flags=futures, dont_inherit=True)
     exec(code, function.__globals__, namespace)
@@ -104,7 +125,9 @@ def _compiled(function: FunctionType, source: str) -> Any:
 
 
 def _place(path: str) -> tuple[Any, str, type | None, Any]:
-    """Return who holds the function, under which name, whether it is static or a class's, and the function."""
+    """Return who holds the function, under which name, whether it is static or a class's, and the
+    function.
+    """
     parent, _, name = path.rpartition("." if "." in path.partition(":")[2] else ":")
     owner = find(parent)
     if name not in vars(owner):

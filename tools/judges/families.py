@@ -1,8 +1,11 @@
-"""Right and wrong answers of some functions, for the table of judges: one family a function, in several dtypes and scales of its inputs.
+"""Right and wrong answers of some functions, for the table of judges: one family a function, in
+several dtypes and scales of its inputs.
 
-A right answer computes the same with another order of additions or with fewer roundings. A wrong answer is a right one with a defect. Some
-defects are smaller than rounding; ``Cell.is_wrong`` decides that without any judge: a defect counts where the error against float64 is
-greater than that of eager and of every other way to compute it, as a maximum or at one of the quantiles 0.5, 0.9 and 0.99.
+A right answer computes the same with another order of additions or with fewer roundings. A wrong
+answer is a right one with a defect. Some defects are smaller than rounding; ``Cell.is_wrong``
+decides that without any judge: a defect counts where the error against float64 is greater than that
+of eager and of every other way to compute it, as a maximum or at one of the quantiles 0.5, 0.9 and
+0.99.
 """
 
 import functools
@@ -55,30 +58,48 @@ class Cell:
     inputs: Sequence[Tensor]
     eager: Tensor
     reference: Tensor
-    """In float64; for float64 by error-free additions where the family has them, else the same as eager computes."""
+    """In float64; for float64 by error-free additions where the family has them, else the same as
+    eager computes.
+    """
     right: Mapping[str, Tensor]
     wrong: Mapping[str, Tensor]
 
     @functools.cached_property
     def _limits(self) -> list[float]:
-        computed = [answer for name, answer in self.right.items() if name != AT_RANDOM]  # so small a defect would hide in its quantiles
-        columns = zip(*(_figures(one, self.reference) for one in [self.eager, *computed]), strict=True)
+        computed = [
+            answer for name, answer in self.right.items() if name != AT_RANDOM
+        ]  # so small a defect would hide in its quantiles
+        columns = zip(
+            *(_figures(one, self.reference) for one in [self.eager, *computed]), strict=True
+        )
         return [max(column) for column in columns]
 
     def is_wrong(self, answer: Tensor) -> bool:
-        """Whether an answer's error is outside of what eager and the other ways to compute it have."""
-        return any(not figure <= limit for figure, limit in zip(_figures(answer, self.reference), self._limits, strict=True))
+        """Whether an answer's error is outside of what eager and the other ways to compute it
+        have.
+        """
+        return any(
+            not figure <= limit
+            for figure, limit in zip(_figures(answer, self.reference), self._limits, strict=True)
+        )
 
 
 def _figures(answer: Tensor, reference: Tensor) -> list[float]:
     rounded = reference.to(answer.dtype)
     same = (answer == rounded) & ~rounded.isfinite() | (answer.isnan() & rounded.isnan())
-    errors = torch.where(same, 0.0, (answer.double() - reference).abs()).nan_to_num(nan=math.inf).reshape(-1)
+    errors = (
+        torch.where(same, 0.0, (answer.double() - reference).abs())
+        .nan_to_num(nan=math.inf)
+        .reshape(-1)
+    )
     count = len(errors)
-    return [float(errors.kthvalue(min(int(share * count) + 1, count)).values) for share in (0.5, 0.9, 0.99, 1.0)]
+    return [
+        float(errors.kthvalue(min(int(share * count) + 1, count)).values)
+        for share in (0.5, 0.9, 0.99, 1.0)
+    ]
 
 
-# -- ways to add ----------------------------------------------------------------------------------------------------
+# -- ways to add -----------------------------------------------------------------------------------
 
 
 def wide(tensor: Tensor) -> Tensor:
@@ -88,7 +109,13 @@ def wide(tensor: Tensor) -> Tensor:
 
 def low(dtype: torch.dtype) -> torch.dtype:
     """Return the dtype of an accumulator that is too narrow for a dtype."""
-    return torch.float32 if dtype == torch.float64 else torch.bfloat16 if dtype != torch.float16 else torch.float16
+    return (
+        torch.float32
+        if dtype == torch.float64
+        else torch.bfloat16
+        if dtype != torch.float16
+        else torch.float16
+    )
 
 
 def matmul_in_tiles(a: Tensor, b: Tensor, *, tile: int, backwards: bool = False) -> Tensor:
@@ -147,7 +174,7 @@ def sum_narrow(x: Tensor) -> Tensor:
     return total.to(x.dtype)
 
 
-# -- softmax, norm, attention, convolution, scans -------------------------------------------------------------------
+# -- softmax, norm, attention, convolution, scans --------------------------------------------------
 
 
 def softmax_online(x: Tensor, *, tile: int) -> Tensor:
@@ -157,7 +184,9 @@ def softmax_online(x: Tensor, *, tile: int) -> Tensor:
     total = torch.zeros_like(most)
     for part in x_wide.split(tile, -1):
         now = torch.maximum(most, part.amax(-1, keepdim=True))
-        total = total * torch.exp2((most - now) * base) + torch.exp2((part - now) * base).sum(-1, keepdim=True)
+        total = total * torch.exp2((most - now) * base) + torch.exp2((part - now) * base).sum(
+            -1, keepdim=True
+        )
         most = now
     return (torch.exp2((x_wide - most) * base) / total).to(x.dtype)
 
@@ -165,7 +194,9 @@ def softmax_online(x: Tensor, *, tile: int) -> Tensor:
 def softmax_narrow(x: Tensor) -> Tensor:
     """Softmax whose sum is kept in a dtype that is too narrow."""
     powers = (wide(x) - wide(x).amax(-1, keepdim=True)).exp()
-    return (powers / wide(sum_narrow(powers.to(low(x.dtype))).to(low(x.dtype)))[..., None]).to(x.dtype)
+    return (powers / wide(sum_narrow(powers.to(low(x.dtype))).to(low(x.dtype)))[..., None]).to(
+        x.dtype
+    )
 
 
 def softmax_lost(x: Tensor) -> Tensor:
@@ -185,7 +216,9 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return F.layer_norm(x, x.shape[-1:], weight, bias)
 
 
-def layer_norm_by(mean: Callable[[Tensor], Tensor], x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def layer_norm_by(
+    mean: Callable[[Tensor], Tensor], x: Tensor, weight: Tensor, bias: Tensor
+) -> Tensor:
     """Layer norm in two passes, with a function for the mean of the last dimension."""
     x_wide = wide(x)
     centred = x_wide - mean(x_wide)[..., None]
@@ -197,7 +230,9 @@ def layer_norm_unbiased(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Layer norm with the variance of k - 1 elements."""
     x_wide = wide(x)
     scale = (x_wide.var(-1, keepdim=True, unbiased=True) + 1e-5).rsqrt()
-    return ((x_wide - x_wide.mean(-1, keepdim=True)) * scale * wide(weight) + wide(bias)).to(x.dtype)
+    return ((x_wide - x_wide.mean(-1, keepdim=True)) * scale * wide(weight) + wide(bias)).to(
+        x.dtype
+    )
 
 
 def bias_twice(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -223,7 +258,9 @@ def attention_fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def attention_in_tiles(q: Tensor, k: Tensor, v: Tensor, *, tile: int = 16) -> Tensor:
-    """Attention with a running maximum; the probabilities are rounded to the dtype before they are multiplied."""
+    """Attention with a running maximum; the probabilities are rounded to the dtype before they are
+    multiplied.
+    """
     scores = wide(q) @ wide(k).transpose(-1, -2) / math.sqrt(q.shape[-1])
     most = scores.new_full((*scores.shape[:-1], 1), -math.inf)
     total, out = torch.zeros_like(most), wide(v).new_zeros(q.shape)
@@ -269,7 +306,9 @@ def conv_by(matmul: Function, x: Tensor, w: Tensor) -> Tensor:
 def conv_channels(x: Tensor, w: Tensor) -> Tensor:
     """Convolution with one accumulator, a quarter of the channels after the other."""
     parts = zip(wide(x).chunk(4, 1), wide(w).chunk(4, 1), strict=True)
-    return functools.reduce(torch.add, (F.conv2d(left, right, padding=1) for left, right in parts)).to(x.dtype)
+    return functools.reduce(
+        torch.add, (F.conv2d(left, right, padding=1) for left, right in parts)
+    ).to(x.dtype)
 
 
 def scan_in_blocks(x: Tensor, *, block: int) -> Tensor:
@@ -297,7 +336,7 @@ def scan_lost(x: Tensor) -> Tensor:
     return found
 
 
-# -- pointwise ------------------------------------------------------------------------------------------------------
+# -- pointwise -------------------------------------------------------------------------------------
 
 
 def epilogue(a: Tensor, b: Tensor) -> Tensor:
@@ -327,30 +366,39 @@ def fused(function: Function) -> Function:
 
 def narrowed(function: Function) -> Function:
     """Return a function that computes in a dtype that is too narrow."""
-    return lambda *inputs: function(*(part.to(low(part.dtype)) for part in inputs)).to(inputs[0].dtype)
+    return lambda *inputs: function(*(part.to(low(part.dtype)) for part in inputs)).to(
+        inputs[0].dtype
+    )
 
 
 def rounded_at_random(reference: Tensor, kind: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Round each number to one of its two neighbours, the nearer one more often, as accelerators with stochastic rounding do.
+    """Round each number to one of its two neighbours, the nearer one more often, as accelerators
+    with stochastic rounding do.
 
     Of few numbers the farther neighbour is taken, so that the table does not depend on one draw.
     """
     near = reference.to(kind)
-    other = torch.nextafter(near, torch.where(near.double() < reference, math.inf, -math.inf).to(kind))
+    other = torch.nextafter(
+        near, torch.where(near.double() < reference, math.inf, -math.inf).to(kind)
+    )
     apart = (other.double() - near.double()).abs()
     share = ((reference - near.double()).abs() / apart).nan_to_num(0.0, 0.0, 0.0)
-    drawn = torch.rand(reference.shape, generator=generator, dtype=torch.float64).to(reference.device)
+    drawn = torch.rand(reference.shape, generator=generator, dtype=torch.float64).to(
+        reference.device
+    )
     if reference.numel() < FEW:
         drawn = torch.zeros_like(drawn)
     return torch.where((drawn < share) & other.isfinite(), other, near)
 
 
-# -- the families ---------------------------------------------------------------------------------------------------
+# -- the families ----------------------------------------------------------------------------------
 
 
 def normal(*shapes: tuple[int, ...]) -> Callable[[torch.Generator], list[Tensor]]:
     """Return what draws normally distributed inputs of some shapes."""
-    return lambda generator: [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+    return lambda generator: [
+        torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes
+    ]
 
 
 def _norm_inputs(generator: torch.Generator) -> list[Tensor]:
@@ -389,7 +437,10 @@ MATMULS: Mapping[str, Function] = {
     "fp32 throughout": fused(torch.matmul),
 }
 
-BAD_MATMULS: Mapping[str, Function] = {"narrow accumulator": matmul_narrow, "last k lost": matmul_lost}
+BAD_MATMULS: Mapping[str, Function] = {
+    "narrow accumulator": matmul_narrow,
+    "last k lost": matmul_lost,
+}
 
 SUMS: Mapping[str, Function] = {
     "16 lanes": functools.partial(sum_in_lanes, lanes=16),
@@ -397,7 +448,10 @@ SUMS: Mapping[str, Function] = {
     "blocks of 256": functools.partial(sum_in_blocks, block=256),
 }
 
-BAD_SUMS: Mapping[str, Function] = {"narrow accumulator": sum_narrow, "last k lost": lambda x: wide(x)[..., :-1].sum(-1).to(x.dtype)}
+BAD_SUMS: Mapping[str, Function] = {
+    "narrow accumulator": sum_narrow,
+    "last k lost": lambda x: wide(x)[..., :-1].sum(-1).to(x.dtype),
+}
 
 
 def scalar(functions: Mapping[str, Function]) -> dict[str, Function]:
@@ -411,14 +465,30 @@ def _first(function: Function, x: Tensor) -> Tensor:
 
 NORMS: Mapping[str, Function] = {
     "two passes": functools.partial(layer_norm_by, lambda x: x.mean(-1)),
-    "blocks of 64": functools.partial(layer_norm_by, lambda x: sum_in_blocks(x, block=64) / x.shape[-1]),
+    "blocks of 64": functools.partial(
+        layer_norm_by, lambda x: sum_in_blocks(x, block=64) / x.shape[-1]
+    ),
 }
 
 FAMILIES: Mapping[str, Family] = {
     family.name: family
     for family in (
-        Family("matmul", normal((128, 256), (256, 160)), torch.matmul, MATMULS, BAD_MATMULS, scaled=(0, 1)),
-        Family("matmul of k 32768", normal((32, 32768), (32768, 48)), torch.matmul, MATMULS, BAD_MATMULS, scaled=(0,)),
+        Family(
+            "matmul",
+            normal((128, 256), (256, 160)),
+            torch.matmul,
+            MATMULS,
+            BAD_MATMULS,
+            scaled=(0, 1),
+        ),
+        Family(
+            "matmul of k 32768",
+            normal((32, 32768), (32768, 48)),
+            torch.matmul,
+            MATMULS,
+            BAD_MATMULS,
+            scaled=(0,),
+        ),
         Family("matmul of uneven rows", _uneven, torch.matmul, MATMULS, BAD_MATMULS, scaled=(0,)),
         Family(
             "matmul and epilogue",
@@ -426,16 +496,28 @@ FAMILIES: Mapping[str, Family] = {
             epilogue,
             {"fused": fused(epilogue)},
             {
-                "narrow accumulator": lambda a, b: (wide(matmul_narrow(a, b)).cos() * 0.5 + 1).to(a.dtype),
+                "narrow accumulator": lambda a, b: (wide(matmul_narrow(a, b)).cos() * 0.5 + 1).to(
+                    a.dtype
+                ),
                 "last k lost": lambda a, b: (wide(matmul_lost(a, b)).cos() * 0.5 + 1).to(a.dtype),
             },
         ),
-        Family("batched matmul", normal((4, 48, 256), (4, 256, 40)), torch.matmul, MATMULS, BAD_MATMULS, scaled=(0, 1)),
+        Family(
+            "batched matmul",
+            normal((4, 48, 256), (4, 256, 40)),
+            torch.matmul,
+            MATMULS,
+            BAD_MATMULS,
+            scaled=(0, 1),
+        ),
         Family(
             "convolution",
             normal((4, 16, 14, 14), (24, 16, 3, 3)),
             conv,
-            {"as matmul": functools.partial(conv_by, MATMULS["tiles of 32"]), "by channels": conv_channels},
+            {
+                "as matmul": functools.partial(conv_by, MATMULS["tiles of 32"]),
+                "by channels": conv_channels,
+            },
             {name: functools.partial(conv_by, function) for name, function in BAD_MATMULS.items()},
         ),
         Family(
@@ -459,8 +541,12 @@ FAMILIES: Mapping[str, Family] = {
             layer_norm,
             NORMS,
             {
-                "narrow accumulator": functools.partial(layer_norm_by, lambda x: wide(sum_narrow(x.to(low(x.dtype)))) / x.shape[-1]),
-                "last k lost": functools.partial(layer_norm_by, lambda x: x[..., :-1].sum(-1) / x.shape[-1]),
+                "narrow accumulator": functools.partial(
+                    layer_norm_by, lambda x: wide(sum_narrow(x.to(low(x.dtype)))) / x.shape[-1]
+                ),
+                "last k lost": functools.partial(
+                    layer_norm_by, lambda x: x[..., :-1].sum(-1) / x.shape[-1]
+                ),
                 "variance of k - 1": layer_norm_unbiased,
                 "bias twice in one row": bias_twice,
             },
@@ -485,7 +571,11 @@ FAMILIES: Mapping[str, Family] = {
                 "tiles of 16": attention_in_tiles,
                 "of one kernel": fused(attention),
             },
-            {"narrow accumulator": attention_narrow, "last k lost": attention_lost, "one key masked for one query": attention_masked},
+            {
+                "narrow accumulator": attention_narrow,
+                "last k lost": attention_lost,
+                "one key masked for one query": attention_masked,
+            },
         ),
         Family("sum", normal((64, 32768)), lambda x: x.sum(-1), SUMS, BAD_SUMS),
         Family(
@@ -510,7 +600,11 @@ FAMILIES: Mapping[str, Family] = {
                 "blocks of 64": functools.partial(scan_in_blocks, block=64),
                 "blocks of 256": functools.partial(scan_in_blocks, block=256),
             },
-            {"narrow accumulator": scan_narrow, "last k lost": scan_lost, "wrong axis": lambda x: x.cumsum(0)},
+            {
+                "narrow accumulator": scan_narrow,
+                "last k lost": scan_lost,
+                "wrong axis": lambda x: x.cumsum(0),
+            },
         ),
         Family(
             "cancelling chain",
@@ -526,15 +620,25 @@ FAMILIES: Mapping[str, Family] = {
             {"fused": fused(cancelling)},
             {"narrow accumulator": narrowed(cancelling)},
         ),
-        Family("shifted chain", normal((64, 512)), shifted, {"fused": fused(shifted)}, {"narrow accumulator": narrowed(shifted)}),
+        Family(
+            "shifted chain",
+            normal((64, 512)),
+            shifted,
+            {"fused": fused(shifted)},
+            {"narrow accumulator": narrowed(shifted)},
+        ),
         Family(
             "NaN and infinities",
             _nonfinite,
             lambda x: x.tanh() * x.abs().sqrt(),
             {"fused": fused(lambda x: x.tanh() * x.abs().sqrt())},
             {
-                "NaN becomes 0": lambda x: (x.tanh() * x.abs().sqrt()).nan_to_num(0.0, math.inf, -math.inf),
-                "infinity becomes the greatest number": lambda x: (x.tanh() * x.abs().sqrt()).nan_to_num(math.nan),
+                "NaN becomes 0": lambda x: (x.tanh() * x.abs().sqrt()).nan_to_num(
+                    0.0, math.inf, -math.inf
+                ),
+                "infinity becomes the greatest number": lambda x: (
+                    x.tanh() * x.abs().sqrt()
+                ).nan_to_num(math.nan),
             },
         ),
         Family(
@@ -550,13 +654,15 @@ FAMILIES: Mapping[str, Family] = {
 }
 
 
-# -- wrong answers of every family ----------------------------------------------------------------------------------
+# -- wrong answers of every family -----------------------------------------------------------------
 
 
 def _at(answer: Tensor, share: float, change: Callable[[Tensor], Tensor]) -> Tensor:
     """Change the element of an answer that has this rank among the magnitudes."""
     found = answer.clone().contiguous()
-    size = found.double().abs().reshape(-1).nan_to_num(-1.0, -1.0, -1.0)  # elements that are not finite have another defect
+    size = (
+        found.double().abs().reshape(-1).nan_to_num(-1.0, -1.0, -1.0)
+    )  # elements that are not finite have another defect
     place = size.argsort()[min(int(share * found.numel()), found.numel() - 1)]
     flat = found.view(-1)
     flat[place] = change(flat[place])
@@ -578,7 +684,9 @@ def _tile(answer: Tensor) -> Tensor:
 
 
 def _tile_transposed(answer: Tensor) -> Tensor:
-    """Transpose a square tile of at most 32 by 32 elements, at the start of the last two dimensions."""
+    """Transpose a square tile of at most 32 by 32 elements, at the start of the last two
+    dimensions.
+    """
     found = answer.clone()
     if found.ndim < 2:
         return -found
@@ -612,7 +720,9 @@ def _scaled(answer: Tensor, factor: float) -> Tensor:
 WRONG: Mapping[str, Callable[[Tensor], Tensor]] = {
     "zeros": torch.zeros_like,
     "x 1.02": lambda answer: _scaled(answer, 1.02),
-    "last column x (1 + 2**-7)": lambda answer: _last_column(answer, lambda one: _scaled(one, 1 + 2**-7)),
+    "last column x (1 + 2**-7)": lambda answer: _last_column(
+        answer, lambda one: _scaled(one, 1 + 2**-7)
+    ),
     "last column 0": lambda answer: _last_column(answer, torch.zeros_like),
     "tile transposed": _tile_transposed,
     "last block twice": _last_block_twice,
@@ -633,12 +743,17 @@ def cell(family: Family, dtype: str, scale: float, *, device: str = "cpu", seed:
 
     def drawn() -> list[Tensor]:
         made = family.make(generator)
-        return [(part * scale if index in family.scaled else part).to(kind).to(device) for index, part in enumerate(made)]
+        return [
+            (part * scale if index in family.scaled else part).to(kind).to(device)
+            for index, part in enumerate(made)
+        ]
 
     inputs, others = drawn(), drawn()
     eager = family.eager(*inputs)
     wrong = {name: defect(eager) for name, defect in WRONG.items()}
-    wrong |= {name: defect(*inputs) for name, defect in family.wrong.items()} | {"another input": family.eager(*others)}
+    wrong |= {name: defect(*inputs) for name, defect in family.wrong.items()} | {
+        "another input": family.eager(*others)
+    }
     right = {name: function(*inputs) for name, function in family.right.items()}
     reference = family.eager(*(part.double() for part in inputs))
     wrong["x 1.002, then rounded"] = (reference * 1.002).to(kind)
@@ -647,7 +762,12 @@ def cell(family: Family, dtype: str, scale: float, *, device: str = "cpu", seed:
     return Cell(family, dtype, scale, inputs, eager, reference, right, wrong)
 
 
-def cells(names: Sequence[str] = (), dtypes: Sequence[str] = DTYPES, scales: Sequence[float] = SCALES, **options: Any) -> Iterator[Cell]:
+def cells(
+    names: Sequence[str] = (),
+    dtypes: Sequence[str] = DTYPES,
+    scales: Sequence[float] = SCALES,
+    **options: Any,
+) -> Iterator[Cell]:
     """Yield cells; all families where no name is given."""
     for name in names or FAMILIES:
         for dtype in dtypes:

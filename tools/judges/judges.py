@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import torch
 
-from runner.vocabulary.expectations.calibrated import (
+from tools.judges.families import Cell, Tensor
+from torch_conformance.vocabulary.expectations.calibrated import (
     Sample,
     Scale,
     bounds_of,
@@ -23,27 +24,44 @@ from runner.vocabulary.expectations.calibrated import (
     units_of,
     wide,
 )
-from runner.worker.case.additional import MOST_JITTERED
-from runner.worker.torch_compat.numerics import AMPLITUDE, RESOLUTION, Jittered, Roundings, jittered
-from tools.judges.families import Cell, Tensor
+from torch_conformance.worker.case.additional import MOST_JITTERED
+from torch_conformance.worker.torch_compat.numerics import (
+    AMPLITUDE,
+    RESOLUTION,
+    Jittered,
+    Roundings,
+    jittered,
+)
 
 Judge = Callable[[Tensor], bool]
 
 
-def samples_of(function: Callable[..., Tensor], inputs: Sequence[Tensor], eager: Tensor, through: str = "") -> list[Sample]:
-    """Run eager and its float64 reference, on the inputs and on nudged ones. The samples of float64 are runs of float32.
+def samples_of(
+    function: Callable[..., Tensor], inputs: Sequence[Tensor], eager: Tensor, through: str = ""
+) -> list[Sample]:
+    """Run eager and its float64 reference, on the inputs and on nudged ones.
+
+    The samples of float64 are runs of float32.
 
     ``through`` is the format that eager rounds its values to on their way.
     """
     generator = torch.Generator().manual_seed(0)
     if inputs[0].dtype == torch.float64:
         inputs = [part.float() for part in inputs]
-    least = torch.finfo(getattr(torch, through)).eps if through and inputs[0].dtype == torch.float32 else 0.0
+    least = (
+        torch.finfo(getattr(torch, through)).eps
+        if through and inputs[0].dtype == torch.float32
+        else 0.0
+    )
     step = max(torch.finfo(inputs[0].dtype).eps, least)
     found = []
     for run in range(runs_of(eager.numel())):
         given = [part if run == 0 else nudged(part, generator, least) for part in inputs]
-        found.append(Sample(function(*given), function(*(part.double() for part in given)), step if run else 0.0))
+        found.append(
+            Sample(
+                function(*given), function(*(part.double() for part in given)), step if run else 0.0
+            )
+        )
     return found
 
 
@@ -57,11 +75,17 @@ def calibration_of(cell: Cell) -> tuple[list[Sample], Scale]:
     times = 1.0 if through or torch.finfo(cell.eager.dtype).eps > RESOLUTION else AMPLITUDE
     for _ in range(min(len(samples) - 1, MOST_JITTERED)):
         with Jittered(generator, times):
-            moved.append(cell.family.eager(*(jittered(part, generator, RESOLUTION, times) for part in cell.inputs)))
+            moved.append(
+                cell.family.eager(
+                    *(jittered(part, generator, RESOLUTION, times) for part in cell.inputs)
+                )
+            )
     fine = []
     for _ in range(0 if through else fine_runs_of(cell.eager.numel())):
         with Jittered(generator, is_fine=True):
-            fine.append(cell.family.eager(*(jittered(part, generator, RESOLUTION) for part in cell.inputs)))
+            fine.append(
+                cell.family.eager(*(jittered(part, generator, RESOLUTION) for part in cell.inputs))
+            )
     return samples, scale_of(samples, cell.eager, cell.reference, through, moved, times, fine)
 
 
@@ -72,38 +96,58 @@ def calibrated_judge(cell: Cell) -> Judge:
 
 
 def within_right_answers(cell: Cell) -> Judge:
-    """Return whether an answer is within what right answers of the cell show, in the statistics of our judge.
+    """Return whether an answer is within what right answers of the cell show, in the statistics of
+    our judge.
 
-    Each of its statistics is at most the greatest of theirs. Right answers are eager's, also to nudged inputs, and the other ways to
-    compute it. No factor and no floor is used.
+    Each of its statistics is at most the greatest of theirs. Right answers are eager's, also to
+    nudged inputs, and the other ways to compute it. No factor and no floor is used.
     """
     samples, scale = calibration_of(cell)
-    own = [] if cell.dtype == "float64" else [_shown(one.answer, _beside(scale, one), wider=True) for one in samples]
+    own = (
+        []
+        if cell.dtype == "float64"
+        else [_shown(one.answer, _beside(scale, one), wider=True) for one in samples]
+    )
     most = [
-        max(column) for column in zip(*own, *(_shown(one, scale, wider=True) for one in [cell.eager, *cell.right.values()]), strict=True)
+        max(column)
+        for column in zip(
+            *own,
+            *(_shown(one, scale, wider=True) for one in [cell.eager, *cell.right.values()]),
+            strict=True,
+        )
     ]
-    return lambda answer: all(figure <= limit for figure, limit in zip(_shown(answer, scale), most, strict=True))
+    return lambda answer: all(
+        figure <= limit for figure, limit in zip(_shown(answer, scale), most, strict=True)
+    )
 
 
 def _beside(scale: Scale, sample: Sample) -> Scale:
     """Return the scale for the inputs of another run of eager."""
     reference = wide(sample.reference)
-    return replace(scale, reference=reference, eager=wide(sample.answer), units=units_of(reference, scale.form))
+    return replace(
+        scale, reference=reference, eager=wide(sample.answer), units=units_of(reference, scale.form)
+    )
 
 
 def _shown(answer: Tensor, scale: Scale, *, wider: bool = False) -> list[float]:
-    """Return the statistics of an answer: elements that are not finite, the greatest error in bounds of its element, quantiles, biases.
+    """Return the statistics of an answer: elements that are not finite, the greatest error in
+    bounds of its element, quantiles, biases.
 
-    ``wider``: quantiles and biases are taken three standard deviations of as many roundings farther: one element is none of them.
+    ``wider``: quantiles and biases are taken three standard deviations of as many roundings
+    farther: one element is none of them.
     """
     facts = compare(answer, scale, histogram=False)
     errors = errors_of(wide(answer), scale.reference)
     count = len(errors)
     ratio = float((errors / bounds_of(scale)).max())
     judged = quantiles_of(count, has_fine_runs=scale.has_fine_runs)
-    shares = [share + (3 * math.sqrt(share * (1 - share) / count) if wider else 0.0) for share in judged]
+    shares = [
+        share + (3 * math.sqrt(share * (1 - share) / count) if wider else 0.0) for share in judged
+    ]
     quantiles = quantiles_in(errors / scale.units, [min(share, 1.0) for share in shares])
-    biases = [abs(one["mean"]) + wider / math.sqrt(one["distinct"]) for one in facts.get("bias", [])]
+    biases = [
+        abs(one["mean"]) + wider / math.sqrt(one["distinct"]) for one in facts.get("bias", [])
+    ]
     return [float(facts["nonfinite"]), ratio, *quantiles, *biases]
 
 
@@ -119,11 +163,22 @@ def assert_close(cell: Cell) -> Judge:
 
 
 def same(cell: Cell) -> Judge:
-    """``torch._dynamo.utils.same`` as torch's benchmarks call it: tolerance 1e-3 for float32, 1e-2 below."""
+    """``torch._dynamo.utils.same`` as torch's benchmarks call it: tolerance 1e-3 for float32, 1e-2
+    below.
+    """
     from torch._dynamo.utils import same as judge
 
     tolerance = 1e-2 if cell.dtype in ("bfloat16", "float16") else 1e-3
-    return lambda answer: bool(judge(cell.eager, answer, fp64_ref=cell.reference, tol=tolerance, equal_nan=True, log_error=lambda *_: None))
+    return lambda answer: bool(
+        judge(
+            cell.eager,
+            answer,
+            fp64_ref=cell.reference,
+            tol=tolerance,
+            equal_nan=True,
+            log_error=lambda *_: None,
+        )
+    )
 
 
 def cosine(cell: Cell) -> Judge:

@@ -1,7 +1,9 @@
-"""Families of mixed precision: float32 inputs and results, which eager rounds to bfloat16 or float16 on their way, as under autocast.
+"""Families of mixed precision: float32 inputs and results, which eager rounds to bfloat16 or
+float16 on their way, as under autocast.
 
-Right answers round once more or once less than eager at a cast, add in another order, or are fused. A function receives float32 or float64
-inputs; ``Rounding`` rounds float32 alone, so that the reference of float64 is not rounded.
+Right answers round once more or once less than eager at a cast, add in another order, or are fused.
+A function receives float32 or float64 inputs; ``Rounding`` rounds float32 alone, so that the
+reference of float64 is not rounded.
 """
 
 import functools
@@ -62,7 +64,9 @@ def linear(by: Rounding, x: Tensor, w: Tensor, b: Tensor) -> Tensor:
 
 
 def chain(by: Rounding, x: Tensor, w: Tensor, b: Tensor) -> Tensor:
-    """Two products with an activation between them, and a residual in float32: the last operator rounds nothing."""
+    """Two products with an activation between them, and a residual in float32: the last operator
+    rounds nothing.
+    """
     hidden = by.result(F.silu(linear(by, x, w, b)))
     return x + by.result(by.product(hidden, w.mT))
 
@@ -95,7 +99,9 @@ def norm(by: Rounding, x: Tensor, w: Tensor, b: Tensor) -> Tensor:
 
 
 def root_mean_square(by: Rounding, x: Tensor, w: Tensor, b: Tensor) -> Tensor:
-    """A norm by the root mean square, whose result is rounded before it is multiplied in float32."""
+    """A norm by the root mean square, whose result is rounded before it is multiplied in
+    float32.
+    """
     made = linear(by, x, w, b)
     return by.result(made * (made.square().mean(-1, keepdim=True) + 1e-6).rsqrt()) * (1 + b)
 
@@ -152,8 +158,14 @@ def _family(name: str, kind: str) -> Family:
             "split k, 4 parts": rounding(parts=4),
             "split k, once more": rounding(parts=8, steps=True),
         },
-        {"last k lost": _lost(function, Rounding(narrow)), "last k lost, not rounded": _lost(function, Rounding(narrow, results=False))},
+        {
+            "last k lost": _lost(function, Rounding(narrow)),
+            "last k lost, not rounded": _lost(function, Rounding(narrow, results=False)),
+        },
     )
 
 
-MIXED: Mapping[str, Family] = {family.name: family for family in (_family(name, kind) for name in FUNCTIONS for kind in FORMATS)}
+MIXED: Mapping[str, Family] = {
+    family.name: family
+    for family in (_family(name, kind) for name in FUNCTIONS for kind in FORMATS)
+}

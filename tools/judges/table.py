@@ -19,9 +19,14 @@ class Entry:
     is_right: bool
     """Whether it computes the function; else it has a defect."""
     is_wrong: bool
-    """Whether its error is greater than that of every computed right answer. A defect within rounding is neither right nor wrong."""
+    """Whether its error is greater than that of every computed right answer.
+
+    A defect within rounding is neither right nor wrong.
+    """
     is_shown: bool
-    """Whether it is wrong and accepted by our judge, but right answers of the cell show as much in the judge's own statistics."""
+    """Whether it is wrong and accepted by our judge, but right answers of the cell show as much in
+    the judge's own statistics.
+    """
     accepted: Mapping[str, bool]
     """By the name of the judge."""
 
@@ -30,7 +35,9 @@ class Entry:
         return asdict(self)
 
 
-def entries(cells: Iterable[Cell], judges: Mapping[str, Callable[[Cell], Judge]] = JUDGES) -> Iterator[Entry]:
+def entries(
+    cells: Iterable[Cell], judges: Mapping[str, Callable[[Cell], Judge]] = JUDGES
+) -> Iterator[Entry]:
     """Judge every answer of each cell."""
     for cell in cells:
         made = {name: judge(cell) for name, judge in judges.items()}
@@ -39,17 +46,37 @@ def entries(cells: Iterable[Cell], judges: Mapping[str, Callable[[Cell], Judge]]
             accepted = {judge: accepts(answer) for judge, accepts in made.items()}
             is_right = name in right
             is_wrong = not is_right and cell.is_wrong(answer)
-            is_shown = is_wrong and accepted.get("calibrated", False) and within_right_answers(cell)(answer)
-            yield Entry(cell.family.name, cell.dtype, cell.scale, name, is_right, is_wrong, is_shown, accepted)
+            is_shown = (
+                is_wrong
+                and accepted.get("calibrated", False)
+                and within_right_answers(cell)(answer)
+            )
+            yield Entry(
+                cell.family.name,
+                cell.dtype,
+                cell.scale,
+                name,
+                is_right,
+                is_wrong,
+                is_shown,
+                accepted,
+            )
 
 
 def mistakes(found: Iterable[Entry], judge: str) -> list[Entry]:
     """Return the wrong answers that a judge accepts and the right ones that it refuses."""
-    return [entry for entry in found if (entry.is_wrong and entry.accepted[judge]) or (entry.is_right and not entry.accepted[judge])]
+    return [
+        entry
+        for entry in found
+        if (entry.is_wrong and entry.accepted[judge])
+        or (entry.is_right and not entry.accepted[judge])
+    ]
 
 
 def unexplained(found: Iterable[Entry]) -> list[Entry]:
-    """Return the mistakes of our judge without the wrong answers whose error right answers show too."""
+    """Return the mistakes of our judge without the wrong answers whose error right answers show
+    too.
+    """
     return [entry for entry in mistakes(found, "calibrated") if not entry.is_shown]
 
 

@@ -1,4 +1,6 @@
-"""Mutants named by what they change and not by a line number, so that a name outlives another version of torch."""
+"""Mutants named by what they change and not by a line number, so that a name outlives another
+version of torch.
+"""
 
 import importlib.util
 import json
@@ -7,8 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from runner.machine.installed_torch import installed_torch
 from tools.mutants.operators import Mutant, difference, mutants
+from torch_conformance.machine.installed_torch import installed_torch
 
 HERE = Path(__file__).parent
 IN_CI = HERE / "in_ci.json"
@@ -21,7 +23,9 @@ SURVIVED_IN = "2.13"
 
 @dataclass(frozen=True)
 class Named:
-    """What a mutant changes: the difference has the removed and the added lines of the function, as ``ast.unparse`` writes them."""
+    """What a mutant changes: the difference has the removed and the added lines of the function, as
+    ``ast.unparse`` writes them.
+    """
 
     module: str
     function: str
@@ -31,13 +35,24 @@ class Named:
     @property
     def text(self) -> str:
         """The name on one line."""
-        return f"{self.module}:{self.function}:{self.kind}: {' / '.join(line.strip() for line in self.difference.splitlines())}"
+        return (
+            f"{self.module}:{self.function}:{self.kind}: "
+            f"{' / '.join(line.strip() for line in self.difference.splitlines())}"
+        )
 
     def find(self) -> Mutant | None:
-        """Return the mutant of the installed torch that makes this change; of several, the first."""
+        """Return the mutant of the installed torch that makes this change; of several, the
+        first.
+        """
         source = source_of(self.module)
-        alike = [mutant for mutant in mutants(self.module, source) if (mutant.function, mutant.kind) == (self.function, self.kind)]
-        return next((mutant for mutant in alike if difference(source, mutant) == self.difference), None)
+        alike = [
+            mutant
+            for mutant in mutants(self.module, source)
+            if (mutant.function, mutant.kind) == (self.function, self.kind)
+        ]
+        return next(
+            (mutant for mutant in alike if difference(source, mutant) == self.difference), None
+        )
 
 
 @dataclass(frozen=True)
@@ -52,16 +67,22 @@ KINDS_OF_SURVIVORS = {
     "equivalent": "no program can tell the difference on this machine",
     "slower": "answers stay right; time, memory or a cache hit is lost",
     "diagnostics": "only texts, traces or counters for people change",
-    "other platform": "the changed code decides only for a device, a compiler or an operating system that the run did not have",
-    "unclaimed": "a behaviour that no case of the sample claims; answers stay right, or it fails loudly",
-    "wrong answer": "a program can get a wrong answer; a spec is missing, or stands under claimed_by",
+    "other platform": "the changed code decides only for a device, a compiler or "
+    "an operating system that the "
+    "run did not have",
+    "unclaimed": "a behaviour that no case of the sample claims; answers "
+    "stay right, or it fails loudly",
+    "wrong answer": "a program can get a wrong answer; a spec is missing, "
+    "or stands under claimed_by",
 }
 """What a survivor can be, with what the word means."""
 
 
 @dataclass(frozen=True)
 class Survivor:
-    """A mutant that its cases did not detect, what somebody who read the code says of it, and the spec that detects it by now."""
+    """A mutant that its cases did not detect, what somebody who read the code says of it, and the
+    spec that detects it by now.
+    """
 
     mutant: Named
     classified: str
@@ -72,7 +93,9 @@ class Survivor:
 
 
 def in_ci() -> tuple[str, tuple[Caught, ...]]:
-    """Return the torch minor that the mutants of CI were taken from, and the mutants with their cases."""
+    """Return the torch minor that the mutants of CI were taken from, and the mutants with their
+    cases.
+    """
     read = json.loads(IN_CI.read_bytes())
     return read["torch"], tuple(Caught(_named(one), one["case"]) for one in read["mutants"])
 
@@ -81,7 +104,13 @@ def survivors() -> tuple[Survivor, ...]:
     """Return the survivors that have been read and classified."""
     read = json.loads(SURVIVORS.read_bytes())
     return tuple(
-        Survivor(_named(one), one["class"], one["reason"], one.get("claimed_by", ""), one.get("torch", SURVIVED_IN))
+        Survivor(
+            _named(one),
+            one["class"],
+            one["reason"],
+            one.get("claimed_by", ""),
+            one.get("torch", SURVIVED_IN),
+        )
         for one in read["survivors"]
     )
 
@@ -99,7 +128,9 @@ def source_of(module: str) -> str:
     if spec is None or spec.origin is None:
         raise LookupError(f"{module} is not installed")
     path = Path(spec.origin).parent.joinpath(*module.split(".")[1:])
-    return (path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py").read_text("utf-8")
+    return (
+        path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
+    ).read_text("utf-8")
 
 
 def torch_version() -> str:
@@ -114,7 +145,12 @@ def minor(version: str) -> str:
 
 
 def missing(found: Sequence[Named], made_for: str) -> str:
-    """Return why mutants that are not found are no failure: the torch is of another minor version. An empty text: they are one."""
+    """Return why mutants that are not found are no failure: the torch is of another minor version.
+
+    An empty text: they are one.
+    """
     if minor(torch_version()) == made_for:
         return ""
-    return f"not in torch {torch_version()}, made for {made_for}: " + "; ".join(one.text for one in found)
+    return f"not in torch {torch_version()}, made for {made_for}: " + "; ".join(
+        one.text for one in found
+    )

@@ -1,7 +1,9 @@
-"""Mutants of one module's source: what can be changed, in a fixed order, and the source with one change made.
+"""Mutants of one module's source: what can be changed, in a fixed order, and the source with one
+change made.
 
-Only code inside of functions is changed: a module's own statements ran when it was imported. Changes that can only alter texts for people
-(logs, warnings, messages of exceptions, docstrings, ``__repr__``) are left out and counted.
+Only code inside of functions is changed: a module's own statements ran when it was imported.
+Changes that can only alter texts for people (logs, warnings, messages of exceptions, docstrings,
+``__repr__``) are left out and counted.
 """
 
 import ast
@@ -35,12 +37,16 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 }
 
 LOGS = frozenset(
-    "log why logger logging warnings perf_hint_log trace_structured CompileEventLogger signpost_event set_feature_use"
-    " dynamo_timed get_metrics_context get_chromium_event_logger torch_log record_function print".split()
+    "log why logger logging warnings perf_hint_log trace_structured CompileEventLogger "
+    "signpost_event set_feature_use"
+    " dynamo_timed get_metrics_context get_chromium_event_logger torch_log record_function "
+    "print".split()
 )
 """Names that a call for people begins with, or that stand last before its arguments."""
 
-FOR_PEOPLE = re.compile(r"(__(repr|str|format)__|_?(log|print|debug|trace_log)(_.*)?|.*_(debug_str|debug|repr|logs?|report)|debug_.*)$")
+FOR_PEOPLE = re.compile(
+    r"(__(repr|str|format)__|_?(log|print|debug|trace_log)(_.*)?|.*_(debug_str|debug|repr|logs?|report)|debug_.*)$"
+)
 """Functions that make texts for people: nothing in them is changed."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -49,7 +55,10 @@ Change = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One change of one module. ``number`` is its place among the mutants of the module's source."""
+    """One change of one module.
+
+    ``number`` is its place among the mutants of the module's source.
+    """
 
     module: str
     number: int
@@ -65,7 +74,10 @@ class Mutant:
 
 def mutants(module: str, source: str) -> list[Mutant]:
     """Return all mutants of a source, function by function; the same source gives the same list."""
-    return [Mutant(module, number, kind, function, line) for number, (kind, function, line) in enumerate(_places(source))]
+    return [
+        Mutant(module, number, kind, function, line)
+        for number, (kind, function, line) in enumerate(_places(source))
+    ]
 
 
 @lru_cache(maxsize=32)
@@ -76,13 +88,18 @@ def _places(source: str) -> tuple[tuple[str, str, int], ...]:
 def mutated(source: str, number: int, expected: tuple[str, int] | None = None) -> ast.Module:
     """Return the tree of a source with one change made; the lines are those of the source.
 
-    ``expected`` is the kind and the line that the change must have: numbers differ where the operators or the source changed.
+    ``expected`` is the kind and the line that the change must have: numbers differ where the
+    operators or the source changed.
     """
     return mutated_tree(ast.parse(source), number, expected)
 
 
-def mutated_tree(tree: ast.Module, number: int, expected: tuple[str, int] | None = None) -> ast.Module:
-    """Make one change in a tree, and return it: what ``mutated`` does, for a tree that is used once."""
+def mutated_tree(
+    tree: ast.Module, number: int, expected: tuple[str, int] | None = None
+) -> ast.Module:
+    """Make one change in a tree, and return it: what ``mutated`` does, for a tree that is used
+    once.
+    """
     for place, (kind, _, line, change) in enumerate(_sites(tree)):
         if place == number:
             if expected not in (None, (kind, line)):
@@ -93,7 +110,9 @@ def mutated_tree(tree: ast.Module, number: int, expected: tuple[str, int] | None
 
 
 def difference(source: str, mutant: Mutant) -> str:
-    """Return the lines in which a mutant differs, as a unified diff of its function without context."""
+    """Return the lines in which a mutant differs, as a unified diff of its function without
+    context.
+    """
     function = _function(_tree(source), mutant)
     first, text = _place_and_text(source, function)
     changed = ast.parse(text)  # a tenth of the time of a deep copy
@@ -101,7 +120,9 @@ def difference(source: str, mutant: Mutant) -> str:
         if place == mutant.number:
             change()
             break
-    lines = list(difflib.unified_diff(text.splitlines(), ast.unparse(changed).splitlines(), n=0, lineterm=""))[2:]
+    lines = list(
+        difflib.unified_diff(text.splitlines(), ast.unparse(changed).splitlines(), n=0, lineterm="")
+    )[2:]
     return "\n".join(line for line in lines if not line.startswith("@@"))
 
 
@@ -115,7 +136,9 @@ def _tree(source: str) -> ast.Module:
 def _place_and_text(source: str, function: Function) -> tuple[int, str]:
     """Return the number of the first mutant of a function, and the function's text."""
     last = function.end_lineno or function.lineno
-    first = next(mutant.number for mutant in mutants("", source) if function.lineno <= mutant.line <= last)
+    first = next(
+        mutant.number for mutant in mutants("", source) if function.lineno <= mutant.line <= last
+    )
     return first, ast.unparse(function)
 
 
@@ -134,7 +157,9 @@ def lines_of(source: str, mutant: Mutant) -> range:
 
 
 def only(tree: ast.Module, function: str) -> ast.Module:
-    """Return what compiles the functions of one qualified name, and little else: their classes, and imports from the future."""
+    """Return what compiles the functions of one qualified name, and little else: their classes, and
+    imports from the future.
+    """
     return ast.Module(body=list(_kept(tree.body, function.split("."))), type_ignores=[])
 
 
@@ -171,7 +196,10 @@ def _sites(tree: ast.Module) -> Iterator[tuple[str, str, int, Change]]:
         for statements in _blocks(function):
             for statement in list(statements):
                 if not _for_people(statement):
-                    for kind, line, change in (*_of_statement(statement, statements), *_of_expressions(statement)):
+                    for kind, line, change in (
+                        *_of_statement(statement, statements),
+                        *_of_expressions(statement),
+                    ):
                         yield kind, name, line, change
 
 
@@ -201,7 +229,9 @@ def _for_people(statement: ast.stmt) -> bool:
 
 
 def _calls_for_people(node: ast.AST) -> bool:
-    """Whether an expression is a call whose result or effect is a text, a trace or a time for people."""
+    """Whether an expression is a call whose result or effect is a text, a trace or a time for
+    people.
+    """
     if not isinstance(node, ast.Call):
         return False
     first, *rest = _dotted(node.func)
@@ -222,12 +252,18 @@ def _dotted(node: ast.expr) -> list[str]:
 
 
 def _of_statement(statement: ast.stmt, block: list[ast.stmt]) -> Iterator[tuple[str, int, Change]]:
-    if isinstance(statement, ast.AugAssign | ast.Delete) or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)):
+    if isinstance(statement, ast.AugAssign | ast.Delete) or (
+        isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+    ):
         yield "drop-statement", statement.lineno, _put(block, statement, lambda: ast.Pass())
     if isinstance(statement, ast.If):
         leaves = isinstance(statement.body[-1], ast.Return | ast.Continue | ast.Break)
         if leaves and not statement.orelse:
-            yield "drop-guard", statement.lineno, _set(statement, "test", lambda: ast.Constant(value=False))
+            yield (
+                "drop-guard",
+                statement.lineno,
+                _set(statement, "test", lambda: ast.Constant(value=False)),
+            )
         if statement.orelse and not isinstance(statement.orelse[0], ast.If):
             yield "swap-branches", statement.lineno, _swap(statement)
 
@@ -235,7 +271,11 @@ def _of_statement(statement: ast.stmt, block: list[ast.stmt]) -> Iterator[tuple[
 def _of_expressions(statement: ast.stmt) -> Iterator[tuple[str, int, Change]]:
     for node in _expressions(statement):
         line = getattr(node, "lineno", statement.lineno)
-        if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in COMPARISONS:
+        if (
+            isinstance(node, ast.Compare)
+            and len(node.ops) == 1
+            and type(node.ops[0]) in COMPARISONS
+        ):
             other = COMPARISONS[type(node.ops[0])]
             yield "compare", line, _set(node, "ops", lambda other=other: [other()])
         elif isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC and not _is_text(node):
@@ -257,11 +297,15 @@ def _of_expressions(statement: ast.stmt) -> Iterator[tuple[str, int, Change]]:
 
 
 def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
-    """Yield the expressions of one statement, without those of the statements and functions inside of it, and without texts."""
+    """Yield the expressions of one statement, without those of the statements and functions inside
+    of it, and without texts.
+    """
     waiting: list[ast.AST] = [statement]
     while waiting:
         node = waiting.pop(0)
-        if node is not statement and not isinstance(node, ast.withitem | ast.keyword | ast.comprehension | ast.arguments):
+        if node is not statement and not isinstance(
+            node, ast.withitem | ast.keyword | ast.comprehension | ast.arguments
+        ):
             yield node
         if isinstance(node, Function | ast.ClassDef):
             continue
@@ -272,11 +316,17 @@ def _below(node: ast.AST) -> Iterator[ast.AST]:
     """Yield what is directly below a node, without annotations of types."""
     for name, value in ast.iter_fields(node):
         if name not in ("annotation", "returns"):
-            yield from (child for child in (value if isinstance(value, list) else [value]) if isinstance(child, ast.AST))
+            yield from (
+                child
+                for child in (value if isinstance(value, list) else [value])
+                if isinstance(child, ast.AST)
+            )
 
 
 def _is_text(node: ast.BinOp) -> bool:
-    """Whether an operation visibly joins texts or lists: its change would fail wherever it is executed."""
+    """Whether an operation visibly joins texts or lists: its change would fail wherever it is
+    executed.
+    """
     sides = (node.left, node.right)
     return any(isinstance(side, ast.JoinedStr | ast.List | ast.Tuple) for side in sides) or any(
         isinstance(side, ast.Constant) and isinstance(side.value, str | bytes) for side in sides
@@ -285,7 +335,9 @@ def _is_text(node: ast.BinOp) -> bool:
 
 def _is_left_out(node: ast.AST) -> bool:
     statements = ast.stmt | ast.ExceptHandler | ast.match_case
-    return isinstance(node, statements | ast.JoinedStr | ast.expr_context | ast.operator | ast.cmpop) or _calls_for_people(node)
+    return isinstance(
+        node, statements | ast.JoinedStr | ast.expr_context | ast.operator | ast.cmpop
+    ) or _calls_for_people(node)
 
 
 def _put(block: list[ast.stmt], statement: ast.stmt, made: Callable[[], ast.stmt]) -> Change:
@@ -322,7 +374,11 @@ def _remove(keywords: list[ast.keyword], place: int) -> Change:
 def sample_of_each(found: Sequence[Mutant], number: int, seed: int) -> list[Mutant]:
     """Return ``number`` mutants of each module; a module of fewer has all of them in it."""
     modules = dict.fromkeys(mutant.module for mutant in found)
-    return [one for module in modules for one in sample([mutant for mutant in found if mutant.module == module], number, seed)]
+    return [
+        one
+        for module in modules
+        for one in sample([mutant for mutant in found if mutant.module == module], number, seed)
+    ]
 
 
 def sample(found: Sequence[Mutant], number: int, seed: int) -> list[Mutant]:

@@ -1,6 +1,8 @@
-"""Plants a mutant in a worker, after the fork, and notes which lines of some modules a case executes.
+"""Plants a mutant in a worker, after the fork, and notes which lines of some modules a case
+executes.
 
-Each live function whose code is that of the mutated one gets the mutated code: references, decorators and closures stay what they are.
+Each live function whose code is that of the mutated one gets the mutated code: references,
+decorators and closures stay what they are.
 """
 
 import ast
@@ -25,12 +27,16 @@ LINES = "executed-lines.json"
 """The file in a case's folder: module -> lines that the case executed."""
 
 
-def plant(module: str, number: int, function: str, folder: Path, expected: tuple[str, int] | None = None) -> None:
+def plant(
+    module: str, number: int, function: str, folder: Path, expected: tuple[str, int] | None = None
+) -> None:
     """Give every live copy of the function the mutated code, and write how many there were."""
     found = importlib.import_module(module)
     file = str(found.__file__)
     tree = _parsed.pop(module, None) or ast.parse(Path(file).read_text("utf-8"))
-    code = compile(only(mutated_tree(tree, number, expected), function), file, "exec", dont_inherit=True)
+    code = compile(
+        only(mutated_tree(tree, number, expected), function), file, "exec", dont_inherit=True
+    )
     made = {(one.co_qualname, one.co_firstlineno): one for one in _codes(code)}
     changed = 0
     for live in _functions(found, file, function):
@@ -46,7 +52,9 @@ _parsed: dict[str, ast.Module] = {}
 
 
 def parse_before_forks(modules: Iterable[str]) -> None:
-    """In a zygote: parse modules once for all of its workers, each of which changes its own copy."""
+    """In a zygote: parse modules once for all of its workers, each of which changes its own
+    copy.
+    """
     for module in modules:
         spec = importlib.util.find_spec(module)
         assert spec is not None
@@ -61,9 +69,11 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _functions(module: ModuleType, file: str, function: str) -> list[FunctionType]:
-    """Return the live functions of a file whose qualified name is this one, or begins with it (functions inside of it).
+    """Return the live functions of a file whose qualified name is this one, or begins with it
+    (functions inside of it).
 
-    A function holds the names of its module. A list of all objects would copy each page that the worker shares with the zygote.
+    A function holds the names of its module. A list of all objects would copy each page that the
+    worker shares with the zygote.
     """
     gc.unfreeze()  # the zygote froze its heap, and get_referrers leaves out what is frozen
     found = [
@@ -71,22 +81,34 @@ def _functions(module: ModuleType, file: str, function: str) -> list[FunctionTyp
         for one in gc.get_referrers(vars(module))
         if type(one) is FunctionType
         and one.__code__.co_filename == file
-        and (one.__code__.co_qualname == function or one.__code__.co_qualname.startswith(f"{function}.<locals>."))
+        and (
+            one.__code__.co_qualname == function
+            or one.__code__.co_qualname.startswith(f"{function}.<locals>.")
+        )
     ]
     gc.freeze()
     return found
 
 
 def note_lines(modules: Sequence[str], folder: Path) -> None:
-    """From now on, write the lines of these modules that this process executes, when it ends a case and each second before."""
-    files = {str(spec.origin): module for module in modules if (spec := importlib.util.find_spec(module)) is not None}
+    """From now on, write the lines of these modules that this process executes, when it ends a case
+    and each second before.
+    """
+    files = {
+        str(spec.origin): module
+        for module in modules
+        if (spec := importlib.util.find_spec(module)) is not None
+    }
     seen: dict[str, set[int]] = {module: set() for module in modules}
     _watch(files, seen)
 
     def write() -> None:
         target = folder / LINES
         beside = target.with_suffix(".new")
-        beside.write_text(json.dumps({module: sorted(lines.copy()) for module, lines in seen.items() if lines}), "ascii")
+        beside.write_text(
+            json.dumps({module: sorted(lines.copy()) for module, lines in seen.items() if lines}),
+            "ascii",
+        )
         os.replace(beside, target)
 
     global _write
@@ -142,7 +164,8 @@ def _trace(files: dict[str, str], seen: dict[str, set[int]]) -> None:
             return None
         if code not in unseen:
             unseen[code] = {line for *_, line in code.co_lines() if line is not None}
-        # a function whose lines were all seen is not traced again: the functions that are called most cost most
+        # a function whose lines were all seen is not traced again: the functions that are called
+        # most cost most
         return inside(frame, "line", None) if unseen[code] else None
 
     threading.settrace(entered)

@@ -1,4 +1,6 @@
-"""``python -m tools.mutants.table RECORD...``: prints the rates of some records, for ``reports/mutants.md``."""
+"""``python -m tools.mutants.table RECORD...``: prints the rates of some records, for
+``reports/mutants.md``.
+"""
 
 import argparse
 import json
@@ -13,7 +15,9 @@ from tools.mutants.named import Named, Survivor, survivors
 from tools.mutants.running import status
 
 CLAIMS = frozenset(outcome.label for outcome in RED)
-"""The outcomes of a case that was judged; an unexpected exception of the compiled function is a FAIL too."""
+"""The outcomes of a case that was judged; an unexpected exception of the compiled function is a
+FAIL too.
+"""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,9 @@ class Sample:
 
 
 def read(files: Sequence[Path]) -> Sample:
-    """Read records, all of one torch; a mutant of several records counts once, with the cases of all of them."""
+    """Read records, all of one torch; a mutant of several records counts once, with the cases of
+    all of them.
+    """
     records = [json.loads(file.read_bytes()) for file in files]
     versions = {record["torch"] for record in records}
     if len(versions) != 1:
@@ -70,9 +76,12 @@ COLUMNS = {
     "reached": "mutants in lines that a case of the run executes",
     "tried": "mutants that were drawn and planted",
     "killed": "a case that passes without the mutant did not pass with it",
-    "by a claim": "of these, with a FAIL or a FELL_BACK: an expectation failed, or an exception that the spec does not expect",
+    "by a claim": "of these, with a FAIL or a FELL_BACK: an expectation "
+    "failed, or an exception that the "
+    "spec does not expect",
     "survived": "all cases that were tried passed",
-    "no difference here": "of these, equivalent or for another platform, as somebody who read the code says",
+    "no difference here": "of these, equivalent or for another platform, as "
+    "somebody who read the code says",
     "rate": "killed, of those that can make a difference",
     "killed since": "survivors that specs detect which were written for them",
     "rate now": "the same rate with these",
@@ -81,7 +90,9 @@ COLUMNS = {
 SAME_HERE = ("equivalent", "other platform")
 
 
-def rates(sample: Sample, classified: Iterable[Survivor], since: frozenset[Named] = frozenset()) -> list[str]:
+def rates(
+    sample: Sample, classified: Iterable[Survivor], since: frozenset[Named] = frozenset()
+) -> list[str]:
     """Return the table of the rates of each module, and the classes of the survivors."""
     known = {survivor.mutant: survivor for survivor in classified}
     lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
@@ -89,32 +100,67 @@ def rates(sample: Sample, classified: Iterable[Survivor], since: frozenset[Named
         rows = [row for row in sample.rows if module in ("all", row.mutant.module)]
         reached = sum(sample.reached.values()) if module == "all" else sample.reached.get(module, 0)
         lines.append(f"| {' | '.join(map(str, (module, reached, *_cells(rows, known, since))))} |")
-    kinds = Counter(known[row.mutant].classified for row in sample.rows if row.status == "survived" and row.mutant in known)
+    kinds = Counter(
+        known[row.mutant].classified
+        for row in sample.rows
+        if row.status == "survived" and row.mutant in known
+    )
     unread = sum(row.status == "survived" and row.mutant not in known for row in sample.rows)
-    told = [f"{kind}: {number}" for kind, number in kinds.most_common()] + ([f"not read yet: {unread}"] if unread else [])
+    told = [f"{kind}: {number}" for kind, number in kinds.most_common()] + (
+        [f"not read yet: {unread}"] if unread else []
+    )
     unplanted = sum(row.status == "not planted" for row in sample.rows)
     meant = "; ".join(f"*{column}*: {text}" for column, text in COLUMNS.items() if text)
-    return [*lines, "", f"Survivors by class: {', '.join(told) or 'none'}. Not planted in any case: {unplanted}.", "", f"{meant}."]
+    return [
+        *lines,
+        "",
+        f"Survivors by class: {', '.join(told) or 'none'}. Not planted in any case: {unplanted}.",
+        "",
+        f"{meant}.",
+    ]
 
 
-def _cells(rows: Sequence[Row], known: Mapping[Named, Survivor], since: frozenset[Named]) -> tuple[object, ...]:
+def _cells(
+    rows: Sequence[Row], known: Mapping[Named, Survivor], since: frozenset[Named]
+) -> tuple[object, ...]:
     count = Counter(row.status for row in rows)
     survived = [row.mutant for row in rows if row.status == "survived"]
     claims = sum(row.status == "killed" and row.by_claim for row in rows)
     same = sum(one in known and known[one].classified in SAME_HERE for one in survived)
     later = sum(one in since for one in survived)
     differ = count["killed"] + len(survived) - same
-    rates = [f"{100 * number / differ:.0f} %" if differ else "-" for number in (count["killed"], count["killed"] + later)]
+    rates = [
+        f"{100 * number / differ:.0f} %" if differ else "-"
+        for number in (count["killed"], count["killed"] + later)
+    ]
     tried = count["killed"] + len(survived)
-    return tried, count["killed"], claims, len(survived), same, rates[0], later, rates[1], count["timed out"]
+    return (
+        tried,
+        count["killed"],
+        claims,
+        len(survived),
+        same,
+        rates[0],
+        later,
+        rates[1],
+        count["timed out"],
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutants.table", description=__doc__)
-    parser.add_argument("records", nargs="+", type=Path, metavar="RECORD", help="what --json of python -m tools.mutants wrote")
+    parser.add_argument(
+        "records",
+        nargs="+",
+        type=Path,
+        metavar="RECORD",
+        help="what --json of python -m tools.mutants wrote",
+    )
     help_of_since = "a record of survivors under specs that were written for them; may repeat"
-    parser.add_argument("--since", action="append", default=[], type=Path, metavar="RECORD", help=help_of_since)
+    parser.add_argument(
+        "--since", action="append", default=[], type=Path, metavar="RECORD", help=help_of_since
+    )
     options = parser.parse_args(arguments)
     later = read(options.since).rows if options.since else ()
     since = frozenset(row.mutant for row in later if row.status == "killed")

@@ -1,4 +1,6 @@
-"""The defects of torch: the page, the specs and the waivers name the same ones, and the programs of the page fail."""
+"""The defects of torch: the page, the specs and the waivers name the same ones, and the programs of
+the page fail.
+"""
 
 import re
 import subprocess
@@ -12,14 +14,19 @@ from tests.fakes import ROOT, environment, program
 from tests.fences import Fence, fences
 
 PAGE = ROOT / "docs" / "reference" / "defects.md"
-SPECS = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in (ROOT / "specs" / "defects").glob("[!_]*.yaml")}
+SPECS = {
+    path.stem: yaml.safe_load(path.read_text("utf-8"))
+    for path in (ROOT / "specs" / "defects").glob("[!_]*.yaml")
+}
 WAIVERS = [
     waiver
     for waiver in yaml.safe_load((ROOT / "specs" / "waivers.yaml").read_text("utf-8"))["waivers"]
     if waiver["cases"].startswith("defects/")
 ]
 PROGRAMS = [fence for fence in fences(PAGE) if fence.mark == "program"]
-_SECTION = re.compile(r"^### `(?P<name>[^`]+)`\n\n\[#(?P<issue>\d+)\]\((?P<link>\S+)\)", re.MULTILINE)
+_SECTION = re.compile(
+    r"^### `(?P<name>[^`]+)`\n\n\[#(?P<issue>\d+)\]\((?P<link>\S+)\)", re.MULTILINE
+)
 
 
 def issue_of(name: str) -> str:
@@ -31,26 +38,44 @@ def issue_of(name: str) -> str:
 
 def test_each_spec_has_one_waiver_of_its_own_case_and_issue() -> None:
     """A waiver for more than its case, or for another issue, would excuse what nobody confirmed."""
-    expected = [(f"defects/{name}[backend={spec['backends'][0]}]", issue_of(name)) for name, spec in sorted(SPECS.items())]
+    expected = [
+        (f"defects/{name}[backend={spec['backends'][0]}]", issue_of(name))
+        for name, spec in sorted(SPECS.items())
+    ]
     assert sorted((waiver["cases"], waiver["issue"]) for waiver in WAIVERS) == expected
     assert {len(spec["backends"]) for spec in SPECS.values()} == {1}
 
 
 def test_the_page_has_a_section_for_each_spec_and_no_other() -> None:
-    sections = {found["name"]: (found["link"], found["issue"]) for found in _SECTION.finditer(PAGE.read_text("utf-8"))}
+    sections = {
+        found["name"]: (found["link"], found["issue"])
+        for found in _SECTION.finditer(PAGE.read_text("utf-8"))
+    }
     assert sections == {name: (issue_of(name), issue_of(name).rpartition("/")[2]) for name in SPECS}
 
 
-@pytest.mark.nightly(reason="compiles every program of the page; the default run has four of the specs, which are XFAIL or XPASS")
+@pytest.mark.nightly(
+    reason="compiles every program of the page; the default run has four of the specs, which are "
+    "XFAIL or XPASS"
+)
 @pytest.mark.torch
 @pytest.mark.parametrize("fence", PROGRAMS, ids=lambda fence: fence.name)
 def test_a_program_fails_as_long_as_torch_has_the_defect(fence: Fence, tmp_path: Path) -> None:
     file = tmp_path / fence.name
     file.write_text(fence.text, "utf-8")
-    done = subprocess.run([sys.executable, file], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(
+        [sys.executable, file],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
     compiles = "assert_close" in fence.text
     assert done.returncode == 1, f"torch no longer has this defect: {done.stdout}{done.stderr}"
-    assert ("\nAssertionError: " if compiles else "BackendCompilerFailed: ") in done.stderr, done.stderr
+    assert ("\nAssertionError: " if compiles else "BackendCompilerFailed: ") in done.stderr, (
+        done.stderr
+    )
 
 
 @pytest.mark.nightly(reason="compiles every spec of the area; the default run has four of them")
@@ -58,6 +83,15 @@ def test_a_program_fails_as_long_as_torch_has_the_defect(fence: Fence, tmp_path:
 @pytest.mark.timeout(900)
 def test_every_case_is_an_expected_failure(tmp_path: Path) -> None:
     vectors = environment(TORCHINDUCTOR_VEC_ISA_OK="1")  # some defects are in vector code alone
-    done = program("run", ROOT / "specs" / "defects", "--tag", "defects", "--out", tmp_path / "run", timeout=800, env=vectors)
+    done = program(
+        "run",
+        ROOT / "specs" / "defects",
+        "--tag",
+        "defects",
+        "--out",
+        tmp_path / "run",
+        timeout=800,
+        env=vectors,
+    )
     assert re.search(rf"^ +{len(SPECS)} +XFAIL$", done.stdout, re.MULTILINE), done.stdout
     assert done.returncode == 0

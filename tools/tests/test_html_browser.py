@@ -1,4 +1,8 @@
-"""The HTML report in headless Chromium: nothing hostile runs, filters are in the address, keys work. Needs playwright and a Chromium."""
+"""The HTML report in headless Chromium: nothing hostile runs, filters are in the address, keys
+work.
+
+Needs playwright and a Chromium.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -8,12 +12,16 @@ from typing import Any
 
 import pytest
 
-from runner.model.outcomes import Outcome
 from tests.unit.test_html_report import ADDRESS, HOSTILE, case, hostile_run, write
+from torch_conformance.model.outcomes import Outcome
 
-pytestmark = pytest.mark.nightly(reason="starts a browser; tests/unit/test_html_report.py reads the same files without one")
+pytestmark = pytest.mark.nightly(
+    reason="starts a browser; tests/unit/test_html_report.py reads the same files without one"
+)
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 VIEWS = ("summary", "cases", "matrix", "run")
 
 
@@ -21,7 +29,9 @@ VIEWS = ("summary", "cases", "matrix", "run")
 def browser() -> Iterator[Any]:
     if CHROMIUM is None:
         pytest.skip("no Chromium is installed")
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (the extra browser)")
+    api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed (the extra browser)"
+    )
     with api.sync_playwright() as playwright:
         yield playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
 
@@ -53,9 +63,14 @@ def go(page: Any, address: str) -> None:
 @pytest.fixture
 def ordinary(tmp_path: Path) -> Path:
     """Return the folder of a report of 300 cases, three of which failed."""
-    cases = [replace(case(f"n{number:03}", Outcome.PASS), tags=("even",) if number % 2 == 0 else ()) for number in range(300)]
+    cases = [
+        replace(case(f"n{number:03}", Outcome.PASS), tags=("even",) if number % 2 == 0 else ())
+        for number in range(300)
+    ]
     for number in (7, 100, 200):
-        cases[number] = replace(case(f"n{number:03}", reason="counter: expected 1, observed 0"), seconds=9.0)
+        cases[number] = replace(
+            case(f"n{number:03}", reason="counter: expected 1, observed 0"), seconds=9.0
+        )
     write(tmp_path / "run", cases)
     return tmp_path / "run"
 
@@ -68,19 +83,33 @@ def test_no_hostile_script_runs(page: Any, tmp_path: Path) -> None:
     for number in range(4):
         page.evaluate("number => T.go({ view: 'case', id: T.id(number) })", number)
         page.wait_for_selector("aside[aria-label=Facts]")
-        page.evaluate("() => { for (const one of document.querySelectorAll('details')) one.open = true; }")
+        page.evaluate(
+            "() => { for (const one of document.querySelectorAll('details')) one.open = true; }"
+        )
         assert page.locator(".case header").inner_text().count("window.hacked") >= 1
-    go(page, f"#/cases?q={HOSTILE}&outcome={HOSTILE}&reason={HOSTILE}&spec={HOSTILE}&id={HOSTILE}&{HOSTILE}={HOSTILE}")
+    go(
+        page,
+        f"#/cases?q={HOSTILE}&outcome={HOSTILE}&reason={HOSTILE}&spec={HOSTILE}&id={HOSTILE}&{HOSTILE}={HOSTILE}",
+    )
     assert page.evaluate("() => window.hacked") is None
     assert page.problems == []
     assert all(url.startswith((tmp_path / "run").as_uri()) for url in page.loaded)
-    assert page.evaluate("() => document.querySelectorAll('img, iframe, object, embed, form, base').length") == 0
+    assert (
+        page.evaluate(
+            "() => document.querySelectorAll('img, iframe, object, embed, form, base').length"
+        )
+        == 0
+    )
 
 
 def test_only_addresses_of_the_web_are_links(page: Any, tmp_path: Path) -> None:
     good = case("good", Outcome.XFAIL)
     bad = case("bad", Outcome.XFAIL)
-    bad = replace(bad, waivers=tuple(replace(waiver, issue=ADDRESS) for waiver in bad.waivers), reason=f"see {ADDRESS}")
+    bad = replace(
+        bad,
+        waivers=tuple(replace(waiver, issue=ADDRESS) for waiver in bad.waivers),
+        reason=f"see {ADDRESS}",
+    )
     write(tmp_path / "run", [good, bad])
     open_report(page, tmp_path / "run")
     for result, links in ((good, ["https://example.org/1"]), (bad, [])):

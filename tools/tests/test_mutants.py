@@ -8,14 +8,30 @@ from collections import Counter
 
 import pytest
 
-from runner.model.outcomes import Outcome
 from tests.fakes import ROOT
 from tools.mutants import running
 from tools.mutants.__main__ import _survivors, chosen_cases
-from tools.mutants.named import KINDS_OF_SURVIVORS, SURVIVED_IN, Named, minor, missing, survivors, torch_version
-from tools.mutants.operators import difference, lines_of, mutants, mutated, only, sample, sample_of_each
+from tools.mutants.named import (
+    KINDS_OF_SURVIVORS,
+    SURVIVED_IN,
+    Named,
+    minor,
+    missing,
+    survivors,
+    torch_version,
+)
+from tools.mutants.operators import (
+    difference,
+    lines_of,
+    mutants,
+    mutated,
+    only,
+    sample,
+    sample_of_each,
+)
 from tools.mutants.planting import NOTES, plant
 from tools.mutants.running import Alone, Tried, claiming, reached, record_lines, recorded
+from torch_conformance.model.outcomes import Outcome
 
 SPECS = ROOT / "specs"
 
@@ -81,7 +97,13 @@ def test_every_mutant_differs_from_the_source_in_its_function_alone() -> None:
     ("kind", "expected"),
     [
         ("drop-guard", ["-    if x is None:", "+    if False:"]),
-        ("not", ["-    return x < limit and (not total[0] == 5)", "+    return x < limit and (not not total[0] == 5)"]),
+        (
+            "not",
+            [
+                "-    return x < limit and (not total[0] == 5)",
+                "+    return x < limit and (not not total[0] == 5)",
+            ],
+        ),
         ("drop-argument", ["-    total = sorted([x], reverse=True)", "+    total = sorted([x])"]),
         ("drop-statement", ["-    total.append(x)", "+    pass"]),
     ],
@@ -122,9 +144,14 @@ def test_joined_texts_and_lists_are_no_arithmetic() -> None:
 
 
 def test_a_difference_is_that_of_its_number_where_a_name_stands_twice() -> None:
-    source = "if x:\n    def f(x):\n        return x == 1\nelse:\n    def f(x):\n        return x == 2\n"
+    source = (
+        "if x:\n    def f(x):\n        return x == 1\nelse:\n    def f(x):\n        return x == 2\n"
+    )
     compares = [mutant for mutant in mutants("m", source) if mutant.kind == "compare"]
-    assert [difference(source, mutant).splitlines()[1] for mutant in compares] == ["+    return x != 1", "+    return x != 2"]
+    assert [difference(source, mutant).splitlines()[1] for mutant in compares] == [
+        "+    return x != 1",
+        "+    return x != 2",
+    ]
 
 
 def test_only_the_function_is_compiled_and_keeps_its_name_and_line() -> None:
@@ -160,7 +187,9 @@ def test_a_number_that_means_another_change_is_refused() -> None:
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    (tmp_path / "made_for_mutants.py").write_text(SOURCE.replace('    log.debug("seen %s", 7)\n', "    pass\n"))
+    (tmp_path / "made_for_mutants.py").write_text(
+        SOURCE.replace('    log.debug("seen %s", 7)\n', "    pass\n")
+    )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(gc, "unfreeze", lambda: None)  # the test process keeps its heap as it is
     monkeypatch.setattr(gc, "freeze", lambda: None)
@@ -172,12 +201,20 @@ def test_a_planted_mutant_reaches_references_that_were_taken_before(module, tmp_
     taken, method = module.small, module.Box().grow
     assert (taken(2), method(4)) == (True, 5)
     source = (tmp_path / "made_for_mutants.py").read_text()
-    (compare,) = [one for one in mutants("made_for_mutants", source) if (one.kind, one.line) == ("and-or", 14)]
+    (compare,) = [
+        one for one in mutants("made_for_mutants", source) if (one.kind, one.line) == ("and-or", 14)
+    ]
     plant("made_for_mutants", compare.number, compare.function, tmp_path)
     assert taken(9) is True
-    (inner,) = [one for one in mutants("made_for_mutants", source) if (one.kind, one.line) == ("constant", 23)]
+    (inner,) = [
+        one
+        for one in mutants("made_for_mutants", source)
+        if (one.kind, one.line) == ("constant", 23)
+    ]
     plant("made_for_mutants", inner.number, inner.function, tmp_path)
-    assert (method(4), taken(9)) == (6, True), "a function inside of another is made anew, and the other function stays what it is"
+    assert (method(4), taken(9)) == (6, True), (
+        "a function inside of another is made anew, and the other function stays what it is"
+    )
     assert (tmp_path / NOTES).read_text() == "1"
 
 
@@ -193,18 +230,30 @@ def test_a_mutant_is_tried_where_a_case_executes_its_line() -> None:
         "a/y[b]": Alone(2.0, {"m": frozenset({25})}),
         "c/z[b]": Alone(9.0, {"n": frozenset({8})}),
     }
-    assert {mutant.line: cases for mutant, cases in reached(found, lines).items()} == {8: ["a/x[b]"], 9: ["a/x[b]"], 25: ["a/y[b]"]}
+    assert {mutant.line: cases for mutant, cases in reached(found, lines).items()} == {
+        8: ["a/x[b]"],
+        9: ["a/x[b]"],
+        25: ["a/y[b]"],
+    }
 
 
 def test_a_mutant_gets_the_cases_that_claim_what_its_function_says(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(running, "source_of", lambda _: SOURCE)
-    texts = {"a/all": "x < limit", "b/grows": "box.grow(by=1)", "c/quick": "size", "d/none": "y", "e/none": "z"}
+    texts = {
+        "a/all": "x < limit",
+        "b/grows": "box.grow(by=1)",
+        "c/quick": "size",
+        "d/none": "y",
+        "e/none": "z",
+    }
     cases = {name: tmp_path / name.replace("/", "-") for name in texts}
     for name, file in cases.items():
         file.write_text(texts[name], "utf-8")
     lines = {name: Alone(seconds, {}) for seconds, name in enumerate(reversed(texts))}
     (mutant, *_) = [one for one in mutants("m", SOURCE) if one.function == "Box.grow"]
-    assert claiming(mutant, list(texts), cases, lines, 3) == ["b/grows", "c/quick", "e/none"], "of equals the quickest"
+    assert claiming(mutant, list(texts), cases, lines, 3) == ["b/grows", "c/quick", "e/none"], (
+        "of equals the quickest"
+    )
 
 
 def test_a_mutant_that_its_first_case_detects_gets_no_other(monkeypatch, tmp_path) -> None:
@@ -215,13 +264,20 @@ def test_a_mutant_that_its_first_case_detects_gets_no_other(monkeypatch, tmp_pat
         asked.append(dict(wanted))
         for mutant, ids in wanted.items():
             red = mutant is first or ("b" in ids and mutant is second)
-            planted = {} if (mutant, ids) == (third, ["a"]) else dict.fromkeys(ids, Outcome.FAIL if red else Outcome.PASS)
+            planted = (
+                {}
+                if (mutant, ids) == (third, ["a"])
+                else dict.fromkeys(ids, Outcome.FAIL if red else Outcome.PASS)
+            )
             yield Tried(mutant, planted, dict.fromkeys(planted, "why"))
 
     monkeypatch.setattr(running, "tried", fake)
     wanted = {first: ["a", "b"], second: ["a", "b", "c"], third: ["a", "c"]}
     found = {one.mutant: one for one in running.in_turns(wanted, {}, tmp_path, jobs=1)}
-    assert asked == [{first: ["a"], second: ["a"], third: ["a"]}, {second: ["b", "c"], third: ["c"]}]
+    assert asked == [
+        {first: ["a"], second: ["a"], third: ["a"]},
+        {second: ["b", "c"], third: ["c"]},
+    ]
     assert {mutant: (one.status, set(one.outcomes)) for mutant, one in found.items()} == {
         first: ("killed", {"a"}),
         second: ("killed", {"a", "b", "c"}),
@@ -235,21 +291,56 @@ def test_survivors_of_a_record_are_tried_under_cases_that_they_did_not_have(tmp_
         return {"name": name, "status": status, "cases": cases}
 
     one, other = tmp_path / "one.json", tmp_path / "other.json"
-    one.write_text(json.dumps({"mutants": [record("m:1", a="PASS"), record("m:2", a="PASS"), record("m:3", a="FAIL"), record("m:4")]}))
-    other.write_text(json.dumps({"mutants": [record("m:1", b="PASS"), record("m:2", b="FAIL"), record("m:5", a="PASS", b="TIMEOUT")]}))
+    one.write_text(
+        json.dumps(
+            {
+                "mutants": [
+                    record("m:1", a="PASS"),
+                    record("m:2", a="PASS"),
+                    record("m:3", a="FAIL"),
+                    record("m:4"),
+                ]
+            }
+        )
+    )
+    other.write_text(
+        json.dumps(
+            {
+                "mutants": [
+                    record("m:1", b="PASS"),
+                    record("m:2", b="FAIL"),
+                    record("m:5", a="PASS", b="TIMEOUT"),
+                ]
+            }
+        )
+    )
     assert _survivors([one, other]) == {"m:1": {"a", "b"}, "m:5": {"a"}}
 
 
-def test_survivors_get_the_cases_that_execute_other_lines_of_the_function(monkeypatch, tmp_path) -> None:
-    executed = {"a/had": {6, 7}, "a/same": {6, 7, 90}, "b/one": {6, 8}, "b/most": {8, 9, 10}, "c/quick": {6}, "c/far": {99}}
-    lines = {name: Alone(float(place), {"m": frozenset(found)}) for place, (name, found) in enumerate(executed.items())}
+def test_survivors_get_the_cases_that_execute_other_lines_of_the_function(
+    monkeypatch, tmp_path
+) -> None:
+    executed = {
+        "a/had": {6, 7},
+        "a/same": {6, 7, 90},
+        "b/one": {6, 8},
+        "b/most": {8, 9, 10},
+        "c/quick": {6},
+        "c/far": {99},
+    }
+    lines = {
+        name: Alone(float(place), {"m": frozenset(found)})
+        for place, (name, found) in enumerate(executed.items())
+    }
     monkeypatch.setattr(running, "source_of", lambda _: SOURCE)
     (tmp_path / "spec.yaml").write_text("", "utf-8")
     cases = dict.fromkeys(executed, tmp_path / "spec.yaml")
     (mutant, *_) = mutants("m", SOURCE)
     assert lines_of(SOURCE, mutant) == range(6, 15)
     chosen = running.varied(mutant, list(executed), {"a/had", "unknown"}, cases, lines, 4)
-    assert chosen == ["b/most", "a/same", "b/one", "c/quick"], "the one with new lines first, then the quickest"
+    assert chosen == ["b/most", "a/same", "b/one", "c/quick"], (
+        "the one with new lines first, then the quickest"
+    )
 
 
 def test_the_operator_suite_is_left_out_unless_its_cases_are_named() -> None:
@@ -298,9 +389,14 @@ def test_every_survivor_is_classified_once_and_has_a_reason() -> None:
         assert not one.claimed_by or list(SPECS.glob(f"{one.claimed_by}.yaml")), one.claimed_by
 
 
-@pytest.mark.nightly(reason="it reads the source of the pinned torch; test_there_are_twenty and the acceptance test find mutants in it too")
+@pytest.mark.nightly(
+    reason="it reads the source of the pinned torch; test_there_are_twenty and the acceptance test "
+    "find mutants in it too"
+)
 def test_every_survivor_is_a_mutant_of_the_torch_that_it_was_found_in() -> None:
-    gone = [one.mutant for one in survivors() if one.torch == SURVIVED_IN and one.mutant.find() is None]
+    gone = [
+        one.mutant for one in survivors() if one.torch == SURVIVED_IN and one.mutant.find() is None
+    ]
     if gone and (reason := missing(gone, SURVIVED_IN)):
         pytest.skip(reason)
     assert not gone, [one.text for one in gone]

@@ -9,14 +9,28 @@ from tools.mutants.named import Named, Survivor
 from tools.mutants.table import rates, read
 
 
-def record(folder: Path, name: str, mutants: dict[str, dict[str, str]], torch: str = "2.13.0", seed: int | None = 1) -> Path:
+def record(
+    folder: Path,
+    name: str,
+    mutants: dict[str, dict[str, str]],
+    torch: str = "2.13.0",
+    seed: int | None = 1,
+) -> Path:
     """Write a record; each mutant is called ``MODULE:LINE`` and is a ``not`` in the function f."""
     rows = [
-        {"name": f"{one}:not:{one[-1]}", "function": "f", "status": "", "difference": f"-{one}\n+not {one}", "cases": cases}
+        {
+            "name": f"{one}:not:{one[-1]}",
+            "function": "f",
+            "status": "",
+            "difference": f"-{one}\n+not {one}",
+            "cases": cases,
+        }
         for one, cases in mutants.items()
     ]
     file = folder / name
-    file.write_text(json.dumps({"torch": torch, "seed": seed, "reached": {"a": 7, "b": 3}, "mutants": rows}))
+    file.write_text(
+        json.dumps({"torch": torch, "seed": seed, "reached": {"a": 7, "b": 3}, "mutants": rows})
+    )
     return file
 
 
@@ -30,9 +44,23 @@ def row(text: str, module: str) -> list[str]:
 
 
 def test_each_mutant_is_counted_once_and_in_one_place(tmp_path: Path) -> None:
-    first = {"a:1": {"x": "FAIL"}, "a:2": {"x": "ERROR"}, "a:3": {"x": "PASS"}, "a:4": {"x": "PASS"}, "b:5": {"x": "TIMEOUT"}, "b:6": {}}
-    again = {"a:3": {"y": "PASS"}, "a:4": {"y": "PASS"}, "b:5": {"x": "PASS", "y": "CRASH"}, "b:7": {"x": "TIMEOUT"}}
-    sample = read([record(tmp_path, "first.json", first), record(tmp_path, "again.json", again, seed=None)])
+    first = {
+        "a:1": {"x": "FAIL"},
+        "a:2": {"x": "ERROR"},
+        "a:3": {"x": "PASS"},
+        "a:4": {"x": "PASS"},
+        "b:5": {"x": "TIMEOUT"},
+        "b:6": {},
+    }
+    again = {
+        "a:3": {"y": "PASS"},
+        "a:4": {"y": "PASS"},
+        "b:5": {"x": "PASS", "y": "CRASH"},
+        "b:7": {"x": "TIMEOUT"},
+    }
+    sample = read(
+        [record(tmp_path, "first.json", first), record(tmp_path, "again.json", again, seed=None)]
+    )
     assert sample.seeds == (1,)
     said = [Survivor(mutant("a:3"), "equivalent", "a reason", "")]
     text = "\n".join(rates(sample, said, frozenset([mutant("a:4"), mutant("a:1")])))

@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import pytest
 
-from runner.model.case import CaseId
-from runner.model.outcomes import Outcome
-from runner.model.results import CaseResult
 from tests.fakes import AT
 from tools.faults import __main__ as command
 from tools.faults import planting
 from tools.faults.catalogue import FAULTS
 from tools.faults.planting import Unplantable, edit, edit_all, replace, replace_item
 from tools.faults.running import Sighting, Trial, matching, runs_of
+from torch_conformance.model.case import CaseId
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.model.results import CaseResult
 
 
 def outer():
@@ -58,9 +58,19 @@ class Owner(Base):
 
 @pytest.fixture
 def target(monkeypatch):
-    """Return a module with an owner of its own, as ``import`` finds it, and another that took a function from it by name."""
+    """Return a module with an owner of its own, as ``import`` finds it, and another that took a
+    function from it by name.
+    """
     made = ModuleType("planting_target")
-    made.Owner = type("Owner", (Owner,), {name: value for name, value in vars(Owner).items() if name not in ("__dict__", "__weakref__")})
+    made.Owner = type(
+        "Owner",
+        (Owner,),
+        {
+            name: value
+            for name, value in vars(Owner).items()
+            if name not in ("__dict__", "__weakref__")
+        },
+    )
     made.free = outer()
     taker = ModuleType("planting_taker")
     taker.taken = made.free
@@ -85,7 +95,9 @@ def test_an_edit_changes_one_text_and_each_execution_leaves_a_byte(target, notes
 
 
 def test_several_texts_of_one_function(target):
-    edit_all("planting_target:Owner.plain", {"x + 1": "x - 1", "plain(self, x)": "plain(self, x, y=3)"})
+    edit_all(
+        "planting_target:Owner.plain", {"x + 1": "x - 1", "plain(self, x)": "plain(self, x, y=3)"}
+    )
     assert target.Owner().plain(1) == 0
 
 
@@ -121,7 +133,10 @@ def test_a_table_of_functions(target):
 @pytest.mark.parametrize(
     ("plant", "says"),
     [
-        (lambda: edit("planting_target:Owner.plain", "x + 2", "x"), "0 times, and not once: x \\+ 2"),
+        (
+            lambda: edit("planting_target:Owner.plain", "x + 2", "x"),
+            "0 times, and not once: x \\+ 2",
+        ),
         (lambda: edit("planting_target:Owner.plain", "x", "y"), "times, and not once: x"),
         (lambda: edit("planting_target:Owner.gone", "x", "y"), "has no 'gone' of its own"),
         (lambda: edit("planting_target:Nobody.plain", "x", "y"), "no attribute 'Nobody'"),
@@ -135,7 +150,7 @@ def test_a_place_that_is_gone_is_an_error(target, plant, says):
         plant()
 
 
-# -- the table ----------------------------------------------------------------------------------------------------------
+# -- the table -------------------------------------------------------------------------------------
 
 
 FAULT = next(iter(FAULTS.values()))
@@ -161,11 +176,19 @@ def sighting(outcome: Outcome, bites: int | None, stderr: str = "") -> Sighting:
     [
         ([sighting(Outcome.FAIL, 3)], True, "FAIL close       a/b[backend=cpu] (3 executions)"),
         ([sighting(Outcome.FELL_BACK, 1)], True, "FELL_BACK"),
-        ([sighting(Outcome.PASS, 2), sighting(Outcome.PASS, 5)], False, "planted in 2 cases, executed 7 times, seen by none"),
+        (
+            [sighting(Outcome.PASS, 2), sighting(Outcome.PASS, 5)],
+            False,
+            "planted in 2 cases, executed 7 times, seen by none",
+        ),
         ([sighting(Outcome.PASS, 0)], False, "planted in 1 cases, executed 0 times, seen by none"),
         ([sighting(Outcome.FAIL, 0)], False, "executed 0 times, seen by none"),
         ([sighting(Outcome.ERROR, 3)], False, "no detection, 3 executions"),
-        ([sighting(Outcome.CRASH, None, "x\nUnplantable: no such text")], False, "Unplantable: no such text"),
+        (
+            [sighting(Outcome.CRASH, None, "x\nUnplantable: no such text")],
+            False,
+            "Unplantable: no such text",
+        ),
         ([sighting(Outcome.CRASH, None)], False, "could not be planted"),
     ],
 )

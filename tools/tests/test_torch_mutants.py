@@ -1,17 +1,19 @@
-"""Small changes of torch's own source are detected: 20 mutants, each with one cheap case that passes without it.
+"""Small changes of torch's own source are detected: 20 mutants, each with one cheap case that
+passes without it.
 
-All of them run at once, each in the worker of its case. ``python -m tools.mutants`` draws samples of the others.
+All of them run at once, each in the worker of its case. ``python -m tools.mutants`` draws samples
+of the others.
 """
 
 from collections.abc import Mapping
 
 import pytest
 
-from runner.model.outcomes import Outcome
 from tests.fakes import prestarted
 from tools.mutants.named import Caught, in_ci, missing, torch_version
 from tools.mutants.operators import Mutant
 from tools.mutants.running import Tried, cases_of, tried
+from torch_conformance.model.outcomes import Outcome
 
 pytestmark = pytest.mark.torch
 
@@ -31,7 +33,9 @@ def outcomes(found: Mapping[Caught, Mutant], tmp_path_factory: pytest.TempPathFa
     cases = cases_of(["cpu"])
     wanted = {mutant: [caught.case] for caught, mutant in found.items()}
     alone: dict[str, Outcome] = {}
-    done = tried(wanted, cases, tmp_path_factory.mktemp("mutants"), jobs=2, alone=alone, start=prestarted)
+    done = tried(
+        wanted, cases, tmp_path_factory.mktemp("mutants"), jobs=2, alone=alone, start=prestarted
+    )
     return {one.mutant: one for one in done}, alone
 
 
@@ -40,13 +44,21 @@ def test_there_are_twenty_and_no_two_are_the_same() -> None:
     assert len({caught.mutant.module for caught in CAUGHT}) >= 2
 
 
-@pytest.mark.parametrize("caught", CAUGHT, ids=lambda caught: f"{caught.mutant.function}-{caught.mutant.kind}-{CAUGHT.index(caught)}")
-def test_a_mutant_is_detected_by_its_case(caught: Caught, found: Mapping[Caught, Mutant], outcomes: Outcomes) -> None:
+@pytest.mark.parametrize(
+    "caught",
+    CAUGHT,
+    ids=lambda caught: f"{caught.mutant.function}-{caught.mutant.kind}-{CAUGHT.index(caught)}",
+)
+def test_a_mutant_is_detected_by_its_case(
+    caught: Caught, found: Mapping[Caught, Mutant], outcomes: Outcomes
+) -> None:
     if caught not in found:
         reason = missing([caught.mutant], MADE_FOR)
         assert reason, f"torch {torch_version()} has no such mutant: {caught.mutant.text}"
         pytest.skip(reason)
     by_mutant, alone = outcomes
-    assert alone[caught.case] is Outcome.PASS, "the case fails without a mutant too, and shows nothing"
+    assert alone[caught.case] is Outcome.PASS, (
+        "the case fails without a mutant too, and shows nothing"
+    )
     one = by_mutant[found[caught]]
     assert one.status == "killed", f"{one.status}: {caught.mutant.text}"

@@ -1,18 +1,26 @@
-"""Lets the server of the test session fork the zygote that this process was started to be; does nothing in any other process."""
+"""Lets the server of the test session fork the zygote that this process was started to be; does
+nothing in any other process.
+"""
 
 import os
 import re
 import sys
 
-ZYGOTE = re.compile(r"runner\.worker\.(\w+\.)*(template|zygote)")
+ZYGOTE = re.compile(r"torch_conformance\.worker\.(\w+\.)*(template|zygote)")
 _CONNECT_SECONDS = 30.0
 
 
 def zygote():
-    """Return the module that this process was started to run, and its arguments; None where it is no zygote."""
+    """Return the module that this process was started to run, and its arguments; None where it is
+    no zygote.
+    """
     words = sys.orig_argv
     place = words.index("-m") + 1 if "-m" in words else len(words)
-    return (words[place], words[place + 1 :]) if place < len(words) and ZYGOTE.fullmatch(words[place]) else None
+    return (
+        (words[place], words[place + 1 :])
+        if place < len(words) and ZYGOTE.fullmatch(words[place])
+        else None
+    )
 
 
 def hand_over(address, module, arguments):
@@ -34,7 +42,12 @@ def hand_over(address, module, arguments):
                 return
             time.sleep(0.02)
     control = int(arguments[0])
-    request = {"module": module, "arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd()}
+    request = {
+        "module": module,
+        "arguments": arguments,
+        "environment": dict(os.environ),
+        "folder": os.getcwd(),
+    }
     socket.send_fds(connection, [json.dumps(request).encode()], [1, 2, control])
     pid = json.loads(connection.recv(1 << 16) or b"{}").get("forked")
     if not pid:
@@ -46,15 +59,24 @@ def hand_over(address, module, arguments):
         os.kill(pid, signal.SIGCONT)
     status = told["status"]
     if os.WIFSIGNALED(status):
-        signal.signal(os.WTERMSIG(status), signal.SIG_DFL) if os.WTERMSIG(status) not in (signal.SIGKILL, signal.SIGSTOP) else None
+        signal.signal(os.WTERMSIG(status), signal.SIG_DFL) if os.WTERMSIG(status) not in (
+            signal.SIGKILL,
+            signal.SIGSTOP,
+        ) else None
         os.kill(os.getpid(), os.WTERMSIG(status))
     os._exit(os.WEXITSTATUS(status))
 
 
 def run_the_next():
-    """Execute the ``sitecustomize`` that Python would have found without this one: one that plants something in workers."""
+    """Execute the ``sitecustomize`` that Python would have found without this one: one that plants
+    something in workers.
+    """
     here = os.path.dirname(os.path.abspath(__file__))
-    files = [os.path.join(folder, "sitecustomize.py") for folder in sys.path if os.path.abspath(folder) != here]
+    files = [
+        os.path.join(folder, "sitecustomize.py")
+        for folder in sys.path
+        if os.path.abspath(folder) != here
+    ]
     for file in [file for file in files if os.path.isfile(file)][:1]:
         import runpy
 

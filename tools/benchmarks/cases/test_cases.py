@@ -1,7 +1,9 @@
-"""The cases that the benchmark runs as plain pytest tests; ``../specs`` holds the same as specs, and a unit test compares them.
+"""The cases that the benchmark runs as plain pytest tests; ``../specs`` holds the same as specs,
+and a unit test compares them.
 
-Each test is a small check of ``torch.compile`` as PyTorch's own tests write it: eager first, then the compiled function, the numbers
-compared and a counter asserted. No two share a kernel. ``BENCH_DEVICE`` says where they run (``cpu`` when it is unset).
+Each test is a small check of ``torch.compile`` as PyTorch's own tests write it: eager first, then
+the compiled function, the numbers compared and a counter asserted. No two share a kernel.
+``BENCH_DEVICE`` says where they run (``cpu`` when it is unset).
 """
 
 import copy
@@ -19,7 +21,9 @@ DEVICE = os.environ.get("BENCH_DEVICE", "cpu")
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
-    """Give each test an inductor cache folder of its own and a dynamo that knows nothing: else it is served what another compiled."""
+    """Give each test an inductor cache folder of its own and a dynamo that knows nothing: else it
+    is served what another compiled.
+    """
     torch._dynamo.reset()
     counters.clear()
     torch.manual_seed(0)
@@ -45,7 +49,9 @@ def check(
     backward: bool = False,
     tolerance: float | None = None,
 ) -> None:
-    """Hold the compiled function, with ``backward`` its gradients too, against eager on copies; no graph comes from a cache."""
+    """Hold the compiled function, with ``backward`` its gradients too, against eager on copies; no
+    graph comes from a cache.
+    """
     compiled = torch.compile(fn, dynamic=dynamic)
     for inputs in calls:
         copies = copy.deepcopy(inputs)
@@ -54,7 +60,9 @@ def check(
         if backward:
             expected.sum().backward()
             observed.sum().backward()
-            torch.testing.assert_close([x.grad for x in inputs], [x.grad for x in copies], atol=tolerance, rtol=tolerance)
+            torch.testing.assert_close(
+                [x.grad for x in inputs], [x.grad for x in copies], atol=tolerance, rtol=tolerance
+            )
     assert counters["inductor"]["fxgraph_cache_miss"] == 1 + backward
     assert counters["inductor"]["fxgraph_cache_hit"] == 0
 
@@ -327,5 +335,12 @@ def test_backward_linear():
         return torch.nn.functional.gelu(torch.nn.functional.linear(x, weight, bias))
 
     check(
-        fn, [normal(18, 30).requires_grad_(), normal(34, 30).requires_grad_(), normal(34).requires_grad_()], backward=True, tolerance=1e-3
+        fn,
+        [
+            normal(18, 30).requires_grad_(),
+            normal(34, 30).requires_grad_(),
+            normal(34).requires_grad_(),
+        ],
+        backward=True,
+        tolerance=1e-3,
     )

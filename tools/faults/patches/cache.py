@@ -1,4 +1,6 @@
-"""Faults of the caches: what is a key, what is checked on a hit, what is counted, what is cleared."""
+"""Faults of the caches: what is a key, what is checked on a hit, what is counted, what is
+cleared.
+"""
 
 from tools.faults.planting import Unplantable, bite, edit, replace
 
@@ -7,7 +9,11 @@ LOOKUP = f"{CODECACHE}:FxGraphCache._lookup_graph"
 
 
 def key_without_constants() -> None:
-    edit(f"{CODECACHE}:FxGraphCachePickler._reduce_tensor", "values = t.tolist()", "values = bite([])")
+    edit(
+        f"{CODECACHE}:FxGraphCachePickler._reduce_tensor",
+        "values = t.tolist()",
+        "values = bite([])",
+    )
 
 
 def key_without_dtype() -> None:
@@ -101,19 +107,31 @@ def only_the_first_entry_is_tried() -> None:
 
 
 def nothing_is_saved() -> None:
-    replace(f"{CODECACHE}:FxGraphCache._write_to_local_cache", lambda _: lambda key, content: bite())
+    replace(
+        f"{CODECACHE}:FxGraphCache._write_to_local_cache", lambda _: lambda key, content: bite()
+    )
 
 
 def hit_without_kernel_count() -> None:
-    replace("torch._inductor.metrics:CachedMetricsHelper.apply_deltas", lambda _: lambda delta: bite())
+    replace(
+        "torch._inductor.metrics:CachedMetricsHelper.apply_deltas", lambda _: lambda delta: bite()
+    )
 
 
 def hit_counted_as_miss() -> None:
-    edit(f"{CODECACHE}:FxGraphCache.load_with_key", '["fxgraph_cache_hit"] += 1', '[bite("fxgraph_cache_miss")] += 1')
+    edit(
+        f"{CODECACHE}:FxGraphCache.load_with_key",
+        '["fxgraph_cache_hit"] += 1',
+        '[bite("fxgraph_cache_miss")] += 1',
+    )
 
 
 def miss_not_counted() -> None:
-    edit(f"{CODECACHE}:FxGraphCache.load_with_key", '["fxgraph_cache_miss"] += 1', '["fxgraph_cache_miss"] += bite(0)')
+    edit(
+        f"{CODECACHE}:FxGraphCache.load_with_key",
+        '["fxgraph_cache_miss"] += 1',
+        '["fxgraph_cache_miss"] += bite(0)',
+    )
 
 
 def hit_that_writes_no_file() -> None:
@@ -129,7 +147,10 @@ def clear_that_clears_nothing() -> None:
 
 
 def aot_autograd_clear_that_clears_nothing() -> None:
-    replace("torch._functorch._aot_autograd.autograd_cache:AOTAutogradCache.clear", lambda _: lambda: bite())
+    replace(
+        "torch._functorch._aot_autograd.autograd_cache:AOTAutogradCache.clear",
+        lambda _: lambda: bite(),
+    )
 
 
 def code_cache_that_keeps_its_modules() -> None:

@@ -8,11 +8,14 @@ LOWERINGS = "torch._inductor.lowering:lowerings"
 CPP = "torch._inductor.codegen.cpp"
 
 
-# -- dynamo -----------------------------------------------------------------------------------------------------------
+# -- dynamo ----------------------------------------------------------------------------------------
 
 
 def silent_eager() -> None:
-    replace("torch._inductor.compile_fx:compile_fx", lambda _: lambda model_, *args, **kwargs: bite(model_.forward))
+    replace(
+        "torch._inductor.compile_fx:compile_fx",
+        lambda _: lambda model_, *args, **kwargs: bite(model_.forward),
+    )
 
 
 def nothing_compiled_after_a_graph_break() -> None:
@@ -30,13 +33,20 @@ def nothing_compiled_after_a_graph_break() -> None:
 
 
 def sizes_not_guarded() -> None:
-    # a static size stands in the guard of its tensor, a relation between dynamic ones in that of the shapes
+    # a static size stands in the guard of its tensor, a relation between dynamic ones in that of
+    # the shapes
     replace("torch._dynamo.guards:GuardBuilder.SHAPE_ENV", lambda _: lambda self, guard: bite())
-    replace("torch._dynamo.guards:GuardBuilder.TENSOR_MATCH", lambda _: lambda self, guard, value=None: bite())
+    replace(
+        "torch._dynamo.guards:GuardBuilder.TENSOR_MATCH",
+        lambda _: lambda self, guard, value=None: bite(),
+    )
 
 
 def constants_not_guarded() -> None:
-    replace("torch._dynamo.guards:GuardBuilder.EQUALS_MATCH", lambda _: lambda self, guard, recompile_hint=None: bite())
+    replace(
+        "torch._dynamo.guards:GuardBuilder.EQUALS_MATCH",
+        lambda _: lambda self, guard, recompile_hint=None: bite(),
+    )
 
 
 def grad_mode_not_guarded() -> None:
@@ -45,7 +55,10 @@ def grad_mode_not_guarded() -> None:
 
 
 def tensors_not_guarded() -> None:
-    replace("torch._dynamo.guards:GuardBuilder.TENSOR_MATCH", lambda _: lambda self, guard, value=None: bite())
+    replace(
+        "torch._dynamo.guards:GuardBuilder.TENSOR_MATCH",
+        lambda _: lambda self, guard, value=None: bite(),
+    )
 
 
 def dynamic_sizes_taken_for_static() -> None:
@@ -63,10 +76,12 @@ def reset_that_forgets_nothing() -> None:
 
 
 def options_of_compile_ignored() -> None:
-    replace("torch:_TorchCompileInductorWrapper.apply_options", lambda _: lambda self, options: bite())
+    replace(
+        "torch:_TorchCompileInductorWrapper.apply_options", lambda _: lambda self, options: bite()
+    )
 
 
-# -- AOTAutograd --------------------------------------------------------------------------------------------------------
+# -- AOTAutograd -----------------------------------------------------------------------------------
 
 
 def _gradients(change):
@@ -93,14 +108,20 @@ def a_gradient_dropped() -> None:
 
 
 def gradients_doubled() -> None:
-    _gradients(lambda gradients: [None if gradient is None else bite(gradient * 2) for gradient in gradients])
+    _gradients(
+        lambda gradients: [
+            None if gradient is None else bite(gradient * 2) for gradient in gradients
+        ]
+    )
 
 
 def changes_of_arguments_dropped() -> None:
-    replace_item(LOWERINGS, _aten().copy_.default, lambda _: lambda dst, src, non_blocking=False: bite(dst))
+    replace_item(
+        LOWERINGS, _aten().copy_.default, lambda _: lambda dst, src, non_blocking=False: bite(dst)
+    )
 
 
-# -- lowerings ----------------------------------------------------------------------------------------------------------
+# -- lowerings -------------------------------------------------------------------------------------
 
 
 def _torch():
@@ -121,30 +142,39 @@ def _prims():
 def relu_above_zero() -> None:
     from torch._inductor import lowering
 
-    replace_item(LOWERINGS, _aten().relu.default, lambda _: lambda x: bite(lowering.maximum(x, 0.1)))
+    replace_item(
+        LOWERINGS, _aten().relu.default, lambda _: lambda x: bite(lowering.maximum(x, 0.1))
+    )
 
 
 def view_with_swapped_strides() -> None:
     plain = (
-        "elif is_contiguous:\n        # Input is contiguous, output can use contiguous strides\n        return create_reinterpret_view(\n"
+        "elif is_contiguous:\n        # Input is contiguous, output can use contiguous strides\n  "
+        "      return create_reinterpret_view(\n"
     )
     edit(
         "torch._inductor.ir:View.create",
         plain + "            x, new_size, FlexibleLayout.contiguous_strides(new_size)\n",
-        plain
-        + "            x, new_size, bite([*(strides := FlexibleLayout.contiguous_strides(new_size))[:-2], *reversed(strides[-2:])])\n",
+        plain + "            x, new_size, bite([*(strides := "
+        "FlexibleLayout.contiguous_strides(new_size))[:-2], *reversed(strides[-2:])])\n",
     )
 
 
 def windows_that_begin_one_late() -> None:
     def late(as_strided):
-        return lambda x, size, stride, storage_offset=None: as_strided(x, size, stride, bite((storage_offset or 0) + 1))
+        return lambda x, size, stride, storage_offset=None: as_strided(
+            x, size, stride, bite((storage_offset or 0) + 1)
+        )
 
     replace_item(LOWERINGS, _aten().as_strided.default, late)
 
 
 def border_of_ones() -> None:
-    replace_item(LOWERINGS, _aten().constant_pad_nd.default, lambda pad: lambda x, padding, fill_value=0: pad(x, padding, bite(1)))
+    replace_item(
+        LOWERINGS,
+        _aten().constant_pad_nd.default,
+        lambda pad: lambda x, padding, fill_value=0: pad(x, padding, bite(1)),
+    )
 
 
 def random_numbers_of_one_seed() -> None:
@@ -165,8 +195,14 @@ def convolution_without_bias() -> None:
 
 def softmax_along_another_axis() -> None:
     decompositions = "torch._inductor.decomposition:decompositions"
-    replace_item(decompositions, _aten()._softmax.default, lambda softmax: lambda x, dim, half: softmax(x, bite(dim - 1), half))
-    importlib.import_module("torch._inductor.decomposition").fast_random_decomps.cache_clear()  # a copy that an earlier compile made
+    replace_item(
+        decompositions,
+        _aten()._softmax.default,
+        lambda softmax: lambda x, dim, half: softmax(x, bite(dim - 1), half),
+    )
+    importlib.import_module(
+        "torch._inductor.decomposition"
+    ).fast_random_decomps.cache_clear()  # a copy that an earlier compile made
 
 
 def product_with_a_transposed_matrix() -> None:
@@ -183,7 +219,7 @@ def product_with_a_transposed_matrix() -> None:
     replace_item(LOWERINGS, _aten().mm.default, transposing)
 
 
-# -- generated code -----------------------------------------------------------------------------------------------------
+# -- generated code --------------------------------------------------------------------------------
 
 
 def sine_written_as_cosine() -> None:
@@ -199,12 +235,19 @@ def reduction_without_its_last_element() -> None:
 
 
 def loop_without_its_last_element() -> None:
-    edit(f"{CPP}:LoopLevel.lines", "size_expr = cexpr_index(self.size)", "size_expr = cexpr_index(self.size - bite(1))")
+    edit(
+        f"{CPP}:LoopLevel.lines",
+        "size_expr = cexpr_index(self.size)",
+        "size_expr = cexpr_index(self.size - bite(1))",
+    )
 
 
 def bfloat16_cut_off() -> None:
     # the nearest value towards zero, where the nearest of all is right
-    cut = "[](float f) {{ uint32_t u; std::memcpy(&u, &f, 4); u &= 0xffff0000u; std::memcpy(&f, &u, 4); return c10::BFloat16(f); }}({x})"
+    cut = (
+        "[](float f) {{ uint32_t u; std::memcpy(&u, &f, 4); u &= 0xffff0000u; std::memcpy(&f, &u, "
+        "4); return c10::BFloat16(f); }}({x})"
+    )
 
     def cutting(expression):
         def expression_of(self, x, dtype, src_dtype):

@@ -1,4 +1,6 @@
-"""Faults of freezing: what is taken for a constant, what is folded and how, what becomes of the eager module."""
+"""Faults of freezing: what is taken for a constant, what is folded and how, what becomes of the
+eager module.
+"""
 
 from tools.faults.planting import bite, edit, edit_all, replace
 
@@ -11,7 +13,9 @@ BATCH_NORM = "torch._decomp.decompositions:native_batch_norm_helper"
 
 def freezing_skipped() -> None:
     def unfrozen(_):
-        return lambda dynamo_gm, aot_autograd_gm, inputs: bite((aot_autograd_gm, list(range(len(inputs)))))
+        return lambda dynamo_gm, aot_autograd_gm, inputs: bite(
+            (aot_autograd_gm, list(range(len(inputs))))
+        )
 
     replace(f"{FREEZING}:freeze", unfrozen)
 
@@ -48,12 +52,17 @@ def folded_bias_with_the_wrong_sign() -> None:
     edit(
         FOLDING,
         "(0 if bias is None else bias, other_reshape),",
-        '(0 if bias is None else bias, bite(graph.create_node("call_function", aten.neg.default, (other_reshape,)))),',
+        '(0 if bias is None else bias, bite(graph.create_node("call_function", '
+        "aten.neg.default, (other_reshape,)))),",
     )
 
 
 def folded_factor_not_applied_to_the_bias() -> None:
-    edit(FOLDING, "            if bias is not None:\n", "            if bias is not None and bite(False):\n")
+    edit(
+        FOLDING,
+        "            if bias is not None:\n",
+        "            if bias is not None and bite(False):\n",
+    )
 
 
 def folded_factor_on_the_wrong_axis() -> None:
@@ -62,12 +71,17 @@ def folded_factor_on_the_wrong_axis() -> None:
         FOLDING,
         '"call_function", binary_node.target, (conv_args[1], other_reshape1)',
         '"call_function", binary_node.target, '
-        '(conv_args[1], bite(graph.create_node("call_function", aten.flip.default, (other_reshape1, [0]))))',
+        '(conv_args[1], bite(graph.create_node("call_function", aten.flip.default, '
+        "(other_reshape1, [0]))))",
     )
 
 
 def nothing_is_folded() -> None:
-    edit(FOLDING, "def _is_foldable_pattern(match):\n", "def _is_foldable_pattern(match):\n        return bite(False)\n")
+    edit(
+        FOLDING,
+        "def _is_foldable_pattern(match):\n",
+        "def _is_foldable_pattern(match):\n        return bite(False)\n",
+    )
 
 
 def shared_weight_folded() -> None:
@@ -85,8 +99,10 @@ def shared_result_folded() -> None:
 def wider_factor_folded() -> None:
     edit(
         FOLDING,
-        'if not conv_node.meta.get("_allow_mixed_dtype_folding", False):\n                    return False',
-        'if not conv_node.meta.get("_allow_mixed_dtype_folding", False):\n                    return bite(True)',
+        'if not conv_node.meta.get("_allow_mixed_dtype_folding", False):\n                    '
+        "return False",
+        'if not conv_node.meta.get("_allow_mixed_dtype_folding", False):\n                    '
+        "return bite(True)",
     )
 
 
@@ -94,18 +110,29 @@ def random_numbers_folded() -> None:
     edit_all(
         "torch._inductor.constant_folding:ConstantFolder.run_node",
         {
-            "self.skip_constructors\n": 'self.skip_constructors and "rand" not in str(node.target) and "seed" not in str(node.target)\n',
-            "torch.Tag.nondeterministic_seeded in node.target.tags": "torch.Tag.nondeterministic_seeded in bite(())",
+            "self.skip_constructors\n": 'self.skip_constructors and "rand" not in '
+            'str(node.target) and "seed" not in '
+            "str(node.target)\n",
+            "torch.Tag.nondeterministic_seeded in node.target.tags": "torch.Tag.nondeterministic_seeded "  # noqa: E501
+            "in bite(())",
         },
     )
 
 
 def changed_parameter_frozen() -> None:
-    edit(PARAMETERS, "if i in mutated_inps or i in aliased_input_args:", "if bite(i in aliased_input_args):")
+    edit(
+        PARAMETERS,
+        "if i in mutated_inps or i in aliased_input_args:",
+        "if bite(i in aliased_input_args):",
+    )
 
 
 def returned_parameter_frozen() -> None:
-    edit(PARAMETERS, "if i in mutated_inps or i in aliased_input_args:", "if bite(i in mutated_inps):")
+    edit(
+        PARAMETERS,
+        "if i in mutated_inps or i in aliased_input_args:",
+        "if bite(i in mutated_inps):",
+    )
 
 
 def parameters_not_discarded() -> None:
@@ -119,9 +146,13 @@ def discarded_parameters_read_as_zero() -> None:
             from torch.utils import _pytree
 
             def zeros(value):
-                return torch.zeros(value.shape, dtype=value.dtype) if isinstance(value, cls) else value
+                return (
+                    torch.zeros(value.shape, dtype=value.dtype) if isinstance(value, cls) else value
+                )
 
-            return bite(func(*_pytree.tree_map(zeros, args), **_pytree.tree_map(zeros, kwargs or {})))
+            return bite(
+                func(*_pytree.tree_map(zeros, args), **_pytree.tree_map(zeros, kwargs or {}))
+            )
 
         return dispatch
 

@@ -10,7 +10,11 @@ def padding_without_threshold() -> None:
 
 
 def padding_at_the_threshold_itself() -> None:
-    edit(PAD_STRIDES, "stride > config.padding_stride_threshold", "bite(stride >= config.padding_stride_threshold)")
+    edit(
+        PAD_STRIDES,
+        "stride > config.padding_stride_threshold",
+        "bite(stride >= config.padding_stride_threshold)",
+    )
 
 
 def channels_last_padded() -> None:
@@ -22,7 +26,11 @@ def nothing_is_padded() -> None:
 
 
 def padded_to_half_the_alignment() -> None:
-    edit(PAD_STRIDES, "align = get_align_for_dtype(dtype)", "align = bite(get_align_for_dtype(dtype) // 2)")
+    edit(
+        PAD_STRIDES,
+        "align = get_align_for_dtype(dtype)",
+        "align = bite(get_align_for_dtype(dtype) // 2)",
+    )
 
 
 def padded_alike_for_every_dtype() -> None:
@@ -55,7 +63,9 @@ def padded_strides_not_used_by_readers() -> None:
             from torch._inductor.ir import FlexibleLayout
 
             plain = FlexibleLayout.contiguous_strides(size)
-            padded = stride is not None and len(stride) > 1 and stride[-1] == 1 and stride[0] > plain[0]
+            padded = (
+                stride is not None and len(stride) > 1 and stride[-1] == 1 and stride[0] > plain[0]
+            )
             return fixed_indexer(size, bite(plain) if padded else stride, offset)
 
         return indexer_of

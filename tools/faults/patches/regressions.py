@@ -1,4 +1,6 @@
-"""Fixes of torch taken back: each function plants the fault that an issue reported, in the place where it was mended."""
+"""Fixes of torch taken back: each function plants the fault that an issue reported, in the place
+where it was mended.
+"""
 
 import importlib
 
@@ -9,7 +11,7 @@ LOWERING = "torch._inductor.lowering"
 GUARDS = "torch._dynamo.guards:GuardBuilder"
 
 
-# -- scalar C++ -------------------------------------------------------------------------------------------------------
+# -- scalar C++ ------------------------------------------------------------------------------------
 
 
 def sums_promoted_to_int() -> None:
@@ -29,27 +31,46 @@ def negatives_promoted_to_int() -> None:
 
 
 def left_shift_of_the_machine() -> None:
-    replace(f"{CPP}:CppOverrides.bitwise_left_shift", lambda _: lambda a, b: bite(f"decltype({a})({a} << {b})"))
+    replace(
+        f"{CPP}:CppOverrides.bitwise_left_shift",
+        lambda _: lambda a, b: bite(f"decltype({a})({a} << {b})"),
+    )
 
 
 def right_shift_of_the_machine() -> None:
-    replace(f"{CPP}:CppOverrides.bitwise_right_shift", lambda _: lambda a, b: bite(f"decltype({a})({a} >> {b})"))
+    replace(
+        f"{CPP}:CppOverrides.bitwise_right_shift",
+        lambda _: lambda a, b: bite(f"decltype({a})({a} >> {b})"),
+    )
 
 
 def arg_reductions_skip_nan() -> None:
     compared = (
-        "({next_value} {'>' if reduction_type == 'argmax' else '<'} {var}.value ? decltype({var}){{{next_value}, {index}}} : {bite(var)})"
+        "({next_value} {'>' if reduction_type == 'argmax' else '<'} {var}.value ? "
+        "decltype({var}){{{next_value}, {index}}} : {bite(var)})"
     )
-    edit(f"{CPP}:reduction_combine", "{reduction_type}_combine({var}, {next_value}, {index})", compared)
+    edit(
+        f"{CPP}:reduction_combine",
+        "{reduction_type}_combine({var}, {next_value}, {index})",
+        compared,
+    )
 
 
 def bounds_without_nan() -> None:
     edit(f"{CPP}:CppOverrides.maximum", "max_propagate_nan({a}, {b})", "std::max({a}, {bite(b)})")
-    edit(f"{CPP}:CppVecOverrides.maximum", "at::vec::maximum({a}, {b})", "at::vec::clamp_min({a}, {bite(b)})")
+    edit(
+        f"{CPP}:CppVecOverrides.maximum",
+        "at::vec::maximum({a}, {b})",
+        "at::vec::clamp_min({a}, {bite(b)})",
+    )
 
 
 def libm_without_errno() -> None:
-    edit("torch._inductor.cpp_builder:_get_ffast_math_flags", '"fmath-errno"', 'bite("fno-math-errno")')
+    edit(
+        "torch._inductor.cpp_builder:_get_ffast_math_flags",
+        '"fmath-errno"',
+        'bite("fno-math-errno")',
+    )
 
 
 def denormals_flushed() -> None:
@@ -61,7 +82,10 @@ def denormals_flushed() -> None:
 
 
 def half_precision_stored_before_use() -> None:
-    replace(f"{CPP}:CppKernel.cache_dtype_convert", lambda _: lambda self, dst, dst_dtype, src, src_dtype: bite())
+    replace(
+        f"{CPP}:CppKernel.cache_dtype_convert",
+        lambda _: lambda self, dst, dst_dtype, src, src_dtype: bite(),
+    )
 
 
 def emulated_casts_skipped() -> None:
@@ -70,7 +94,7 @@ def emulated_casts_skipped() -> None:
         edit(f"{CPP}:{overrides}.to_dtype", kept, "and bite(True)")
 
 
-# -- lowerings and decompositions -------------------------------------------------------------------------------------
+# -- lowerings and decompositions ------------------------------------------------------------------
 
 
 def division_by_reciprocal() -> None:
@@ -87,19 +111,29 @@ def bfloat16_index_add_decomposed() -> None:
 
 
 def windows_of_full_size() -> None:
-    edit(f"{LOWERING}:_avg_poolnd", "if not had_padding or divisor_override:", "if bite(True) or divisor_override:")
+    edit(
+        f"{LOWERING}:_avg_poolnd",
+        "if not had_padding or divisor_override:",
+        "if bite(True) or divisor_override:",
+    )
 
 
 def windows_outside_of_the_input() -> None:
-    edit(f"{LOWERING}:pooling_size", "sympy.Ge((x_alt - 1) * stride[i] - x - padding[i], 0)", "bite(sympy.false)")
+    edit(
+        f"{LOWERING}:pooling_size",
+        "sympy.Ge((x_alt - 1) * stride[i] - x - padding[i], 0)",
+        "bite(sympy.false)",
+    )
 
 
 def window_sums_times_an_integer_zero() -> None:
     edit(
         f"{LOWERING}:_avg_poolnd",
-        "divisor = divisor_override if divisor_override else window_size\n        result = div_prim(rv, divisor)",
+        "divisor = divisor_override if divisor_override else window_size\n        result = "
+        "div_prim(rv, divisor)",
         "scale = bite(1.0 / (divisor_override if divisor_override else window_size))\n"
-        "        result = make_pointwise(lambda value: ops.mul(value, ops.constant(scale, dtype)))(rv)",
+        "        result = make_pointwise(lambda value: ops.mul(value, ops.constant(scale, "
+        "dtype)))(rv)",
     )
 
 
@@ -108,14 +142,22 @@ def positions_in_the_order_of_memory() -> None:
 
 
 def scatters_with_the_strides_of_an_expanded_base() -> None:
-    edit("torch._meta_registrations:_scatter_meta_output", "torch._debug_has_internal_overlap(self) == 1", "bite(False)")
+    edit(
+        "torch._meta_registrations:_scatter_meta_output",
+        "torch._debug_has_internal_overlap(self) == 1",
+        "bite(False)",
+    )
 
 
 def one_value_of_isin_has_no_shape() -> None:
-    edit("torch._decomp.decompositions:isin_default", "res = elements == test_elements", "res = bite((elements == test_elements).any())")
+    edit(
+        "torch._decomp.decompositions:isin_default",
+        "res = elements == test_elements",
+        "res = bite((elements == test_elements).any())",
+    )
 
 
-# -- passes over graphs -----------------------------------------------------------------------------------------------
+# -- passes over graphs ----------------------------------------------------------------------------
 
 
 def casts_shortened_when_emulated() -> None:
@@ -123,7 +165,8 @@ def casts_shortened_when_emulated() -> None:
         "torch._inductor.fx_passes.joint_graph:pointless_convert",
         {
             "if dtype1.itemsize < dtype2.itemsize:": "if False:",
-            "if config.emulate_precision_casts and not _is_lossless_fp_widening_cast(": "if bite(False) and bool(",
+            "if config.emulate_precision_casts and not _is_lossless_fp_widening_cast(": "if bite(False) "  # noqa: E501
+            "and bool(",
         },
     )
 
@@ -144,21 +187,26 @@ def equal_outputs_merged() -> None:
 
 
 def changes_by_operators_not_noted() -> None:
-    edit("torch._inductor.ir:FallbackKernel.__init__", "if info.alias_info.is_write:", "if bite(False):")
+    edit(
+        "torch._inductor.ir:FallbackKernel.__init__",
+        "if info.alias_info.is_write:",
+        "if bite(False):",
+    )
 
 
-# -- AOTAutograd ------------------------------------------------------------------------------------------------------
+# -- AOTAutograd -----------------------------------------------------------------------------------
 
 
 def detached_output_is_its_source() -> None:
     edit(
         "torch._functorch._aot_autograd.collect_metadata_analysis:run_functionalized_fw_and_collect_metadata",
-        "and len(outs_with_identical_metadata_that_require_grad) > 0\n                and not o.requires_grad",
+        "and len(outs_with_identical_metadata_that_require_grad) > 0\n                and not "
+        "o.requires_grad",
         "and bite(False)",
     )
 
 
-# -- dynamo -----------------------------------------------------------------------------------------------------------
+# -- dynamo ----------------------------------------------------------------------------------------
 
 
 def global_state_not_guarded() -> None:
@@ -193,4 +241,8 @@ def iterators_over_a_copy() -> None:
 
 
 def detached_tensor_keeps_its_state() -> None:
-    edit("torch._dynamo.variables.tensor:TensorVariable.method_detach_", "self.synchronize_attributes(tx)", "bite()")
+    edit(
+        "torch._dynamo.variables.tensor:TensorVariable.method_detach_",
+        "self.synchronize_attributes(tx)",
+        "bite()",
+    )

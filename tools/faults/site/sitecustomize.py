@@ -1,7 +1,9 @@
-"""Plants faults in the workers of a run that has this folder on its PYTHONPATH. ``PLANTED_FAULTS`` names a file: case id -> fault.
+"""Plants faults in the workers of a run that has this folder on its PYTHONPATH.
 
-Under ``*`` stands the fault of every case that is not named. The fault is planted in the worker, which is a fork: the template, and
-the worker of the next case, know nothing of it.
+``PLANTED_FAULTS`` names a file: case id -> fault.
+
+Under ``*`` stands the fault of every case that is not named. The fault is planted in the worker,
+which is a fork: the template, and the worker of the next case, know nothing of it.
 """
 
 import json

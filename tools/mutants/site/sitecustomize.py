@@ -1,6 +1,8 @@
-"""Plants mutants in the workers of a run that has this folder on its PYTHONPATH, or notes the lines that its cases execute.
+"""Plants mutants in the workers of a run that has this folder on its PYTHONPATH, or notes the lines
+that its cases execute.
 
-``PLANTED_MUTANTS`` names a file: ``{"lines": [module, ...]}`` or ``{"cases": {case id: [module, number, function, kind, line]}}``.
+``PLANTED_MUTANTS`` names a file: ``{"lines": [module, ...]}`` or ``{"cases": {case id: [module,
+number, function, kind, line]}}``.
 """
 
 import json

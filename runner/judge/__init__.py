@@ -1,1 +1,0 @@
-"""Judges facts: expectations, proof, waivers, and the audit, which finds expectations that could not have failed."""

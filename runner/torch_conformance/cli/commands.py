@@ -1,0 +1,149 @@
+"""The commands that run cases, or read runs: ``run``, ``merge``, ``report``.
+
+Each imports what it needs when it runs.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from torch_conformance.machine import output
+from torch_conformance.model.diagnostics import UsageError, shown_path
+from torch_conformance.model.escaping import one_line
+from torch_conformance.model.options import (
+    SUPPORT_HELP,
+    MergeOptions,
+    RunOptions,
+    argument,
+    flag,
+    flavour_option,
+    report_file,
+    report_files,
+    table_file,
+)
+from torch_conformance.model.outcomes import ExitCode
+
+
+def run(options: RunOptions) -> ExitCode:
+    """Run the selected cases; return the exit code for CI systems.
+
+    The stages are in ``run/controller``.
+    """
+    from torch_conformance.report.reporters import Reporters
+    from torch_conformance.run.controller import run_prepared
+    from torch_conformance.run.preparation import prepare
+
+    return run_prepared(prepare(options), partial(Reporters, "run"))
+
+
+def merge(options: MergeOptions) -> ExitCode:
+    """Join the runs of shards; exit as the whole run would have, or 2, with every reason, when they
+    do not belong together.
+    """
+    from torch_conformance.record.journal import totals
+    from torch_conformance.report.reporters import Reporters
+    from torch_conformance.report.terminal import show_end, why_no_success
+    from torch_conformance.run import merging
+
+    parts, problems = merging.read_parts(options.runs)
+    if problems:
+        if options.json:
+            output.document({"format": 1, "problems": problems})
+            return ExitCode.USAGE
+        for problem in problems:
+            output.note(problem)
+        output.note(
+            f"{len(problems)} problem{'' if len(problems) == 1 else 's'}; nothing was merged"
+        )
+        return ExitCode.USAGE
+    folder, run = merging.merge(parts, options, partial(Reporters, "merge"))
+    header, footer = run.header, run.footer
+    assert footer is not None, "a merged run has ended"
+    statement = header.statement(run.results)
+    if options.json:
+        output.document(
+            {
+                "format": 1,
+                "problems": [],
+                "run": header.run_id,
+                "folder": str(folder.path),
+                "merged": list(header.merged),
+                "selected": header.selected,
+                "totals": totals(run.results),
+                "exit_code": footer.exit_code,
+                "statement": [statement.conformance.value] if statement else [],
+            }
+        )
+    else:
+        show_end(folder, options, header, run.results, footer)
+    if footer.exit_code == ExitCode.NOTHING and statement is None:
+        for line in header.conclusion(run.results)[1]:
+            output.note(line)
+    for line in why_no_success(header, run.results, footer):
+        output.note(line)
+    return ExitCode(footer.exit_code)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """The options of ``report``."""
+
+    run: str = argument("RUN", "a run: its folder, its id, or latest")
+    junit: Path | None = report_file("write the JUnit report of the run to this file")
+    junit_flavour: str = flavour_option()
+    support: Path | None = report_file(SUPPORT_HELP, table_file)
+    open: bool = flag("also open the page in a browser")
+
+
+def report(options: ReportOptions) -> ExitCode:
+    """Write the reports of a run again, from its journal and the files that are still there, and
+    print the path of the page.
+
+    Nothing is judged: the exit code says nothing about the outcomes of the run, and what is wrong
+    with it is a note.
+    """
+    import webbrowser
+
+    from torch_conformance.record.journal import recorded_run
+    from torch_conformance.record.run_folder import require_free_reports
+    from torch_conformance.report.github import RunReport
+    from torch_conformance.report.junit import write_junit
+    from torch_conformance.report.page import write_page
+
+    require_free_reports(report_files(options))
+    recorded = recorded_run(options.run)
+    folder, header, results, footer = (
+        recorded.folder,
+        recorded.run.header,
+        recorded.run.results,
+        recorded.run.footer,
+    )
+    try:
+        page = write_page(folder, header, results, footer)
+    except PermissionError as error:
+        why = f"{options.run}: cannot write to {folder}: {error.strerror}"
+        raise UsageError(f"{why}; copy the run to a folder that you may write to") from error
+    if options.junit is not None:
+        settings = {
+            "truncated": footer is None,
+            "folder": folder,
+            "flavour": options.junit_flavour,
+            "page": page.name,
+        }
+        write_junit(options.junit, header, results, **settings)
+    if options.support is not None:
+        from torch_conformance.report import support_table
+
+        support_table.write(options.support, header, results)
+    output.raw(f"{one_line(shown_path(page))}\n")
+    if options.junit is not None:
+        output.line(f"junit: {shown_path(options.junit)}")
+    if options.support is not None:
+        output.line(f"support: {shown_path(options.support)}")
+    for problem in RunReport(
+        header=header, results=tuple(results), footer=footer, folder=folder
+    ).problems:
+        output.note(problem)
+    if options.open and not webbrowser.open(page.as_uri()):
+        output.note("no browser could be opened; open the page yourself")
+    return ExitCode.OK

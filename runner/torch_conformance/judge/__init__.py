@@ -1,0 +1,3 @@
+"""Judges facts: expectations, proof, waivers, and the audit, which finds expectations that could
+not have failed.
+"""

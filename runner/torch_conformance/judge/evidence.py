@@ -1,0 +1,178 @@
+"""The facts of a case, read from what its worker sent, and an expectation judged by those of a
+step.
+"""
+
+import itertools
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
+
+from torch_conformance.model import codec
+from torch_conformance.model.case import Case, Expected, Step
+from torch_conformance.model.case_facts import Facts, StepFacts
+from torch_conformance.model.conditions import Surroundings
+from torch_conformance.model.expectation import Verdict
+
+
+class CarriedOut(NamedTuple):
+    """A step that the worker carried out."""
+
+    step: Step
+    facts: StepFacts
+
+
+def carried_out(case: Case, steps: Sequence[StepFacts]) -> Iterator[CarriedOut]:
+    """Yield the steps that were carried out, each with its facts."""
+    return map(CarriedOut, case.steps, steps)
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a text, with white space folded, at most 500 characters."""
+    return re.sub(r"\s+", " ", text.strip().split("\n")[0])[:500]
+
+
+CALL = re.compile(r'  File "(?P<file>[^"\n]*)", line (?P<line>[0-9]+),? in (?P<function>.*)')
+"""A frame of a traceback or a stack."""
+_OWN = f"{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}{os.sep}"
+_OF_TORCH = re.compile(r"(?:^|/)(?:torch|triton)/.*\.py(?:\Z|:)")
+_BETWEEN = re.compile(r"/(?:contextlib|functools|threading)\.py\Z|<frozen runpy>\Z|<string>\Z")
+"""Frames of the standard library between frames of torch, without information."""
+
+_TORCH_FRAMES = 3
+"""How many innermost frames of torch are shown; of the outermost ones, one is shown."""
+
+
+def folded(text: str) -> str:
+    """Return a traceback or a stack in which the frames of this program, and most frames of torch,
+    are replaced by their count.
+    """
+    # a frame's lines with its file; every other line alone with an empty file name
+    blocks: list[tuple[str, list[str]]] = []
+    for line in text.split("\n"):
+        if (call := CALL.fullmatch(line)) is not None:
+            blocks.append((call["file"], [line]))
+        elif blocks and blocks[-1][0] and line.startswith("    "):
+            blocks[-1][1].append(line)
+        else:
+            blocks.append(("", [line]))
+    is_inside, inside = False, []
+    for file, _ in blocks:
+        is_inside = bool(file) and (
+            file.startswith(_OWN)
+            or bool(_OF_TORCH.search(file))
+            or (is_inside and bool(_BETWEEN.search(file)))
+        )
+        inside.append(is_inside)
+    recent_first = "most recent call first" in text
+    first, last = (_TORCH_FRAMES, 1) if recent_first else (1, _TORCH_FRAMES)
+    shown: list[str] = []
+    for is_inside, group in itertools.groupby(
+        zip(inside, blocks, strict=True), key=lambda pair: pair[0]
+    ):
+        run = [block for _, block in group]
+        of_torch = [
+            index
+            for index, (file, _) in enumerate(run)
+            if _OF_TORCH.search(file) and not file.startswith(_OWN)
+        ]
+        kept = {*of_torch[:first], *of_torch[-last:]} if is_inside else {*range(len(run))}
+        of = "torch and torch-conformance" if of_torch else "torch-conformance"
+        for is_kept, part in itertools.groupby(range(len(run)), key=kept.__contains__):
+            indices = list(part)
+            if is_kept:
+                shown += [line for index in indices for line in run[index][1]]
+            else:
+                shown.append(
+                    f"  ... {len(indices)} frame{'' if len(indices) == 1 else 's'} of {of} ..."
+                )
+    return "\n".join(shown)
+
+
+ReadCode: TypeAlias = Callable[[int, int, str], str]
+"""(step, index, digest as the worker wrote it) to the text of a piece of generated code; raises
+OSError where there is none.
+"""
+
+
+class NoObservation(ValueError):
+    """A recorded observation is invalid."""
+
+
+def read_facts(sent: object, code: ReadCode, **known: Any) -> Facts:
+    """Return the facts of a worker's message, which is untrusted, with what else is ``known`` of
+    the case.
+
+    What ``code`` raises (``OSError``), and a message that is none, makes the facts ``nonsense``.
+    """
+    if sent is None:
+        return Facts(is_answered=False, **known)
+    from torch_conformance.language.read.spec_schema import misfit  # reads the schemas
+
+    if (problem := misfit(sent, "observation")) is None:
+        assert isinstance(sent, dict), "the schema lets nothing else through"
+        try:
+            steps: tuple[StepFacts, ...] = codec.decode(
+                tuple[StepFacts, ...], sent["steps"], "steps"
+            )
+            facts: Facts = codec.decode(
+                Facts,
+                {
+                    "case_id": sent["id"],
+                    "digest": sent.get("digest", ""),
+                    "error": sent["error"],
+                    "phases": sent["phases"],
+                },
+                "observation",
+            )
+        except ValueError as error:
+            problem = str(error)
+    if problem is not None:
+        return Facts(nonsense=f"the worker's observation makes no sense: {problem}", **known)
+    facts = replace(facts, steps=steps, **known)
+    try:
+        texts = [
+            tuple(
+                code(index, piece, "".join(step.code_digests[piece : piece + 1]))
+                for piece in range(step.code_pieces)
+            )
+            for index, step in enumerate(steps)
+        ]
+    except OSError as missing:
+        return replace(facts, nonsense=f"the generated code cannot be judged: {missing}")
+    return replace(
+        facts,
+        steps=tuple(replace(step, code=pieces) for step, pieces in zip(steps, texts, strict=True)),
+    )
+
+
+def recorded_facts(sent: object, code: ReadCode | None = None) -> Facts:
+    """Return the facts of a recorded message, with the code beside it if it is asked for; raise
+    ``NoObservation`` where it is invalid.
+    """
+    facts = read_facts(sent, code or (lambda step, piece, sent: ""))
+    if facts.nonsense or not facts.is_answered:
+        raise NoObservation(facts.nonsense or "it is null")
+    return facts
+
+
+ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""Exceptions while reading a measurement of an unexpected form."""
+
+
+def judge_expectation(
+    expected: Expected, facts: StepFacts, surroundings: Surroundings
+) -> list[Verdict]:
+    """Judge one expectation by the facts of its step and its own measurement, which is
+    untrusted.
+    """
+    try:
+        return list(expected.check.judge(facts, surroundings))
+    except ANOTHER_FORM as error:
+        return [nonsense(error)]
+
+
+def nonsense(error: Exception) -> Verdict:
+    """Return the judgement of a measurement that cannot be read."""
+    return Verdict.error(f"the measurement makes no sense: {type(error).__name__}: {error}")

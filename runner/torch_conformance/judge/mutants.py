@@ -1,0 +1,215 @@
+"""Audit: facts of a case are changed in one respect, and the expectations that held must not hold.
+
+Pure.
+
+``judge`` makes an ERROR of a case that passes although an expectation holds for changed facts;
+``run/auditing`` prints all of them.
+"""
+
+import functools
+import itertools
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from torch_conformance.judge.evidence import ANOTHER_FORM, CarriedOut, judge_expectation
+from torch_conformance.judge.verdicts import facts_of, with_code
+from torch_conformance.model.case import Case, Expected
+from torch_conformance.model.case_facts import StepFacts
+from torch_conformance.model.conditions import Surroundings
+from torch_conformance.model.diagnostics import Position
+from torch_conformance.model.expectation import Mutant, Status, Verdict
+from torch_conformance.model.matching.time_limit import PatternTooSlow
+from torch_conformance.model.results import COULD_NOT_HAVE_FAILED, WEAK
+from torch_conformance.plan.worker_plan import expects_raise
+from torch_conformance.vocabulary.steps import TRITON
+
+_SECONDS = 5.0
+"""The time limit for all mutants of one expectation: patterns may be slow, although each is within
+its own limit.
+"""
+
+
+class Fate(Enum):
+    """The outcome of a mutant."""
+
+    KILLED = "killed"
+    """The expectation failed, or could not be judged."""
+    SURVIVED = "survived"
+    NOT_APPLICABLE = "not-applicable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One mutant of one leaf of an expectation, judged."""
+
+    case_id: str
+    kind: str
+    leaf: str
+    position: Position
+    mutant: str
+    where: str
+    fate: Fate
+    observed: str
+    """The observed text under the mutant; or why the mutant is not applicable."""
+    weak: str = ""
+    """Why the spec lets its mutants survive."""
+
+
+_INSTEAD = {
+    "close": "write no tolerance or a smaller one, or use inputs whose "
+    "results are not small beside it",
+    "filecheck": "name what only the code of this function has",
+    "graph": "name what only the graph of this function has, or count its operators",
+    "differs": "name a value that it may have",
+    **dict.fromkeys(
+        ("raises", "text", "log", "exit"), "name words that only the expected text has"
+    ),
+}
+_OF_COUNTS = "write the number itself, or a bound that is near it"
+
+
+def verdicts_of_audit(
+    case: Case, surroundings: Surroundings, steps: Iterable[CarriedOut]
+) -> Iterator[Verdict]:
+    """Yield a verdict for each expectation of a case that also holds for changed facts: an ERROR
+    where the spec does not say why it may.
+    """
+    survivors: dict[tuple[Position, str, str], list[Trial]] = {}
+    for trial in try_case(case, surroundings, steps):
+        if trial.fate is Fate.SURVIVED and trial.mutant not in _FINER:
+            survivors.setdefault((trial.position, trial.kind, trial.weak), []).append(trial)
+    for (position, kind, weak), trials in survivors.items():
+        mutants = dict.fromkeys(
+            " of ".join(filter(None, (trial.mutant, trial.where or trial.leaf))) for trial in trials
+        )
+        more = [f"{len(mutants) - _MOST_NAMED} more"] if len(mutants) > _MOST_NAMED else []
+        shown = ", ".join([*itertools.islice(mutants, _MOST_NAMED), *more])
+        if weak:
+            yield Verdict(
+                kind=WEAK,
+                status=Status.HELD,
+                position=position,
+                observed=f"{kind} also holds with {shown}: {weak}",
+            )
+        else:
+            hint = (
+                f"{_INSTEAD.get(kind, _OF_COUNTS)}; where that is meant: weak: the reason, beside "
+                f"{kind}"
+            )
+            observed = f"{kind} could not have failed: it also holds with {shown} ({hint})"
+            yield Verdict(
+                kind=COULD_NOT_HAVE_FAILED,
+                status=Status.ERROR,
+                position=position,
+                observed=observed,
+                detail=trials[0].observed,
+            )
+
+
+_MOST_NAMED = 4
+
+_FINER = ("lower precision", "sign of zero")
+"""Mutants that a claim worth making may let pass, as where results are whole numbers: the command
+``audit`` alone names them.
+"""
+
+
+def try_case(case: Case, surroundings: Surroundings, steps: Iterable[CarriedOut]) -> list[Trial]:
+    """Try every expectation of a case that held; raise ``OSError`` where generated code is
+    missing.
+    """
+    trials: list[Trial] = []
+    for known in steps:
+        if known.facts.raised is not None and not expects_raise(known.step, surroundings):
+            break
+        for index, expected in enumerate(
+            known.step.expectations if known.step.runs(surroundings) else ()
+        ):
+            trials.extend(_try_expectation(case, expected, facts_of(index, known), surroundings))
+    return trials
+
+
+def _try_expectation(
+    case: Case, expected: Expected, facts: StepFacts, surroundings: Surroundings
+) -> Iterator[Trial]:
+    known_here = with_code(expected, facts, surroundings)
+    if isinstance(known_here, Verdict):
+        return
+    surroundings = known_here
+    held_leaves = {
+        judgement.leaf
+        for judgement in judge_expectation(expected, facts, surroundings)
+        if judgement.status is Status.HELD
+    }
+    if not held_leaves:
+        return
+    trial = functools.partial(Trial, case_id=case.id, kind=expected.kind, weak=expected.weak)
+    try:
+        for mutant in _in_time(expected.check.mutants(facts, surroundings)):
+            if mutant.leaf not in held_leaves:
+                continue
+            fate, observed = Fate.NOT_APPLICABLE, mutant.why_not
+            if mutant.facts is not None:
+                judgements = judge_expectation(expected, mutant.facts, surroundings)
+                # the failure of one leaf may be reported for the whole expectation
+                fate, observed = Fate.KILLED, ""
+                if (
+                    judged := next(
+                        (judgement for judgement in judgements if judgement.leaf == mutant.leaf),
+                        None,
+                    )
+                ) is not None:
+                    fate = (
+                        Fate.SURVIVED
+                        if judged.status in (Status.HELD, Status.NOT_APPLICABLE)
+                        else Fate.KILLED
+                    )
+                    observed = judged.observed
+            position = expected.place(mutant.leaf)
+            yield trial(
+                leaf=mutant.leaf,
+                position=position,
+                mutant=mutant.name,
+                where=mutant.where,
+                fate=fate,
+                observed=observed,
+            )
+    except (PatternTooSlow, *ANOTHER_FORM) as error:
+        # untrusted facts: the expectation may pass for facts of another form
+        why = f"{type(error).__name__}: {error}"
+        yield trial(
+            leaf="",
+            position=expected.place(""),
+            mutant="any",
+            where="",
+            fate=Fate.NOT_APPLICABLE,
+            observed=why,
+        )
+
+
+def _in_time(mutants: Iterable[Mutant]) -> Iterator[Mutant]:
+    begun = time.monotonic()
+    for mutant in mutants:
+        yield mutant
+        if time.monotonic() - begun > _SECONDS:
+            raise PatternTooSlow(_SECONDS)
+
+
+def with_control(case: Case) -> Case:
+    """Return the case as its control patches it: then its expectations must fail."""
+    from torch_conformance.vocabulary.steps.triton import patched
+
+    assert case.control is not None
+    patch = case.control.patch
+    settings = case.body.settings.patched(patch)
+    steps = case.steps
+    if TRITON in patch:
+        steps = tuple(
+            replace(step, arguments=patched(step.arguments, patch[TRITON]))
+            if step.kind == TRITON
+            else step
+            for step in steps
+        )
+    return replace(case, body=replace(case.body, settings=settings), steps=steps, control=None)

@@ -1,0 +1,489 @@
+"""The proof that the backend of a case ran, by step."""
+
+import ast
+import functools
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from torch_conformance.judge.evidence import CarriedOut, first_line
+from torch_conformance.language.backends import INDUCTOR, Backend, Serves
+from torch_conformance.model.case import Case
+from torch_conformance.model.conditions import Surroundings
+from torch_conformance.model.devices import kind_of
+from torch_conformance.model.expectation import Status, Verdict
+from torch_conformance.model.matching.filecheck import EmptyText, passes, run
+from torch_conformance.model.matching.generated_code import code_of, joined
+from torch_conformance.model.matching.patterns import search
+from torch_conformance.model.matching.time_limit import PatternTooSlow, time_limit
+from torch_conformance.model.protocol import decode
+from torch_conformance.model.results import NOT_MEASURED
+from torch_conformance.plan.worker_plan import PROOF, calls_compiler, expects_raise
+from torch_conformance.vocabulary.steps import parsed, traits_of
+from torch_conformance.vocabulary.steps.call import Call
+
+_REGISTERING = frozenset(
+    (
+        *("Library", "custom_op", "define", "impl", "triton_op"),
+        *("add_module", "register_buffer", "register_module", "register_parameter", "setattr"),
+    )
+)
+"""Functions whose arguments name an operator or an attribute."""
+
+_SCHEMA = re.compile(r"[\w.]+::[\w.]+|[\w.]+\(.*\)\s*->", re.DOTALL)
+"""How a text begins that names an operator: with its namespace, or as a schema."""
+
+_WORD = re.compile(r"[^\W\d]\w*")
+
+
+def own_names(case: Case) -> frozenset[str]:
+    """Return the names that the Python of a case defines.
+
+    Code that is no Python, which a worker will report, defines none.
+    """
+    names: set[str] = set()
+    for block in case.body.blocks:
+        try:
+            tree = ast.parse(block.text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            # what Python raises for texts that it cannot parse
+            continue
+        for node in ast.walk(tree):
+            match node:
+                case (
+                    ast.FunctionDef(name=name)
+                    | ast.AsyncFunctionDef(name=name)
+                    | ast.ClassDef(name=name)
+                    | ast.arg(arg=name)
+                ):
+                    names.add(name)
+                case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                    names.add(name)
+                case ast.alias(name=name, asname=str() as other) if (
+                    other != name.rpartition(".")[2]
+                ):
+                    names.add(other)
+                case ast.Constant(value=str() as text) if schema := _SCHEMA.match(text):
+                    names.update(_WORD.findall(schema[0].partition("(")[0]))
+                case ast.Call(
+                    func=ast.Name(id=name) | ast.Attribute(attr=name), args=arguments
+                ) if name in _REGISTERING:
+                    for argument in arguments:
+                        if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                            names.update(_WORD.findall(argument.value.partition("(")[0]))
+    return frozenset(names)
+
+
+def without(text: str, names: frozenset[str]) -> str:
+    """Return generated code in which these names, also where a suffix follows, are blanks of the
+    same length.
+    """
+    if not names:
+        return text
+    alternatives = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
+    return re.sub(rf"(?<!\w)(?:{alternatives})(?![^\W_])", lambda match: " " * len(match[0]), text)
+
+
+_SECONDS = 5.0
+
+_LIBRARY: dict[str, str] = {
+    "gemm": r"(?:b?addb?mm|b?mm|_int_mm|_scaled_mm(?:_v2)?|_?(?:scaled_)?grouped_mm|_linear_pointwise|_weight_int\w+_mm\w*|addmv|mv|dot)",  # noqa: E501
+    "convolution": r"(?:_?convolution\w*|cudnn_convolution\w*|miopen_convolution\w*|conv[123]d)",
+    "attention": r"(?:_?scaled_dot_product_\w*attention\w*|_flash_attention\w*|_efficient_attention\w*)",  # noqa: E501
+}
+"""The functions of libraries and of ATen that compute an operation of a group."""
+
+_CALL = (
+    r"(?<![\w.])(?:extern_kernels\.{name}\(|aoti_torch_\w*?_(?:mkldnn_)?{name}(?:_out)?\(|at::(?:native::)?{name}(?:_out)?\("
+    r"|(?:torch\.)?ops\.\w+\.{name}[.(])"
+)
+
+
+def unserved(serves: Serves, steps: Sequence[CarriedOut]) -> str:
+    """Return why the steps do not show that the backends served each operation of the group; empty
+    if they do.
+
+    A library kernel in the generated code is one that runs, whoever selected it. A graph that was
+    served from a cache has no selection: its code must show the same kernels, which is what the
+    ``code`` of a proof is for. Raise ``PatternTooSlow``.
+    """
+    selected = [tuning for known in steps for tuning in known.facts.tunings.of([serves.group])]
+    if any(known.facts.tunings.count > len(known.facts.tunings.found) for known in steps):
+        return "more operations were selected for than are recorded"
+    if other := next((tuning for tuning in selected if tuning.won_by not in serves.by), None):
+        reasons = [
+            f"{other.op} was served by {other.won_by}"
+            if other.won_by
+            else f"what serves {other.op} is not known"
+        ]
+        for backend in serves.by:  # what became of the candidates that should have won
+            tally = other.tally(backend)
+            if not tally.rendered:
+                reasons.append(f"{backend} had no candidate")
+            elif tally.failed == tally.rendered:
+                reasons.append(
+                    f"all {tally.failed} candidates of {backend} failed"
+                    + (f": {tally.error}" if tally.error else "")
+                )
+            else:
+                reasons.append(f"{backend} had {tally.rendered} candidates, {tally.timed} timed")
+        return "; ".join(reasons)
+    library = re.compile(_CALL.replace("{name}", _LIBRARY[serves.group]))
+    for piece in (piece for known in steps for piece in known.facts.code):
+        text = code_of(piece, strings=False).text
+        with time_limit(_SECONDS):
+            call = library.search(text)
+        if call is not None:
+            return f"the generated code calls the library: {call[0].rstrip('(.')}"
+    return "" if selected else f"inductor selected no kernel for any {serves.group}"
+
+
+COMPILING = ("trace", "lower", "codegen", "kernel build", "autotune")
+"""Phases in which an expected exception means that no compiled graph could run."""
+
+_MOST_CENSUS = 4000
+
+
+def proof(
+    backend: Backend,
+    surroundings: Surroundings,
+    steps: Sequence[CarriedOut],
+    own: frozenset[str] = frozenset(),
+) -> Verdict:
+    """Judge the proof that the backend ran; a FAILED proof with passed expectations is FELL_BACK.
+
+    ``own`` are the names that the spec gives to things of its own, which are no proof where
+    generated code repeats them.
+    """
+    held = functools.partial(Verdict, kind="proof", status=Status.HELD, position=backend.position)
+    failed = functools.partial(held, status=Status.FAILED)
+    unjudged = functools.partial(held, status=Status.ERROR)
+    too_slow = functools.partial(unjudged, observed="pattern too slow")
+    # bench steps only measure times
+    steps = [
+        known for known in steps if traits_of(known.step).is_proof and known.step.runs(surroundings)
+    ]
+    graphs_wanted = backend.proof.graphs
+    # inductor's graphs show nothing of another compiler: its steps must call what dynamo captured
+    is_measured = backend.proof.served is not None or backend.proof.calls is not None
+    is_of_another = is_measured and backend.compiler != INDUCTOR
+    wants_none = is_of_another or (graphs_wanted is not None and graphs_wanted.most == 0)
+    kind = kind_of(backend.device)
+
+    is_refused = not wants_none and any(
+        known.facts.raised is not None
+        and known.facts.raised.phase in COMPILING
+        and expects_raise(known.step, surroundings)
+        for known in steps
+    )
+    has_nothing = (
+        not is_refused
+        and bool(steps)
+        and not wants_none
+        and all(map(_had_nothing_to_compile, steps))
+    )
+    if not is_refused:
+        if has_nothing and not is_measured:
+            return held(
+                expected=f"backend {backend.name} ran",
+                observed="dynamo traced every call whole and found nothing to compute",
+            )
+        graphs = sum(
+            wants_none or kind in devices for known in steps for devices in known.facts.graphs
+        )
+        calls = sum(known.facts.executed_for(kind) for known in steps)
+        if (
+            graphs_wanted is not None
+            and not has_nothing
+            and not (graphs_wanted.holds(graphs) and (wants_none or calls > 0))
+        ):
+            expected = f"{graphs_wanted} inductor graphs" + (
+                "" if wants_none else f" for {kind}, compiled or from a cache, and called"
+            )
+            breaks = [
+                reason for known in steps for reason in known.facts.counters.get("graph_break", {})
+            ]
+            why = f"; dynamo broke the graph: {first_line(breaks[0])}" if breaks else ""
+            return failed(expected=expected, observed=f"{graphs} graphs, {calls} calls{why}")
+
+    # each step separately: a step that ran eagerly fails the proof, even if another step ran
+    # compiled
+    for number, known in enumerate(() if has_nothing else steps, start=1):
+        step, observed = known
+        if observed.raised is not None:
+            continue
+        where = f"step {number} ({step.kind}, line {step.position.line})"
+        if observed.abandoned:  # for any step: dynamo does not compile an abandoned frame again
+            why = f"dynamo gave up a frame, which ran eagerly: {first_line(observed.abandoned[0])}"
+            return failed(expected=f"{where} runs as it was compiled", observed=why)
+        if observed.uncompiled:
+            more = len(observed.uncompiled) - 1
+            why = f"it ran eagerly: {first_line(observed.uncompiled[0])}" + (
+                f" (and {more} or more other samples)" if more else ""
+            )
+            return failed(expected=f"every sample of {where} runs compiled", observed=why)
+        if wants_none:
+            if why := _why_not_captured(steps[:number]):
+                return failed(expected=f"{where} runs a graph that dynamo captured", observed=why)
+            continue
+        # graphs of helpers count only without needs_own_graphs
+        needs_own = traits_of(step).needs_own_graphs
+        if parsed(step).runs_graphs and not (
+            observed.executed.get(kind, 0) if needs_own else observed.executed_for(kind)
+        ):
+            counts = [f"{count} for {device}" for device, count in observed.executed.items()]
+            counts += [
+                f"{count} for {device} that other code compiled"
+                for device, count in observed.executed_others.items()
+            ]
+            why = f"it ran {', '.join(counts)}" if counts else "it ran none: the call was eager"
+            of = " that was compiled of its function" if needs_own else ""
+            return failed(expected=f"{where} runs a graph for {kind}{of}", observed=why)
+    if wants_none and steps and not any(_shows_dynamo(known) for known in steps):
+        return failed(
+            expected="dynamo captures a graph that is called",
+            observed="it captured none and traced no function of the case",
+        )
+    if is_refused:
+        # dynamo and the function itself raise before inductor is entered: then another step must
+        # prove the backend
+        entered = sum(known.facts.entered for known in steps)
+        refused = [
+            known
+            for known in steps
+            if known.facts.raised is not None and parsed(known.step).runs_graphs
+        ]
+        if (
+            not entered
+            and refused
+            and all(_is_refused_as_claimed(known, steps, surroundings) for known in refused)
+        ):
+            return held(
+                expected=f"backend {backend.name} gets no graph",
+                observed="dynamo traced the function and raised before that",
+            )
+        expected = "inductor was entered before the exception, or in another step"
+        hint = " (where dynamo refuses what eager refuses, write raises: {..., before: backend})"
+        return (held if entered else failed)(
+            expected=expected,
+            observed=f"inductor was entered {entered} times{'' if entered else hint}",
+        )
+
+    for number, known in enumerate(steps if is_measured else (), start=1):
+        if (
+            known.facts.raised is not None
+            or not calls_compiler(known.step)
+            or expects_raise(known.step, surroundings)
+        ):
+            continue
+        where = f"step {number} ({known.step.kind}, line {known.step.position.line})"
+        if (runtime := backend.proof.calls) is not None and (
+            known.facts.runtime_calls or 0
+        ) < runtime.least:
+            return failed(
+                expected=f"{where}: {runtime}",
+                observed=f"a compiled call with {known.facts.runtime_calls or 0}",
+            )
+        if (served := backend.proof.served) is None:
+            continue
+        if (measured := decode(known.facts.measurements.get(PROOF))) is None:
+            why = known.facts.unmeasured.get(PROOF, "its operators were not measured")
+            return unjudged(expected=f"{where}: {served.expected}", observed=why)
+        if measured.get("done") and not measured["eager"] and not measured["residue"]:
+            continue  # the call only moves data: there is nothing to compute
+        (judged,) = served.judge(replace(known.facts, measured=measured), surroundings)
+        if judged.status is not Status.HELD:
+            verdict = failed if judged.status is Status.FAILED else unjudged
+            return verdict(expected=f"{where}: {judged.expected}", observed=judged.observed)
+
+    if backend.proof.code:
+        directives = backend.proof.checks
+        expected = "generated code that shows the backend"
+        try:
+            code = joined(
+                [code_of(piece, strings=False) for known in steps for piece in known.facts.code]
+            )
+            outcome = run(directives, code.text, numbers=code.numbers)
+            shown = outcome.passed and passes(directives, without(code.text, own))
+        except EmptyText:
+            return failed(expected=expected, observed="no code was generated")
+        except PatternTooSlow:
+            return too_slow(expected=expected)
+        if not outcome.passed:
+            expected = f"in the generated code: {outcome.directive}"
+            return failed(expected=expected, observed=outcome.reason, detail=outcome.excerpt)
+        if not shown:
+            repeated = ", ".join(
+                sorted(name for name in own if without(code.text, frozenset([name])) != code.text)
+            )
+            why = f"the proof matches only with {repeated}, which the spec defines"
+            return failed(
+                expected=f"{expected} without the names that the spec defines", observed=why
+            )
+
+    if (choices := backend.proof.choices) is not None:
+        timed = [choice for known in steps for tuning in known.facts.choices for choice in tuning]
+        try:
+            named = [choice for choice in timed if search(choices.match, choice.name)]
+            matching = [
+                choice
+                for choice in named
+                if not choices.of_class or search(choices.of_class, choice.of_class)
+            ]
+        except PatternTooSlow:
+            return too_slow(expected=str(choices))
+        if len(matching) < choices.least:
+            strangers = [choice for choice in named[:3] if choice not in matching]
+            why = "".join(
+                f", {choice.name} is of {choice.of_class or 'an unknown class'}"
+                for choice in strangers
+            )
+            return failed(expected=str(choices), observed=f"{len(matching)} of {len(timed)}{why}")
+
+    for serves in backend.proof.serves:
+        try:
+            problem = unserved(serves, steps)
+        except PatternTooSlow:
+            return too_slow(expected=str(serves))
+        if problem:
+            census = "\n".join(
+                str(tuning) for known in steps for tuning in known.facts.tunings.found
+            )
+            return failed(expected=str(serves), observed=problem, detail=census[:_MOST_CENSUS])
+    return held(expected=f"backend {backend.name} ran", observed="shown")
+
+
+def operators_of(steps: Sequence[CarriedOut]) -> tuple[int, Mapping[str, int]]:
+    """Return how many operators eager runs in the calls that a proof measured, and those that ATen
+    runs in the compiled ones.
+    """
+    measured = [
+        facts
+        for known in steps
+        if isinstance(facts := known.facts.measurements.get(PROOF), Mapping) and "eager" in facts
+    ]
+    named = {
+        side: [names for facts in measured if isinstance(names := facts.get(side), list)]
+        for side in ("eager", "residue")
+    }
+    eager, by_aten = (
+        [name for names in lists for name in names if isinstance(name, str)]
+        for lists in named.values()
+    )
+    return len(eager) if measured else NOT_MEASURED, Counter(by_aten)
+
+
+_CALL_OF_ATEN = re.compile(
+    r"\b(?:extern_kernels|(?:torch\.ops\.)?(?P<of>aten|mkldnn|mkl))\.(?P<name>\w+)[\w.]*\("
+)
+_CALL_OF_OTHERS = re.compile(
+    r"\basync_compile\.(?!wait\b)\w+\(|\btorch\.ops\.(?!aten\b|mkldnn\b|mkl\b)\w+\.\w+[\w.]*\("
+)
+
+
+def note_of_aten(steps: Sequence[CarriedOut]) -> tuple[str, ...]:
+    """Return a note where all that the code of steps without a generated kernel calls is ATen's;
+    none where that is not certain.
+    """
+    try:
+        code = "\n".join(
+            code_of(piece, strings=False).text for known in steps for piece in known.facts.code
+        )
+    except PatternTooSlow:
+        return ()
+    called = dict.fromkeys(
+        f"{call['of'] or 'aten'}.{call['name']}" for call in _CALL_OF_ATEN.finditer(code)
+    )
+    if not called or _CALL_OF_OTHERS.search(code):
+        return ()
+    return (
+        "ATen computed the whole answer: inductor generated no kernel, and called "
+        f"{', '.join(called)}",
+    )
+
+
+def _is_refused_as_claimed(
+    known: CarriedOut, steps: Sequence[CarriedOut], surroundings: Surroundings
+) -> bool:
+    """Whether dynamo itself raised in a step, and the spec says so: ``before``, ``as: eager``, or
+    an eager call that raises the same.
+    """
+    if (traced := known.facts.dynamo) is None or traced.graphs or not traced.frames:
+        return False
+    checks = [expected.check for expected in known.step.expectations if expected.kind == "raises"]
+    if any(check.claims_refusal and check.applies(surroundings) for check in checks):
+        return True
+    eager = (
+        other
+        for other in steps
+        if isinstance(call := parsed(other.step), Call)
+        and call.eager
+        and other.facts.raised is not None
+    )
+    above = [expected.check for other in eager for expected in other.step.expectations]
+    return bool(checks) and all(check in above for check in checks)
+
+
+def _why_not_captured(steps: Sequence[CarriedOut]) -> str:
+    """Return why the last of these steps shows nothing of dynamo; empty where it called a captured
+    graph, or nothing could be captured.
+
+    A backward without inductor is autograd's, of what a call before it captured. A function that
+    was traced whole without a graph has no operation of tensors. That nothing is captured may also
+    be what the spec claims.
+    """
+    *before, last = steps
+    if (
+        not parsed(last.step).runs_graphs
+        or traits_of(last.step).gives_gradients
+        or (traced := last.facts.dynamo) is None
+    ):
+        return ""
+    if traced.calls or any(expected.check.claims_capture for expected in last.step.expectations):
+        return ""
+    known = [step.facts.dynamo for step in steps if step.facts.dynamo]
+    if (
+        broken := next((reason for step in reversed(known) for reason in step.broken), None)
+    ) is not None:
+        return (
+            f"it ran eagerly: {first_line(broken)} (where that is the claim, expect graph_breaks "
+            "or the counter stats.unique_graphs)"
+        )
+    earlier = sum(
+        step.facts.dynamo.frames
+        for step in before
+        if step.facts.dynamo and not step.facts.dynamo.calls
+    )
+    if traced.frames or (earlier and not any(step.calls for step in known)):
+        return ""
+    return "it ran eagerly: dynamo traced no frame, and no graph that it had captured was called"
+
+
+def _shows_dynamo(known: CarriedOut) -> bool:
+    """Whether a step called a captured graph or had a function of the case traced; of a run of
+    before that was recorded, always.
+    """
+    traced = known.facts.dynamo
+    return traced is None or bool(traced.calls or traced.calls_others or traced.frames)
+
+
+def _had_nothing_to_compile(known: CarriedOut) -> bool:
+    """Whether dynamo traced all frames of a step without a graph break and made no graph for a
+    device.
+
+    Then what was called has no operation, or its results have no elements: inductor's graph runs on
+    no device.
+    """
+    observed = known.facts
+    if (
+        not traits_of(known.step).may_have_no_graph
+        or observed.raised is not None
+        or observed.abandoned
+        or any(observed.graphs)
+    ):
+        return False
+    frames = observed.counters.get("frames", {})
+    return 0 < frames.get("total", 0) == frames.get("ok", 0) and not observed.counters.get(
+        "graph_break"
+    )

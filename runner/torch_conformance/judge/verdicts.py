@@ -1,0 +1,370 @@
+"""The verdicts of a case: each expectation of each step is judged by the facts of that step."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from torch_conformance.judge.evidence import (
+    ANOTHER_FORM,
+    CarriedOut,
+    folded,
+    judge_expectation,
+    nonsense,
+)
+from torch_conformance.model.case import Case, Expected, Step
+from torch_conformance.model.case_facts import ServiceReport, StepFacts
+from torch_conformance.model.conditions import Surroundings, asks_for_code
+from torch_conformance.model.diagnostics import Position
+from torch_conformance.model.escaping import headline
+from torch_conformance.model.expectation import NO_EXCEPTION, Status, Verdict
+from torch_conformance.model.matching.generated_code import code_of, joined
+from torch_conformance.model.matching.time_limit import PatternTooSlow
+from torch_conformance.model.protocol import Json, decode
+from torch_conformance.plan.worker_plan import PROOF, expects_raise, needs_eager
+from torch_conformance.vocabulary.expectations import side_effects
+from torch_conformance.vocabulary.expectations.close import contradiction
+from torch_conformance.vocabulary.steps import parsed, traits_of
+
+
+def with_code(
+    expected: Expected, facts: StepFacts, surroundings: Surroundings
+) -> Surroundings | Verdict:
+    """Return the surroundings with the code of the step, where a condition of the expectation asks
+    for it.
+
+    Without code the condition is neither true nor false: an error, as for ``filecheck``. Comments
+    and boilerplate are left out.
+    """
+    if not asks_for_code(expected.body):
+        return surroundings
+    if not facts.code:
+        return Verdict.error(
+            "the step generated no code",
+            expected="generated code, for the condition of this expectation",
+        )
+    try:
+        return replace(surroundings, code=joined([code_of(piece) for piece in facts.code]).text)
+    except PatternTooSlow:
+        return Verdict.error(
+            "pattern too slow", expected="generated code, for the condition of this expectation"
+        )
+
+
+NOTHING = (
+    "the case compiled nothing and torch counted nothing, so no other number was possible:"
+    " expect something else of this step too, such as a result or a count of at least 1"
+)
+
+
+def _with_hint(judgement: Verdict) -> Verdict:
+    """Return a comparison with eager that, where it failed, says what to write for random
+    numbers.
+    """
+    if judgement.status is not Status.FAILED:
+        return judgement
+    hint = (
+        "eager drew random numbers here, and Inductor draws others: write config: "
+        "{fallback_random: true}"
+    )
+    return replace(judgement, observed=f"{judgement.observed}; {hint}")
+
+
+def is_active(facts: StepFacts) -> bool:
+    """Whether torch compiled, called or counted anything in a step."""
+    counted = any(number for names in facts.counters.values() for number in names.values()) or any(
+        facts.metrics.values()
+    )
+    return bool(
+        facts.entered
+        or facts.graphs
+        or facts.executed
+        or facts.executed_others
+        or facts.code_pieces
+        or counted
+    )
+
+
+def problem_of_repetitions(
+    expected: Expected, index: int, known: CarriedOut, surroundings: Surroundings, *, holds: bool
+) -> Verdict | None:
+    """Return the judgement of the first repetition that does not hold; where the step ``holds``, of
+    its recorded call too.
+    """
+    check, step = expected.check, known.step
+    if (
+        not check.compares_with_eager
+        or not check.applies(surroundings)
+        or known.facts.raised
+        or expects_raise(step, surroundings)
+    ):
+        return None
+    entries = known.facts.repetitions.get(str(index), ())
+    sent = [
+        (f"repetition {entry.first + 1} of {step.repeat}", entry.measured, entry.why_not)
+        for entry in entries
+    ]
+    of_proof = known.facts.measurements.get(PROOF)
+    if (
+        holds
+        and isinstance(of_proof, Mapping)
+        and isinstance(again := of_proof.get("again"), Mapping)
+        and str(index) in again
+    ):
+        sent.append(("one more call, with half of each number", again[str(index)], ""))
+    for where, measured, why_not in sent:
+        judgements = (
+            [Verdict.error(why_not)]
+            if measured is None
+            else _judged_by(measured, expected, known.facts, surroundings)
+        )
+        problem = next(
+            (judgement for judgement in judgements if judgement.status is not Status.HELD), None
+        )
+        if problem is not None:
+            return replace(problem, expected=f"{where}: {problem.expected}".removesuffix(": "))
+    count = sum(entry.times for entry in entries)
+    if count != step.repeat - 1:
+        return Verdict.error(
+            f"{count + 1} of {step.repeat} repetitions were measured",
+            expected=" close to ".join(check.names),
+        )
+    return None
+
+
+def _counted(known: StepFacts) -> tuple[int, int, int]:
+    """Return the look-ups and writes that torch's remote caches counted until the end of a step,
+    and how many of them raised.
+    """
+    caches = (known.remote or {}).values()
+    gets = sum(cache.get("hit", 0) + cache.get("miss", 0) for cache in caches)
+    return (
+        gets,
+        sum(cache.get("put", 0) for cache in caches),
+        sum(cache.get("exception", 0) for cache in caches),
+    )
+
+
+def problem_of_traffic(
+    service: ServiceReport, steps: Sequence[Step], facts: Sequence[StepFacts]
+) -> str:
+    """Return why torch is not proven to have caused the traffic of a case with a service; empty if
+    it is.
+    """
+    gets, sets = service.answered.get("GET", 0), service.answered.get("SET", 0)
+    # torch's counts accumulate from step to step, and ``clear_counters`` sets them to zero
+    torch_gets = torch_sets = torch_raised = 0
+    while_compiling = not any(
+        known.entered or known.graphs for known in facts
+    )  # a spec that compiles nothing
+    before = (0, 0, 0)
+    for step, known in zip(steps, facts, strict=False):
+        counted, clears = _counted(known), parsed(step).clears_counters
+        if not clears and counted != before and (known.entered or known.graphs):
+            while_compiling = True
+        since = (0, 0, 0) if clears else before
+        torch_gets, torch_sets, torch_raised = (
+            total + now - earlier
+            for total, now, earlier in zip(
+                (torch_gets, torch_sets, torch_raised), counted, since, strict=True
+            )
+        )
+        before = counted
+    if not gets + sets:
+        others = f" (another client of the case sent {service.foreign})" if service.foreign else ""
+        return f"the case uses {service.name}, but torch sent it no request{others}"
+    # a child process has its own counts, which are unknown here
+    most = float("inf") if any(traits_of(step).children for step in steps) else torch_raised
+    agrees = 0 <= gets - torch_gets <= most and 0 <= sets - torch_sets <= most
+    if agrees and torch_gets + torch_sets > 0:
+        return (
+            ""
+            if while_compiling
+            else f"torch's remote caches used {service.name} in no step that compiled anything"
+        )
+    return (
+        f"{service.name} answered {gets} look-ups and {sets} writes, and torch's remote "
+        f"caches counted {torch_gets} and {torch_sets}: "
+        "another client used it, or torch's did not reach it"
+    )
+
+
+def verdicts_of(
+    case: Case, surroundings: Surroundings, steps: Sequence[CarriedOut]
+) -> list[Verdict]:
+    """Judge the expectations of the steps in order, up to an unexpected exception; verdicts of side
+    effects come last.
+    """
+    verdicts: list[Verdict] = []
+    effects: list[Verdict] = []
+    active = any(is_active(known.facts) for known in steps)
+    has_other_draws = False
+    for known in steps:
+        step, raised = known.step, known.facts.raised
+        if raised is not None and not expects_raise(step, surroundings):
+            observed = (
+                f"{raised.type} in phase '{raised.phase}': {headline(raised.message)}".rstrip(": ")
+            )
+            judgement = Verdict.failed(
+                expected=NO_EXCEPTION, observed=observed, detail=folded(raised.traceback)
+            )
+            return [*verdicts, *effects, replace(judgement, kind="raised", position=step.position)]
+        runs, left = step.runs(surroundings), known.facts.effects
+        # of numpy's generator torch never promises the state of eager
+        drawn = [
+            state
+            for state in (left.generators if left else ())
+            if state.eager_advanced and not state.exact and state.name != "numpy"
+        ]
+        has_other_draws = has_other_draws or bool(drawn)
+        judged = [
+            (expected, judgement)
+            for index, expected in enumerate(step.expectations)
+            for judgement in (
+                _judged(expected, index, known, surroundings)
+                if runs
+                else [Verdict.not_applicable()]
+            )
+        ]
+        held_judgements = [judgement for _, judgement in judged if judgement.status is Status.HELD]
+        # in a case without any activity a 0 that nothing else stands beside is an ERROR
+        is_hollow = not active and all(judgement.is_absence for judgement in held_judgements)
+        for expected, judgement in judged:
+            if is_hollow and judgement.status is Status.HELD:
+                judgement = replace(judgement, status=Status.ERROR, observed=NOTHING)
+            if has_other_draws and expected.check.compares_with_eager:
+                judgement = _with_hint(judgement)
+            verdicts.append(
+                replace(judgement, kind=expected.kind, position=place_of(expected, judgement))
+            )
+        # a call that raised has no verdict of side effects
+        if (
+            runs
+            and raised is None
+            and needs_eager(case)
+            and (rule := side_effects.of_step(step, case.steps, surroundings)) is not None
+        ):
+            try:
+                judgement = rule.judge(known.facts.effects)
+                if known.facts.effects and (
+                    why := _contradiction({"leaves": decode(list(known.facts.effects.leaves))})
+                ):
+                    judgement = Verdict.error(why, expected=side_effects.KIND)
+            except ANOTHER_FORM as error:
+                judgement = nonsense(error)
+            judgement = _with_hint(judgement) if has_other_draws else judgement
+            effects.append(replace(judgement, kind=side_effects.KIND, position=step.position))
+    if len(steps) < len(case.steps):
+        missing, observed = (
+            case.steps[len(steps)].position,
+            f"step {len(steps) + 1} was not carried out",
+        )
+        return [
+            *verdicts,
+            Verdict(kind="error", status=Status.ERROR, position=missing, observed=observed),
+        ]
+    if all(verdict.status is Status.NOT_APPLICABLE for verdict in verdicts):
+        observed = "no expectation applies here: the case claims nothing"
+        return [
+            *verdicts,
+            *effects,
+            Verdict(kind="error", status=Status.ERROR, position=case.position, observed=observed),
+        ]
+    return [*verdicts, *effects]
+
+
+def facts_of(index: int, known: CarriedOut) -> StepFacts:
+    """Return the facts of a step for one of its expectations; raise one of ``ANOTHER_FORM`` for a
+    malformed measurement.
+    """
+    return replace(known.facts, measured=decode(known.facts.measurements.get(str(index))))
+
+
+def _contradiction(measured: Json) -> str:
+    """Return how the facts of the values of a comparison contradict each other; empty where they
+    agree, and for other measurements.
+    """
+    try:
+        compared = (
+            [measured, *(trial.get("measured", {}) for trial in measured.get("tried", ()))]
+            if isinstance(measured, dict)
+            else []
+        )
+        return next(
+            filter(
+                None,
+                (contradiction(leaf) for facts in compared for leaf in facts.get("leaves", ())),
+            ),
+            "",
+        )
+    except ANOTHER_FORM as error:
+        return f"the measurement makes no sense: {type(error).__name__}: {error}"
+
+
+def place_of(expected: Expected, judgement: Verdict) -> Position:
+    """Return where a judged leaf stands in the spec; FileCheck says which line of its text did not
+    match.
+    """
+    return expected.place(
+        judgement.leaf
+        or (judgement.expected.partition(":")[0] if expected.kind == "filecheck" else "")
+    )
+
+
+def _judged_by(
+    sent: Json, expected: Expected, facts: StepFacts, surroundings: Surroundings
+) -> list[Verdict]:
+    """Judge an expectation by what was measured for it, as the worker sent it."""
+    try:
+        measured = decode(sent)
+    except ANOTHER_FORM as error:
+        return [nonsense(error)]
+    if why := _contradiction(measured):
+        return [Verdict.error(why, expected=expected.kind)]
+    return judge_expectation(expected, replace(facts, measured=measured), surroundings)
+
+
+def _judged(
+    expected: Expected, index: int, known: CarriedOut, surroundings: Surroundings
+) -> list[Verdict]:
+    known_here = with_code(expected, known.facts, surroundings)
+    if isinstance(known_here, Verdict):
+        return [known_here]
+    judgements = _judged_by(
+        known.facts.measurements.get(str(index)), expected, known.facts, known_here
+    )
+    holds = all(judgement.status is Status.HELD for judgement in judgements)
+    if (
+        problem := problem_of_repetitions(expected, index, known, known_here, holds=holds)
+    ) is not None:
+        return [problem]
+    why_not = known.facts.unmeasured.get(str(index))
+    return [
+        replace(judgement, observed=why_not)
+        if why_not is not None and judgement.status is Status.ERROR
+        else judgement
+        for judgement in judgements
+    ]
+
+
+def verdicts_of_services(
+    case: Case,
+    services: Sequence[ServiceReport],
+    steps: Sequence[CarriedOut],
+    surroundings: Surroundings,
+) -> Iterator[Verdict]:
+    """Yield an ERROR for each service without traffic from torch: torch continues silently if it
+    cannot reach its remote cache.
+    """
+    ran = [known for known in steps if known.step.runs(surroundings)]
+    for service in services:
+        why = problem_of_traffic(
+            service, [known.step for known in ran], [known.facts for known in ran]
+        )
+        if why:
+            expected = f"traffic of the case with {service.name}"
+            yield Verdict(
+                kind="service",
+                status=Status.ERROR,
+                position=case.position,
+                expected=expected,
+                observed=why,
+            )

@@ -1,0 +1,550 @@
+"""Backends as data: how a case is compiled, on which device, which other backends' specs it runs,
+and the proof that it ran.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch_conformance.language.read.document import BACKENDS, CLAIMS, DataPath, Document, Kind
+from torch_conformance.language.read.python_source import find_name, is_installed, missing_module
+from torch_conformance.language.read.spec_files import link_problem
+from torch_conformance.language.read.spec_schema import read_formed
+from torch_conformance.language.torch_names import operator_problems
+from torch_conformance.machine.cache_dirs import folder
+from torch_conformance.machine.capabilities import CAPABILITIES
+from torch_conformance.machine.installed_torch import installed_torch
+from torch_conformance.model import devices
+from torch_conformance.model.case import Requirement
+from torch_conformance.model.conditions import as_list, is_template
+from torch_conformance.model.diagnostics import (
+    Diagnostic,
+    InvalidSpecs,
+    Position,
+    one_of,
+    unknown_word,
+)
+from torch_conformance.model.matching.patterns import Ids, check_pattern
+from torch_conformance.vocabulary.expectations.expectation_base import (
+    BadExpectation,
+    Range,
+    parse_count,
+)
+
+if TYPE_CHECKING:
+    from torch_conformance.model.matching.filecheck import CheckFile
+    from torch_conformance.vocabulary.expectations.served import Served
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """Autotuning choices that must have been timed: at least ``least`` with a matching name and
+    class.
+    """
+
+    match: str
+    least: int
+    of_class: str = ""
+    """Empty for any class."""
+
+    def __str__(self) -> str:
+        of_class = f" of a class matching /{self.of_class}/" if self.of_class else ""
+        return f"at least {self.least} timed choices matching /{self.match}/{of_class}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serves:
+    """The inductor backends that must have won each operation of a group, and at least one."""
+
+    group: str
+    """A key of ``model.observation.GROUPS``."""
+    by: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"each {self.group} served by {' or '.join(self.by)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calls:
+    """How often a function of the vendor's runtime must be called around each compiled call."""
+
+    of: str
+    least: int = 1
+
+    def __str__(self) -> str:
+        return (
+            f"at least {self.least} call{'' if self.least == 1 else 's'} of {self.of} in each "
+            "compiled call"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """The evidence that a backend ran."""
+
+    graphs: Range | None = None
+    """Graphs of inductor; none for a compiler other than inductor whose entry does not speak of
+    them.
+    """
+    service: Any = None
+    """For a compiler other than inductor: what it must compute itself of each call, as ``served``
+    is written.
+    """
+    calls: Calls | None = None
+    """For a compiler other than inductor: what of its runtime must be called."""
+    code: str = ""
+    """FileCheck directives on the generated code; empty for none."""
+    choices: Choices | None = None
+    serves: tuple[Serves, ...] = ()
+
+    @property
+    def checks(self) -> "CheckFile":
+        """The directives, read where a case is judged by them: most runs have no such backend."""
+        from torch_conformance.model.matching.filecheck import parse
+
+        return parse(self.code)
+
+    @property
+    def served(self) -> "Served | None":
+        """The expectation of each call."""
+        if self.service is None:
+            return None
+        from torch_conformance.vocabulary.expectations.served import Served
+
+        return Served.parse(self.service)
+
+
+INDUCTOR = "inductor"
+"""The compiler of a backend that names none."""
+
+_OF_TORCH = (INDUCTOR, "eager", "aot_eager")
+"""The compilers that every torch knows: no worker is asked for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claims:
+    """What a compiler says that it does; a case that asks for more is UNAVAILABLE."""
+
+    trains: bool = True
+    """Whether its answers have gradients."""
+    dynamic: bool = True
+    dtypes: frozenset[str] = frozenset()
+    """The types that it computes; empty for all."""
+    file: Document | None = None
+    """The file of the operators that it computes; None for all."""
+    operators: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """These, by type, as the ids of the operator suite have them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """One backend.
+
+    ``joins`` are the backends that it joins directly; ``names`` are its own name and those of all
+    joined backends.
+    """
+
+    name: str
+    summary: str
+    device: str
+    names: frozenset[str]
+    joins: tuple[str, ...] = ()
+    only_tags: frozenset[str] = frozenset()
+    """Tags that select specs of joined backends: a spec needs one of them.
+
+    Empty: all specs are selected.
+    """
+    requires: tuple[Requirement, ...]
+    compiles: bool
+    module: str = ""
+    """The module that registers its device or its compiler with torch; empty where torch brings
+    both.
+    """
+    forks: bool = True
+    """Whether its module works in a fork of a process with torch; else each case gets a new
+    process.
+    """
+    proof: Proof
+    claims: Claims = Claims()
+    document: Document
+    settings: Mapping[str, Any]
+    """config, dynamo_config, env, torch and compile, as written."""
+
+    @property
+    def compiler(self) -> str:
+        """The name that torch.compile knows its compiler by."""
+        return _compiler_of(self.settings)
+
+    @property
+    def has_graphs(self) -> bool:
+        """Whether its proof allows a compiled graph."""
+        return self.proof.graphs is None or self.proof.graphs.most != 0
+
+    @property
+    def asked(self) -> str:
+        """What is compiled with, and what each call must show, in words."""
+        served = self.proof.served.expected if self.proof.served else ""
+        return "; ".join(
+            filter(None, [f"compile.backend {self.compiler}", served, str(self.proof.calls or "")])
+        )
+
+    @property
+    def position(self) -> Position:
+        """The position of its definition."""
+        return self.document.position((self.name,), key=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Backends:
+    """All backends of the run, in file order."""
+
+    by_name: Mapping[str, Backend]
+    broken: tuple[Backend, ...] = ()
+    """Those that join a name that cannot be joined; they are not in ``by_name``."""
+    is_whole: bool = True
+    """False if the form of a file is wrong; it may define any name."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All defined names, valid or not."""
+        return frozenset([*self.by_name, *(backend.name for backend in self.broken)])
+
+    def of(self, names: Sequence[str], tags: Iterable[str] = ()) -> list[Backend]:
+        """Return the backends of a spec with these ``tags`` that names ``names``, in order and
+        without duplicates.
+        """
+        own = frozenset(tags)
+        backends: dict[str, Backend] = {}
+        for name in names:
+            backends.setdefault(name, self.by_name[name])
+            for backend in self.by_name.values():
+                if (
+                    backend.name not in backends
+                    and name in backend.names
+                    and self._runs(backend, name, own)
+                ):
+                    backends[backend.name] = backend
+        return list(backends.values())
+
+    def _runs(self, backend: Backend, name: str, tags: frozenset[str]) -> bool:
+        if backend.name == name:
+            return True
+        if backend.only_tags and not backend.only_tags & tags:
+            return False
+        return any(self._runs(self.by_name[other], name, tags) for other in backend.joins)
+
+
+def load_backends(extra: Sequence[Path] = ()) -> Backends:
+    """Read the shipped backends and those of ``extra`` files; raise ``InvalidSpecs`` with all
+    problems of all files.
+    """
+    problems: list[Diagnostic] = []
+    backends = read_backends(extra, problems)
+    if problems:
+        raise InvalidSpecs(problems)
+    return backends
+
+
+def read_backends(extra: Sequence[Path], problems: list[Diagnostic]) -> Backends:
+    """Read the shipped backends and those of ``extra`` files whose form is right, and add the
+    problems of all.
+    """
+    files = [
+        read_named(path, BACKENDS, problems) for path in (folder("specs") / "backends.yaml", *extra)
+    ]
+    is_whole = None not in files
+    documents: dict[str, Document] = {}
+    """The file of each backend."""
+    for document in filter(None, files):
+        for name in document.data:
+            if name in documents:
+                first = str(documents[name].position((name,), key=True))
+                problems.append(
+                    document.diagnostic(
+                        (name,), "repeated-backend", key=True, name=name, first=first
+                    )
+                )
+            documents.setdefault(name, document)
+    joins: dict[str, list[str]] = {
+        name: document.data[name].get("joins", []) for name, document in documents.items()
+    }
+    backends: list[Backend] = []
+    broken: set[str] = set()
+    for name, document in documents.items():
+        body = document.data[name]
+        for index, other in enumerate(joins[name]):
+            path: DataPath = (name, "joins", index)
+            if other not in joins and is_whole:
+                problems.append(document.diagnostic(path, unknown_word("backend", other, joins)))
+            elif name in _reach(other, joins):
+                problems.append(document.diagnostic(path, "backend-loop", name=name, other=other))
+            else:
+                continue
+            broken.add(name)
+        if "only_tags" in body and not joins[name]:
+            problems.append(
+                document.diagnostic((name, "only_tags"), "only-tags-without-joins", key=True)
+            )
+            broken.add(name)
+        device, module, compiler = body["device"], body.get("module"), _compiler_of(body)
+        kind = devices.kind_of(device)
+        requires: list[Requirement] = []
+        if module is not None and (missing := missing_module(module)) is not None:
+            problems.append(document.diagnostic((name, "module"), missing))
+        if module is None and kind not in devices.WITHOUT_MODULE:
+            brought = one_of(devices.WITHOUT_MODULE)
+            problems.append(
+                document.diagnostic(
+                    (name, "device"), "device-without-module", device=kind, brought=brought
+                )
+            )
+        elif module is not None and kind in devices.WITHOUT_MODULE and compiler == INDUCTOR:
+            problems.append(
+                document.diagnostic((name, "module"), "module-of-a-known-device", device=kind)
+            )
+        elif module is not None and kind not in devices.WITHOUT_MODULE:
+            vendor = str(devices.VendorDevice(kind, module))
+            requires.append(
+                Requirement(
+                    name="device", argument=vendor, position=document.position((name, "device"))
+                )
+            )
+        elif compiler not in _OF_TORCH:
+            asked = str(devices.VendorCompiler(compiler, module or ""))
+            requires.append(
+                Requirement(
+                    name="compiler",
+                    argument=asked,
+                    position=document.position((name, "compile", "backend")),
+                )
+            )
+        backend = Backend(
+            name=name,
+            summary=body["summary"],
+            device=device,
+            names=frozenset(_reach(name, joins)),
+            joins=tuple(joins[name]),
+            only_tags=frozenset(body.get("only_tags", [])),
+            requires=(
+                *requires,
+                *read_requirements(
+                    document, (name, "requires"), body.get("requires", []), problems
+                ),
+            ),
+            module=module or "",
+            forks=body.get("fork", True),
+            compiles=body.get("compiles", True),
+            proof=_proof(document, name, problems, is_shipped=document is files[0]),
+            claims=_claims(document, name, problems)
+            if body.keys() & {"trains", "dynamic", "dtypes", "claims"}
+            else Claims(),
+            document=document,
+            settings={
+                key: body[key]
+                for key in ("config", "dynamo_config", "env", "torch", "compile")
+                if key in body
+            },
+        )
+        backends.append(backend)
+    sound = {
+        backend.name: backend
+        for backend in backends
+        if not backend.names & broken and backend.names <= joins.keys()
+    }
+    return Backends(
+        sound, tuple(backend for backend in backends if backend.name not in sound), is_whole
+    )
+
+
+def unknown_compilers(backends: Iterable[Backend], answers: Mapping[str, str]) -> list[Diagnostic]:
+    """Return the problems of backends whose compiler torch does not know, by what a worker answered
+    when it had imported their modules.
+    """
+    problems = []
+    for backend in backends:
+        for need in backend.requires:
+            answer = answers.get(need.argument or "", "") if need.name == "compiler" else ""
+            if answer.startswith(devices.UNKNOWN_COMPILER):
+                known = answer.removeprefix(devices.UNKNOWN_COMPILER).split()
+                problem = unknown_word("compiler", backend.compiler, known)
+                problems.append(
+                    backend.document.diagnostic((backend.name, "compile", "backend"), problem)
+                )
+    return problems
+
+
+def read_named(path: Path, kind: Kind, problems: list[Diagnostic]) -> Document | None:
+    """Read a file of the command line and add its problems; return it if its form is right.
+
+    Links out of its folder's tree are rejected.
+    """
+    if (problem := link_problem(path, path.parent.absolute())) is not None:
+        problems.append(problem)
+        return None
+    return read_formed(path, kind, problems)
+
+
+def _compiler_of(settings: Mapping[str, Any]) -> str:
+    written = settings.get("compile", {})
+    return str(written.get("backend", INDUCTOR)) if isinstance(written, Mapping) else INDUCTOR
+
+
+def _reach(name: str, joins: Mapping[str, list[str]]) -> set[str]:
+    """Return a backend and all that it joins, directly or through others."""
+    names: set[str] = set()
+    waiting = [name]
+    while waiting:
+        current = waiting.pop()
+        if current not in names:
+            names.add(current)
+            waiting.extend(joins.get(current, []))
+    return names
+
+
+def _claims(document: Document, name: str, problems: list[Diagnostic]) -> Claims:
+    body, file = document.data[name], None
+    operators: dict[str, frozenset[str]] = {}
+    if "claims" in body:
+        path = document.path.parent / body["claims"]
+        if not os.path.lexists(path):
+            problems.append(
+                document.diagnostic((name, "claims"), "no-claims-file", path=body["claims"])
+            )
+        elif (file := read_named(path, CLAIMS, problems)) is not None:
+            from torch_conformance.language.operators import labels  # few entries have such a file
+
+            known = Ids(sorted(labels()))
+            for dtype, globs in file.data.items():
+                matches = [known.matching(glob) for glob in globs]
+                operators[dtype] = frozenset(
+                    label for labels_of_glob in matches for label in labels_of_glob
+                )
+                for index in (
+                    index for index, labels_of_glob in enumerate(matches) if not labels_of_glob
+                ):
+                    near = known.nearest(globs[index].removeprefix("aten."))
+                    problems.append(
+                        file.diagnostic((dtype, index), "unclaimable", name=globs[index], near=near)
+                    )
+    said = {key: body[key] for key in ("trains", "dynamic") if key in body}
+    return Claims(**said, dtypes=frozenset(body.get("dtypes", ())), operators=operators, file=file)
+
+
+def _proof(document: Document, name: str, problems: list[Diagnostic], *, is_shipped: bool) -> Proof:
+    body, path = document.data[name], (name, "proof")
+    if "proof" not in body:
+        if body.get("compiles", True):
+            problems.append(document.diagnostic((name,), "no-proof", key=True, name=name))
+        return Proof()
+    proof = body["proof"]
+    choices, graphs = proof.get("choices", {}), None
+    for key in ("match", "class"):
+        if key in choices and (reason := check_pattern(choices[key])):
+            problems.append(
+                document.diagnostic((*path, "choices", key), "bad-pattern", reason=reason)
+            )
+            return Proof()
+    calls = proof.get("calls", {})
+    if (
+        calls
+        and is_installed(calls["of"].partition(".")[0])
+        and (missing := find_name(calls["of"], set())) is not None
+    ):
+        problems.append(document.diagnostic((*path, "calls", "of"), missing))
+    if (torch := installed_torch()) is not None and isinstance(served := proof.get("served"), dict):
+        problems.extend(
+            operator_problems(
+                document, (*path, "served", "allow"), served.get("allow", ()), torch.root
+            )
+        )
+    is_measured = bool(calls) or "served" in proof
+    usual = {"min": 1} if _compiler_of(body) == INDUCTOR else 0
+    try:
+        graphs = (
+            parse_count(proof.get("graphs", usual)) if is_measured or "graphs" in proof else None
+        )
+    except BadExpectation as error:
+        problems.append(
+            document.problem((*path, *error.path), str(error), error.hint, code="expectation")
+        )
+        return Proof()
+    if "code" in proof and not is_shipped and (problem := _problem_of_checks(proof["code"])):
+        problems.append(document.problem((*path, "code"), *problem, code="expectation"))
+        return Proof()
+    return Proof(
+        graphs=graphs,
+        service=proof.get("served"),
+        calls=Calls(of=calls["of"], least=calls.get("min", 1)) if calls else None,
+        code=proof.get("code", ""),
+        choices=Choices(
+            match=choices["match"], least=choices.get("min", 1), of_class=choices.get("class", "")
+        )
+        if choices
+        else None,
+        serves=tuple(
+            Serves(group=group, by=tuple(as_list(by)))
+            for group, by in proof.get("serves", {}).items()
+        ),
+    )
+
+
+def _problem_of_checks(text: str) -> tuple[str, str] | None:
+    """Return message and hint for directives that cannot be read or fit any code; None for others.
+
+    Those of the shipped file are tested.
+    """
+    from torch_conformance.model.matching.filecheck import ChecksError, parse
+    from torch_conformance.vocabulary.expectations.texts import check_specific_checks
+
+    try:
+        check_specific_checks(parse(text))
+    except ChecksError as error:
+        return error.message, error.hint
+    except BadExpectation as error:
+        return str(error), error.hint
+    return None
+
+
+def read_requirements(
+    document: Document,
+    path: DataPath,
+    entries: Sequence[Any],
+    problems: list[Diagnostic],
+    *,
+    templated: bool = False,
+) -> tuple[Requirement, ...]:
+    """Read a ``requires`` list that fits the schema.
+
+    Unknown capabilities and invalid arguments become problems.
+
+    With ``templated``, entries with a template are left out: they are read at each point of the
+    matrix.
+    """
+    requirements = []
+    for index, entry in enumerate(entries):
+        name, argument = next(iter(entry.items())) if isinstance(entry, dict) else (entry, None)
+        if templated and is_template(argument if isinstance(entry, dict) else name):
+            continue
+        place = (*path, index, name) if isinstance(entry, dict) else (*path, index)
+        text = None if argument is None else str(argument)
+        if (capability := CAPABILITIES.get(name)) is None:
+            problem = document.diagnostic(
+                place, unknown_word("capability", name, CAPABILITIES), key=isinstance(entry, dict)
+            )
+        elif capability.takes and (text is None or isinstance(argument, bool | list | dict)):
+            problem = document.diagnostic(
+                place, "capability-without-argument", name=name, example=capability.takes
+            )
+        elif not capability.takes and text is not None:
+            problem = document.diagnostic(place, "capability-with-argument", name=name)
+        elif text is not None and (reason := capability.check(text)):
+            problem = document.problem(place, reason, code="capability-argument")
+        else:
+            requirements.append(
+                Requirement(name=name, argument=text, position=document.position(place))
+            )
+            continue
+        problems.append(problem)
+    return tuple(requirements)

@@ -1,0 +1,258 @@
+"""Waivers as data: known failures with their cases, their signature, the defect of torch, and the
+last day.
+"""
+
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from torch_conformance.language.backends import Backends, read_named
+from torch_conformance.language.check.spec import condition_problems
+from torch_conformance.language.read.document import WAIVERS, DataPath, Document
+from torch_conformance.machine.cache_dirs import folder
+from torch_conformance.model.conditions import as_list
+from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, Position, unknown_word
+from torch_conformance.model.matching.patterns import check_pattern, is_unspecific
+from torch_conformance.vocabulary.expectations import EXPECTATIONS
+
+OUTSIDE_OF_EXPECTATIONS = ("raised", "side-effects", "fell-back", "crash", "timeout")
+"""Types of failures without an expectation.
+
+``error`` cannot be waived, because such a case claims nothing.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The signature of a failure: its type in JUnit, and a regular expression for its message."""
+
+    type: str
+    match: str
+    phases: tuple[str, ...] = ()
+    """The phases in which the failure may have happened; empty for any."""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """What is known of the wrong numbers: ``error`` or ``most``, and the words of ``answer``; empty
+    for any.
+    """
+
+    def covers(self, seen: Mapping[str, float]) -> bool:
+        """Whether these are the numbers of a failure, about; those without numbers are of another
+        failure.
+        """
+        if not self.numbers:
+            return True
+        known = {"nonfinite": 0.0, **self.numbers}
+        most = known.pop("most", math.inf)
+        return (
+            bool(seen)
+            and seen["error"] <= most
+            and all(_is_about(word, seen.get(word, 0.0), number) for word, number in known.items())
+        )
+
+
+def _is_about(word: str, seen: float, known: float) -> bool:
+    if word in ("likeness", "bias", "outward"):
+        return abs(seen - known) <= LIKENESS
+    if word == "nonfinite" and not known:
+        return seen == 0
+    factor = SIZE if word == "size" else ERROR
+    return known / factor <= seen <= known * factor or (
+        word == "share" and abs(seen - known) <= SHARE
+    )
+
+
+ERROR, SIZE, SHARE, LIKENESS = 4.0, 2.0, 0.05, 0.5
+"""The same defect on other inputs: its error, and the share of wrong elements, within a factor of 4
+(or 0.05 of a share); the size within one of 2; the likeness, and which way errors go, within 0.5."""  # noqa: E501
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiver:
+    """One known failure."""
+
+    cases: str
+    """A glob over ids."""
+    when: Mapping[str, Any] | None
+    failures: tuple[Signature, ...]
+    reason: str
+    issue: str
+    until: date
+    """The last day on which the waiver applies."""
+    flaky: bool = False
+    """Whether its cases pass in some runs."""
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaiverFiles:
+    """The waivers in file order, the shipped file first."""
+
+    waivers: tuple[Waiver, ...] = ()
+    documents: tuple[Document, ...] = ()
+    user_files: frozenset[str] = frozenset()
+    """Files of the command line, by their names in messages."""
+
+
+def load_waivers(extra: Sequence[Path], backends: Backends | None) -> WaiverFiles:
+    """Read the shipped waivers and those of ``extra`` files; raise ``InvalidSpecs`` with all
+    problems of all files.
+
+    Without ``backends``, names in conditions are not checked.
+    """
+    problems: list[Diagnostic] = []
+    waivers = read_waivers(extra, backends, problems)
+    if problems:
+        raise InvalidSpecs(problems)
+    return waivers
+
+
+def read_waivers(
+    extra: Sequence[Path], backends: Backends | None, problems: list[Diagnostic]
+) -> WaiverFiles:
+    """Read the shipped waivers and those of ``extra`` files as far as possible, and add their
+    problems.
+    """
+    shipped = folder("specs") / "waivers.yaml"
+    documents: list[Document] = []
+    waivers: list[Waiver] = []
+    paths: dict[str, Path] = {}
+    for path in [*([shipped] if shipped.exists() else []), *extra]:
+        paths.setdefault(os.path.realpath(path), path)
+    for path in paths.values():
+        if (document := read_named(path, WAIVERS, problems)) is None:
+            continue
+        documents.append(document)
+        waivers.extend(_waivers(document, problems))
+        if backends is not None and backends.is_whole:
+            problems.extend(condition_problems(document, ("waivers",), backends))
+    user_files = frozenset(document.file for document in documents if document.path != shipped)
+    return WaiverFiles(waivers=tuple(waivers), documents=tuple(documents), user_files=user_files)
+
+
+def _waivers(document: Document, problems: list[Diagnostic]) -> Iterator[Waiver]:
+    """Yield the waivers of a file, without those of an invalid date, and add its problems."""
+    for index, entry in enumerate(document.data["waivers"]):
+        path: DataPath = ("waivers", index)
+        failure = entry["failure"]  # one signature, or a list of them
+        several = [failure] if isinstance(failure, dict) else failure
+        signatures = []
+        for number, signature in enumerate(several):
+            place = (*path, "failure") if isinstance(failure, dict) else (*path, "failure", number)
+            problems.extend(_signature_problems(document, place, signature))
+            numbers = dict(signature.get("answer", {}))
+            if "error" in signature:
+                error = signature["error"]
+                numbers |= {"most": error["max"]} if isinstance(error, dict) else {"error": error}
+            signatures.append(
+                Signature(
+                    signature["type"],
+                    signature["match"],
+                    tuple(as_list(signature.get("phase", ()))),
+                    numbers,
+                )
+            )
+        try:
+            until = date.fromisoformat(entry["until"])
+        except ValueError as error:
+            problems.append(
+                document.diagnostic(
+                    (*path, "until"), "not-a-date", value=entry["until"], reason=str(error)
+                )
+            )
+            continue
+        yield Waiver(
+            cases=entry["cases"],
+            when=entry.get("when"),
+            failures=tuple(signatures),
+            reason=entry["reason"],
+            issue=entry["issue"],
+            until=until,
+            flaky=entry.get("flaky", False),
+            position=document.position(path),
+        )
+
+
+OF_NUMBERS = ("close", "side-effects")
+"""Types of failures that compare numbers."""
+
+WITH_PHASE = ("raised", "crash", "timeout")
+"""Types of failures that name the phase in which they happened."""
+
+
+def _signature_problems(
+    document: Document, path: DataPath, signature: Mapping[str, Any]
+) -> Iterator[Diagnostic]:
+    kind, pattern = signature["type"], signature["match"]
+    if "phase" in signature and kind not in WITH_PHASE:
+        yield document.diagnostic(
+            (*path, "phase"),
+            "failure-without-phase",
+            key=True,
+            kind=kind,
+            types=", ".join(WITH_PHASE),
+        )
+    for word in ("error", "answer"):
+        if word in signature and kind not in OF_NUMBERS:
+            yield document.diagnostic(
+                (*path, word),
+                "failure-without-numbers",
+                key=True,
+                kind=kind,
+                types=", ".join(OF_NUMBERS),
+            )
+    if kind == "error":
+        yield document.diagnostic((*path, "type"), "waived-error")
+    elif kind not in (types := (*EXPECTATIONS, *OUTSIDE_OF_EXPECTATIONS)):
+        yield document.diagnostic((*path, "type"), unknown_word("type-of-failure", kind, types))
+    # the fixed text of the messages of the type, with {0} and {1} for the variable parts
+    frames: tuple[str, ...] = (
+        (f"{kind}: expected {{0}}, observed {{1}}",) if kind in EXPECTATIONS else ()
+    )
+    if kind == "raised":
+        frames = ("raised: expected no exception, observed {0} in phase '{1}': {0}",)
+    code = ""
+    if (reason := check_pattern(pattern)) is not None:
+        code = "bad-pattern-of-a-waiver"
+    elif is_unspecific(pattern):
+        code = "waives-any-failure"
+    elif is_unspecific(pattern, frames):
+        code = "waives-any-of-a-type"
+    elif (
+        kind in OF_NUMBERS
+        and "error" not in signature
+        and is_unspecific(pattern, _frames_of_numbers(kind, pattern))
+    ):
+        code = "waives-any-number"
+    if code:
+        yield document.diagnostic((*path, "match"), code, kind=kind, reason=reason or "")
+
+
+def _frames_of_numbers(kind: str, pattern: str) -> tuple[str, ...]:
+    """Return what messages about wrong numbers say, with {0} for the numbers, of the values that a
+    pattern may mean.
+    """
+    own = (pattern.replace("\\", ""),) if re.fullmatch(r"[a-z][a-z0-9_.\\\[\]']*", pattern) else ()
+    values = (
+        "output",
+        "output['result'] gradients",
+        "gradients: output['gradients'][0]",
+        "argument [0]",
+        "function.weight.grad",
+        *own,
+    )
+    said = (
+        "within 2 x eager's error against float64, observed error of {0} ulp ({0} times "
+        "eager's greatest error), {0} times the bound; "
+        "at [{0}]: {0}, eager {0}, float64 {0}",
+        "within 2 x eager's error against float64, observed error of {0} ulp (eager has no "
+        "error), {0} times the bound; at [{0}]: {0}",
+        "within atol={0}, rtol={0} (no float64 reference: the function draws random numbers), "
+        "observed greatest difference {0}; "
+        "at [{0}]: {0} against {0}",
+    )
+    return tuple(f"{kind}: expected {value} {words}" for value in values for words in said)

@@ -1,0 +1,3 @@
+"""The process and its machine: standard streams, signals, secrets, folders, hardware, the installed
+torch, capabilities.
+"""

@@ -1,0 +1,3 @@
+"""Values and pure functions shared by all stages: cases, results, outcomes, exit codes,
+diagnostics, conditions, protocol.
+"""

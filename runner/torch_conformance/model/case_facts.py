@@ -1,0 +1,409 @@
+"""The facts of a case: what its worker measured in each step, how its process ended, what its
+services saw.
+
+No verdicts.
+
+``judge.evidence`` makes them of what a worker sent, by the annotations here; everything after it
+reads attributes. What an expectation asked its worker to measure stays the JSON that the
+expectation's own ``measure`` wrote: no other module knows its form.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from torch_conformance.model.codec import COMPUTED, KEY
+from torch_conformance.model.protocol import Json
+
+GROUPS: Mapping[str, frozenset[str]] = {
+    "gemm": frozenset(
+        "mm addmm bmm baddbmm int_mm scaled_mm mm_plus_mm grouped_mm scaled_grouped_mm "
+        "grouped_gemm b2b_gemm packed_linear linear_unary"
+        " linear_binary qlinear_unary qlinear_binary _weight_int8pack_mm "
+        "_weight_int4pack_mm_for_cpu sparse_semi_structured_mm".split()
+    ),
+    "convolution": frozenset("convolution convolution_bwd_weight convolution_bwd_input".split()),
+    "attention": frozenset(
+        "flex_attention flex_attention_backward flex_decoding flex_flash_attention "
+        "flex_flash_attention_backward".split()
+    ),
+}
+"""Operations of one kind, by the names that inductor gives its selections."""
+
+TALLIED = ("rendered", "compiled", "failed", "timed", "won")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """How many candidates of one inductor backend came how far in one selection."""
+
+    rendered: int
+    """Those that inductor wrote."""
+    compiled: int
+    failed: int
+    """Those that could not be compiled or timed, and were discarded."""
+    timed: int
+    won: int
+    """1 where one of them was selected."""
+    error: str
+    """The first exception of one that failed."""
+
+
+NONE = Tally(rendered=0, compiled=0, failed=0, timed=0, won=0, error="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """One operation that inductor selected a kernel for: a GEMM, a convolution, an attention."""
+
+    op: str
+    """The name that inductor gives it, such as ``mm`` and ``convolution``."""
+    how: str
+    """``timed``; ``only`` where there was one candidate, which is not timed; ``untimed`` for any
+    other selection.
+    """
+    winner: str
+    """The name of the selected candidate; empty where it is not known."""
+    won_by: str
+    """Its inductor backend, one of ``by_backend``; empty where it is not known."""
+    by_backend: Mapping[str, Tally] = field(metadata={KEY: "backends"})
+
+    def tally(self, backend: str) -> Tally:
+        """Return the tally of a backend; that of all of them for an empty name."""
+        if backend:
+            return self.by_backend.get(backend, NONE)
+        tallies = self.by_backend.values()
+        errors = (tally.error for tally in tallies if tally.error)
+        return Tally(
+            **{name: sum(getattr(tally, name) for tally in tallies) for name in TALLIED},
+            error=next(errors, ""),
+        )
+
+    def __str__(self) -> str:
+        """Return a line that shows every count."""
+        parts = []
+        for name, tally in self.by_backend.items():
+            counts = (
+                ", ".join(
+                    f"{getattr(tally, count)} {count}" for count in TALLIED if getattr(tally, count)
+                )
+                or "none"
+            )
+            parts.append(
+                f"{name} {counts} (first error: {tally.error})"
+                if tally.error
+                else f"{name} {counts}"
+            )
+        won = (
+            f"{self.winner} of {self.won_by} won"
+            if self.won_by
+            else "no candidate is known to have won"
+        )
+        return f"{self.op}: {'; '.join(parts) or 'no candidates'}; {won} ({self.how})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tunings:
+    """The census of a step."""
+
+    count: int = 0
+    """How many operations there were."""
+    found: tuple[Tuning, ...] = ()
+    """The first of them: a bounded number."""
+
+    def of(self, operations: Collection[str]) -> Iterator[Tuning]:
+        """Yield those of some operations; all of them if none is named.
+
+        A name may be that of a group.
+        """
+        names = frozenset().union(*(GROUPS.get(name, frozenset([name])) for name in operations))
+        return (tuning for tuning in self.found if not operations or tuning.op in names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """An exception in the chain below another one: its ``__cause__``, or else its
+    ``__context__``.
+    """
+
+    type: str
+    """Its dotted path."""
+    ancestors: tuple[str, ...]
+    """The dotted paths of its type and of every type that it inherits from."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raised(Cause):
+    """An exception that a step, or a case before its steps, ended with."""
+
+    traceback: str
+    phase: str
+    causes: tuple[Cause, ...] = ()
+    """The chain below it, the nearest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A kernel that autotuning timed."""
+
+    name: str
+    """Which a user may have chosen."""
+    of_class: str = field(metadata={KEY: "class"})
+    """The dotted path of the class of its template, or of the choice itself; empty where no module
+    has that class.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpyCalls:
+    """What a spy saw."""
+
+    count: int
+    entries: tuple[Mapping[str, Json], ...]
+    """The first of them, as maps of plain values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildExit:
+    """How the child of a spawn step ended."""
+
+    code: int
+    stderr: str
+    """The end of its standard error."""
+    stdout: str | None = None
+    """The end of its standard output; None where that is the worker's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generator:
+    """What a call did to a generator of random numbers, compiled and eager."""
+
+    name: str
+    exact: bool
+    """Whether the compiled call must leave the state that eager leaves."""
+    eager_advanced: bool
+    compiled_advanced: bool
+    same: bool
+    """Whether both left the same state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """A mode of torch that a call left otherwise than eager did, with both values as text."""
+
+    name: str
+    eager: str
+    compiled: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """What a call changed beside its result, compared with what eager changed."""
+
+    compared: int
+    """How many values were compared."""
+    apart: tuple[str, ...]
+    """Paths of values that differed before the call, and were not compared."""
+    leaves: tuple[Mapping[str, Json], ...]
+    """The facts of values that differ, as ``close`` measures them."""
+    generators: tuple[Generator, ...] = ()
+    """The generators of random numbers; empty where the eager call raised."""
+    modes: tuple[Mode, ...] = ()
+    changes: int = 0
+    """How many values beside its result the eager call changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long a function took in a bench step; times are milliseconds. Reported, never judged."""
+
+    name: str
+    form: str
+    """``compiled`` or ``eager``."""
+    median_ms: float
+    least_ms: float
+    most_ms: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What a bench step timed and left."""
+
+    timings: tuple[Timing, ...]
+    attachments: tuple[str, ...]
+    """Names of files that it left in the case's folder."""
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traced:
+    """What dynamo did in a step with the functions of a case, whichever backend compiles them."""
+
+    frames: int
+    """How many frames it converted, or began to."""
+    broken: tuple[str, ...]
+    """Why it did not convert some of them as a whole."""
+    graphs: int
+    """How many graphs it captured and handed to the backend."""
+    calls: int
+    """Calls of graphs that it captured for a backend other than inductor."""
+    calls_others: int
+    """The same of other functions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repetition:
+    """Equal repetitions of a step before the last, as one expectation measured them."""
+
+    first: int
+    """The first of them, from 0."""
+    times: int
+    measured: Json = None
+    """What the expectation's own ``measure`` wrote; None where it was not measured."""
+    why_not: str = "it was not measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphOfCode:
+    """The graph that a piece of code was generated for; without entries where a cache had the
+    code.
+    """
+
+    arguments: tuple[str, ...] | None = None
+    """Dtype, shape and strides of each tensor, ``float32[2, ?][?, 1]``, and ``?`` for other values.
+    """
+    operators: tuple[str, ...] = ()
+    """The operators, before decompositions, that it came from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFacts:
+    """What was measured in and after one step."""
+
+    raised: Raised | None = None
+    counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    remote: Mapping[str, Mapping[str, int]] | None = None
+    """torch's statistics of its remote caches: hit, miss, put and exception, by the name of the
+    cache; None where they were not read.
+    """
+    entered: int = 0
+    """Calls of inductor's entry."""
+    graphs: tuple[tuple[str, ...], ...] = ()
+    """For each graph that was compiled or served from a cache, its devices."""
+    executed: Mapping[str, int] = field(default_factory=dict)
+    """Calls, by device, of graphs that the case's own ``torch.compile`` compiled."""
+    executed_others: Mapping[str, int] = field(default_factory=dict)
+    """Calls of all other compiled graphs."""
+    dynamo: Traced | None = None
+    """What dynamo did with the case's functions; None in runs of before it was recorded."""
+    abandoned: tuple[str, ...] = ()
+    """A reason for each frame that dynamo gave up."""
+    uncompiled: tuple[str, ...] = ()
+    """Samples of an operator whose compiled call ran eagerly though it had operations, the first
+    ones, each with the reason.
+    """
+    runtime_calls: int | None = None
+    """The fewest calls of the vendor's function that the proof names, in one compiled call; None
+    where none were counted.
+    """
+    choices: tuple[tuple[Choice, ...], ...] = ()
+    """What autotuning timed, by tuning."""
+    tunings: Tunings = field(default_factory=Tunings)
+    """What became of every candidate, of each operation of the case's own functions that inductor
+    selected a kernel for.
+    """
+    code_pieces: int = field(default=0, metadata={KEY: "code"})
+    """How many pieces of generated code the worker wrote beside its message."""
+    code_digests: tuple[str, ...] = ()
+    """The sha256 of each piece as the worker wrote it; empty in runs of before it was recorded."""
+    code_graphs: tuple[GraphOfCode, ...] = ()
+    measurements: Mapping[str, Json] = field(default_factory=dict, metadata={KEY: "measured"})
+    """What expectations asked for, by their index: the JSON that each kind's ``measure`` wrote, not
+    decoded.
+    """
+    repetitions: Mapping[str, tuple[Repetition, ...]] = field(default_factory=dict)
+    """The repetitions of the step before the last, by the index of the expectation that judges
+    each.
+    """
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
+    """Why something could not be measured, by the expectation's index."""
+    effects: Effects | None = None
+    """None where they were not compared."""
+    calls: Mapping[str, SpyCalls] = field(default_factory=dict)
+    exit: ChildExit | None = None
+    bench: Bench | None = None
+    code: tuple[str, ...] = field(default=(), metadata={COMPUTED: True})
+    """The pieces of generated code, in order."""
+    measured: Json = field(default=None, metadata={COMPUTED: True})
+    """For an expectation that is judged: what its own ``measure`` wrote, decoded; None where there
+    was nothing.
+    """
+
+    def executed_for(self, kind: str) -> int:
+        """Return how many graphs for a kind of device it ran, whoever compiled them."""
+        return self.executed.get(kind, 0) + self.executed_others.get(kind, 0)
+
+    def with_measured(self, /, **changes: Json) -> Self:
+        """Return the facts with other values for some keys of ``measured``: a mutant."""
+        return replace(self, measured={**self.measured, **changes})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a worker's process ended."""
+
+    exit_code: int | None = None
+    signal: int | None = None
+    timed_out: bool = False
+    phase: str = ""
+    """The last phase that the worker announced."""
+    step: int | None = None
+    """The last step, from 0; None before the first, and for a number that is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceReport:
+    """What a service's own process says of the case that it served: no worker can have written
+    it.
+    """
+
+    name: str
+    answered: Mapping[str, int] = field(default_factory=dict)
+    """How often each command was answered without an error, for keys of the form that torch's
+    remote caches give theirs.
+    """
+    foreign: int = 0
+    """How many commands were answered for other keys: of another client."""
+    problem: str = ""
+    """Why it cannot be trusted to have served the case; empty when nothing was wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of a case that was carried out."""
+
+    ending: Ending = field(default_factory=Ending)
+    case_id: str = ""
+    digest: str = ""
+    """That of the case, as the plan of the worker had it."""
+    steps: tuple[StepFacts, ...] = ()
+    """Those that were carried out, in order."""
+    error: Raised | None = None
+    """Why the case could not be carried out."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Seconds spent in each phase."""
+    is_answered: bool = True
+    """Whether the worker sent a message."""
+    nonsense: str = ""
+    """Why its message, or the code beside it, cannot be judged; empty where they can be."""
+    services: tuple[ServiceReport, ...] = ()
+    note: str = ""
+    """A note about its process for the user."""
+    problem: str = ""
+    """How the worker broke the protocol; empty if it did not."""
+    stderr: str = ""
+    """The end of the worker's standard error, with its stack; used only after a timeout or a crash.
+    """

@@ -1,0 +1,159 @@
+"""Mistakes of the user as values: what kind of problem, where, and what it is about.
+
+Their texts are in ``problem_texts``.
+"""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+from torch_conformance.model.escaping import line
+from torch_conformance.model.problem_texts import text_of
+
+one_line = line
+"""For text that may quote untrusted input."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Position:
+    """A place in a file; line and column count from 1."""
+
+    file: str
+    line: int = 1
+    column: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+_NOWHERE = Position(file="")
+
+
+class Severity(StrEnum):
+    """What a problem means for the exit code."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    """Printed only; it does not change the exit code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Diagnostic:
+    """One problem of one file.
+
+    Programs decide by its code; message and hint are for people and follow from the rest.
+    """
+
+    position: Position = _NOWHERE
+    code: str
+    arguments: tuple[tuple[str, str | int], ...] = ()
+    """What the text of the code speaks of, by name: ``word``, ``near``."""
+    severity: Severity = Severity.ERROR
+
+    @classmethod
+    def of(cls, code: str, **arguments: str | int) -> "Diagnostic":
+        """Return a problem whose place is added later."""
+        return cls(code=code, arguments=tuple(arguments.items()))
+
+    def at(self, position: Position) -> "Diagnostic":
+        """Return the problem at its place."""
+        return replace(self, position=position)
+
+    @property
+    def message(self) -> str:
+        """What was read, and why it is wrong."""
+        return text_of(self.code, dict(self.arguments))[0]
+
+    @property
+    def hint(self) -> str:
+        """What is allowed, or what to type; may be empty."""
+        return text_of(self.code, dict(self.arguments))[1]
+
+    def __str__(self) -> str:
+        prefix = "warning: " if self.severity is Severity.WARNING else ""
+        return one_line(
+            f"{self.position}: {prefix}{self.message}" + (f" ({self.hint})" if self.hint else "")
+        )
+
+
+def errors(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Return the problems that make a file invalid."""
+    return [problem for problem in problems if problem.severity is Severity.ERROR]
+
+
+class UsageError(Exception):
+    """The command line asks for something impossible; exit code 2."""
+
+
+class JournalAltered(Exception):
+    """A recorded file was changed during the run, by a case or another program; exit code 1."""
+
+
+class InvalidSpecs(Exception):
+    """At least one file is invalid. Carries all problems of all files; exit code 2."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics = tuple(sorted(set(diagnostics)))
+        super().__init__(f"{len(self.diagnostics)} problems")
+
+
+# -- words that are in no table --------------------------------------------------------------------
+
+
+def nearest(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return the choice that a word resembles most; empty where it resembles none."""
+    return next(iter(difflib.get_close_matches(word, list(choices), n=1, cutoff=cutoff)), "")
+
+
+def did_you_mean(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return ``did you mean 'x'?`` for the nearest of ``choices``, or an empty string."""
+    near = nearest(word, choices, cutoff=cutoff)
+    return f"did you mean '{near}'?" if near else ""
+
+
+def one_of(choices: Iterable[str], *, limit: int = 12, near: str = "") -> str:
+    """Return the allowed words as text, cut to ``limit``; where they are cut, those most like
+    ``near`` come first.
+    """
+    words = sorted(choices)
+    if near and len(words) > limit:
+        words.sort(
+            key=lambda word: -difflib.SequenceMatcher(None, near.lower(), word.lower()).ratio()
+        )
+    shown = ", ".join(words[:limit])
+    return shown + (f", ... ({len(words)} in all)" if len(words) > limit else "")
+
+
+def unknown_word(
+    what: str, word: str, choices: Iterable[str], *, cutoff: float = 0.6, **more: str
+) -> Diagnostic:
+    """Return the problem ``unknown-WHAT`` of a word that is not among the choices."""
+    known = list(choices)
+    near = nearest(word, known, cutoff=cutoff)
+    shown = word if len(word) <= _LONGEST else word[:_LONGEST] + "..."
+    return Diagnostic.of(
+        f"unknown-{what}",
+        word=shown,
+        near=near,
+        allowed="" if near else one_of(known, near=word),
+        **more,
+    )
+
+
+def unknown(what: str, word: str, choices: Iterable[str]) -> tuple[str, str]:
+    """Return message and hint for a word that is not among the choices."""
+    problem = unknown_word(what, word, choices)
+    return problem.message, problem.hint
+
+
+_LONGEST = 100
+
+
+def shown_path(path: Path) -> str:
+    """Return ``path`` for messages: relative to the working folder if it is below it."""
+    try:
+        return str(path.absolute().relative_to(Path.cwd()))
+    except (ValueError, FileNotFoundError):  # elsewhere, or the working folder is gone
+        return str(path)

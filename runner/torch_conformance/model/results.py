@@ -1,0 +1,544 @@
+"""The result of a case: verdicts, attempts and its outcome.
+
+Frozen values; ``record.journal`` has their JSON form.
+
+| value        | adds                                                                                    |
+|--------------|-----------------------------------------------------------------------------------------|
+| ``Attempt``    | the outcome that verdicts fold into, the reason, and what of one worker belongs to it   |
+| ``CaseResult`` | to an ``Attempt``: which case it was, what waivers said, and what only reports need       |
+"""  # noqa: E501
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
+from typing import ClassVar
+from urllib.parse import unquote
+
+from torch_conformance.model.case import Case, CaseId
+from torch_conformance.model.case_facts import Timing
+from torch_conformance.model.codec import COMPUTED
+from torch_conformance.model.diagnostics import Position, UsageError
+from torch_conformance.model.expectation import Status, Verdict
+from torch_conformance.model.outcomes import PASSED, RETRIED, WAIVABLE, Outcome
+
+NOT_MEASURED = -1
+"""In the place of a number of operators."""
+
+
+class WaiverEffect(Enum):
+    """What became of a waiver that is for a case."""
+
+    MATCHED = "matched"
+    """The failure is the one that it names."""
+    PASSED = "passed"
+    """Nothing failed."""
+    PART_PASSED = "part-passed"
+    """Nothing failed, but the case ran only some samples of its operator: the failure may be in the
+    others.
+    """
+    OTHER_FAILURE = "other-failure"
+    """What failed looks otherwise."""
+    TOO_SLOW = "too-slow"
+    """Its pattern gave no answer in time."""
+    EXPIRED = "expired"
+    """Its last day is past: it is void."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedWaiver:
+    """A waiver that is for a case, where that ran, and what became of it."""
+
+    effect: WaiverEffect
+    cases: str
+    """Its glob."""
+    position: Position
+    reason: str
+    issue: str
+    until: str
+    """Its last day: ``2027-03-01``."""
+    flaky: bool = False
+    """Whether the case may pass too."""
+
+
+MANY = 20
+"""So many attempts that all pass, or all fail, show that a case does not flake."""
+
+
+def waived(
+    judged: Outcome, waivers: Sequence[AppliedWaiver], attempts: Sequence[Outcome] = ()
+) -> Outcome:
+    """Return what waivers make of an outcome; a flaky one is void where many attempts of the case
+    had one outcome.
+    """
+    is_void = len(attempts) >= MANY and len(set(attempts)) == 1
+    if judged in WAIVABLE:
+        matched = next(
+            (waiver for waiver in waivers if waiver.effect is WaiverEffect.MATCHED), None
+        )
+        return judged if matched is None or (matched.flaky and is_void) else Outcome.XFAIL
+    unexpected = (
+        waiver
+        for waiver in waivers
+        if waiver.effect is WaiverEffect.PASSED and (is_void or not waiver.flaky)
+    )
+    return Outcome.XPASS if judged in PASSED and any(unexpected) else judged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """The result of one attempt of a case, without what all attempts of the case share."""
+
+    outcome: Outcome
+    reason: str
+    """One line: why it is not a PASS. Blank for a PASS alone."""
+    failure_type: str
+    """JUnit's ``type``: counter, close, filecheck, raised, fell-back, crash, unavailable ..."""
+    seconds: float
+    isolation: str
+    """How the worker was made: ``fork`` or ``process``; empty when there was none."""
+    folder: str
+    """The case's folder below the run's folder; empty when nothing was run."""
+    evidence: Mapping[str, str] = field(default_factory=dict)
+    """sha256 of each file in it that the case was judged by: the observation, generated code,
+    reports of services.
+    """
+    verdicts: tuple[Verdict, ...] = ()
+    """One for each leaf of each expectation; of one of several attempts those alone that speak
+    against the case.
+    """
+    stdout: str = ""
+    stderr: str = ""
+    """Ends of what the worker printed; empty for a PASS."""
+    begun: str = ""
+    """When its worker began it: UTC, ISO 8601, with milliseconds.
+
+    Empty when there was no worker.
+    """
+    worker: int = 0
+    """The number of its worker in the run; 0 when there was none."""
+    gpus: tuple[int, ...] = ()
+    """The GPUs that were leased to it, by number."""
+    warmup_begun: str = ""
+    """When its worker for a GPU began to warm up, if this is the first case of that; the form is
+    that of ``begun``.
+    """
+    warmup: float = 0.0
+    """Seconds of that warm-up."""
+    context: float = 0.0
+    """Seconds from the begin of that warm-up until the worker had a context on its GPU."""
+    cpu: float = 0.0
+    """Seconds of processors that its worker used, with its warm-up and its children; 0 where
+    unknown.
+    """
+    node: Mapping[str, str] = field(default_factory=dict)
+    """The node of a fleet that ran it: its name, image, host, and the facts of its machine.
+
+    Empty for the machine of the run's header.
+    """
+
+    @property
+    def failed(self) -> tuple[Verdict, ...]:
+        """The verdicts that speak against the case."""
+        return tuple(v for v in self.verdicts if v.status in (Status.FAILED, Status.ERROR))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult(Attempt):
+    """A case's outcome with everything a report says about it."""
+
+    DERIVED: ClassVar[tuple[str, ...]] = ("area", "name", "backend")
+    case_id: CaseId
+    spec: str
+    verdicts: tuple[Verdict, ...]
+    isolation: str = ""
+    folder: str = ""
+    position: Position
+    """The line that a report points to: the failing expectation's, or the spec's."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    repro: str = ""
+    summary: str = ""
+    """What the spec claims; empty for a PASS, as are the next two."""
+    options: tuple[str, ...] = ()
+    """The options in force, a line each: ``config.freezing: true``."""
+    code: tuple[str, ...] = ()
+    """The files of generated code in the case's folder."""
+    digest: str = ""
+    phase: str = ""
+    """The phase in which its process crashed or outlived its deadline, as the worker announced it;
+    empty otherwise.
+    """
+    covers: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    """The tags of its spec."""
+    target: str = ""
+    """The GPU that it was checked for without being executed (``model.targets``); empty for a case
+    that is executed.
+    """
+    level: str = ""
+    """The level of evidence of an OFFLINE_PASS: the highest that one of its expectations gives."""
+    requires: tuple[str, ...] = ()
+    """The names of the capabilities that the case requires: ``--require`` of a merged run reads
+    them.
+    """
+    waivers: tuple[AppliedWaiver, ...] = ()
+    timings: tuple[Timing, ...] = ()
+    attachments: tuple[str, ...] = ()
+    """Files in the case's folder that belong to its report: chrome traces."""
+    notes: tuple[str, ...] = ()
+    """What a person should know: who computed the answer, why a timing or an attachment is missing.
+    """
+    benches_left_out: int = 0
+    """How many bench steps of the case were not run, because the run was started without
+    ``--bench``.
+    """
+    eager_operators: int = NOT_MEASURED
+    """How many operators eager runs in its calls, where the proof of its backend measures who
+    computes them.
+    """
+    by_aten: Mapping[str, int] = field(default_factory=dict)
+    """Which of them ATen ran in the compiled calls too, and how often."""
+    warnings: tuple[str, ...] = field(default=(), metadata={COMPUTED: True})
+    """What ``doctor`` says of the tools that a red case uses: the footer of the run has it."""
+    attempts: tuple[Attempt, ...] = ()
+    """Every attempt, in the order in which they ended, of a case that was run several times;
+    ``seconds`` is what they took together.
+    """
+
+    @property
+    def area(self) -> str:
+        """The folder of its spec; may be empty."""
+        return self.case_id.partition("[")[0].rpartition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """The name of its spec."""
+        return self.case_id.partition("[")[0].rpartition("/")[2]
+
+    @property
+    def backend(self) -> str:
+        """Its backend, which stands first in the id."""
+        first = self.case_id.partition("[backend=")[2]
+        return unquote(first.partition("]")[0].partition(",")[0])
+
+    @property
+    def flaky_waiver(self) -> AppliedWaiver | None:
+        """The flaky waiver by which a PASS may fail in another run, or an XFAIL may pass; None for
+        any other result.
+        """
+        effects = (WaiverEffect.MATCHED, WaiverEffect.PASSED, WaiverEffect.PART_PASSED)
+        first = next((waiver for waiver in self.waivers if waiver.effect in effects), None)
+        return (
+            first
+            if first is not None and first.flaky and self.outcome in (*PASSED, Outcome.XFAIL)
+            else None
+        )
+
+    @property
+    def is_executed(self) -> bool:
+        """Whether the case was executed: what is only compiled for a target never is, nor what
+        lacks what ``--require`` names.
+        """
+        return self.outcome.is_executed and not self.target and self.failure_type != UNAVAILABLE
+
+
+PHASES_BEFORE_CLAIM = ("", "start", "import", "inputs", "eager")
+"""Phases in which nothing was compiled yet.
+
+A process that ends there shows nothing of the backend.
+"""
+
+NOT_CLAIMED = "not claimed by"
+"""How the reason begins why a case is UNAVAILABLE whose compiler does not say that it can do it."""
+
+UNAVAILABLE = "unavailable"
+"""The type of an ERROR of a case that cannot run here although ``--require`` names what it lacks.
+"""
+
+NODE_LOST = "node-lost"
+"""The type of a NOT_RUN whose nodes were lost: a run with one of these can be resumed."""
+
+
+def executed(results: Iterable[CaseResult]) -> int:
+    """Return how many results are of executed cases."""
+    return sum(result.is_executed for result in results)
+
+
+def result_of(
+    case: Case,
+    outcome: Outcome,
+    reason: str = "",
+    failure_type: str = "",
+    *,
+    verdicts: tuple[Verdict, ...] = (),
+    position: Position | None = None,
+) -> CaseResult:
+    """Return what is known of a case by its judgement alone; who ran it adds the rest.
+
+    The position is the spec's where none is given.
+    """
+    return CaseResult(
+        case_id=case.id,
+        spec=case.spec,
+        outcome=outcome,
+        reason=reason,
+        failure_type=failure_type,
+        verdicts=verdicts,
+        position=position or case.position,
+        seconds=0.0,
+        covers=case.covers,
+        tags=case.tags,
+        target=case.target,
+        requires=tuple(dict.fromkeys(requirement.name for requirement in case.requires)),
+    )
+
+
+PROOF = "proof"
+FELL_BACK = "fell-back"
+COULD_NOT_HAVE_FAILED = "could-not-have-failed"
+"""The kind of the verdict of an expectation that also holds for changed facts."""
+WEAK = "weak"
+"""The kind of the verdict of such an expectation where the spec says why."""
+ENDINGS = {"crash": Outcome.CRASH, "timeout": Outcome.TIMEOUT}
+"""Kinds of the single verdict of a process that crashed or timed out.
+
+No expectation has these names.
+"""
+
+
+OFFLINE = {
+    Outcome.PASS: Outcome.OFFLINE_PASS,
+    Outcome.FAIL: Outcome.OFFLINE_FAIL,
+    Outcome.FELL_BACK: Outcome.OFFLINE_FAIL,
+}
+"""The outcomes of a case that is compiled for a target and not executed. It never passes."""
+
+
+def fold(verdicts: Sequence[Verdict], target: str = "") -> tuple[Outcome, str, Verdict | None]:
+    """Return the outcome of a case with these verdicts, its failure type, and the verdict that
+    decided it (None for a PASS).
+
+    An ERROR comes before a FAIL, and a FAIL before a missing proof.
+    """
+    errors = [verdict for verdict in verdicts if verdict.status is Status.ERROR]
+    failed = [verdict for verdict in verdicts if verdict.status is Status.FAILED]
+    claims = [verdict for verdict in failed if verdict.kind != PROOF]
+    first = next(iter([*errors, *claims, *failed]), None)
+    if first is None:
+        outcome, failure_type = Outcome.PASS, ""
+    elif errors:
+        outcome, failure_type = ENDINGS.get(first.kind, Outcome.ERROR), first.kind
+    elif claims:
+        outcome, failure_type = Outcome.FAIL, first.kind
+    else:
+        outcome, failure_type = Outcome.FELL_BACK, FELL_BACK
+    return OFFLINE.get(outcome, outcome) if target else outcome, failure_type, first
+
+
+_PASSED = (*PASSED, Outcome.XPASS)
+_NAMED = 2
+"""The maximum number of attempts with another failure that a reason names."""
+
+_REASON = 300
+"""The maximum length of an attempt's reason within the case's reason, in characters."""
+
+_OUTPUT = 16_000
+"""How many characters of each attempt's output the result contains, counted from the end.
+
+The attempt's folder has the whole output.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How often a case runs, and the one result of its attempts.
+
+    ``--retries N`` repeats a failed case alone, until it passes or has failed N more times;
+    ``--repeat N`` runs every case N times.
+
+    |             | attempts                          | result                                                                |
+    |-------------|-----------------------------------|-----------------------------------------------------------------------|
+    | either      | one                               | its own                                                               |
+    | ``--retries`` | failures, then PASS (or XPASS)    | FLAKY                                                                 |
+    | ``--retries`` | failures, then none or an XFAIL   | the first one, which no waiver covers; other failures are named       |
+    | ``--repeat``  | all with one outcome              | that outcome; attempts with another failure are named                 |
+    | ``--repeat``  | with several outcomes             | FLAKY, also if a waiver covers some (XFAIL, XPASS)                    |
+    | flaky waiver | PASS and XFAIL                   | XFAIL                                                                 |
+    | flaky waiver | with a failure that it does not name | that failure                                                      |
+    | flaky waiver | 20 or more, all PASS or all XFAIL | XPASS, or the failure: the waiver is void                             |
+
+    Only FAIL, FELL_BACK, ERROR, CRASH and TIMEOUT are retried: XFAIL is not a failure, and XPASS is
+    not a failure of the case. If ``--fail-fast`` ends a run before all attempts of a case, a
+    failure or a difference stands, and anything else becomes NOT_RUN; if a run is interrupted, such
+    a case is NOT_RUN in any case, and its reason names the failure. A resumed run makes the missing
+    attempts.
+    """  # noqa: E501
+
+    retries: int = 0
+    """How many times a failed case is repeated, alone."""
+    repeat: int = 1
+    """How many times every case runs."""
+
+    @classmethod
+    def of(cls, *, retries: int, repeat: int, fail_fast: bool) -> "Policy":
+        """Return the policy of the command line; raise ``UsageError`` for contradictory options."""
+        other, why = "", ""
+        if retries and repeat > 1:
+            other, why = (
+                f"--repeat {repeat}",
+                "the first repeats a failed case until it passes, the second counts failures",
+            )
+        elif retries and fail_fast:
+            other, why = (
+                "--fail-fast",
+                "retries run after all other cases, and --fail-fast stops earlier",
+            )
+        if other:
+            raise UsageError(f"--retries {retries} with {other}: {why} (use one of them)")
+        return cls(retries=retries, repeat=repeat)
+
+    @property
+    def bound(self) -> str:
+        """The number of attempts of a case, as text."""
+        return f"at most {self.retries + 1}" if self.retries else str(self.repeat)
+
+    def remaining(self, results: Sequence[CaseResult]) -> int:
+        """Return how many attempts are left in the normal order, without retries, after the
+        attempts with these ``results``.
+        """
+        return max(self.repeat - len(results), 0) if self.repeat > 1 else int(not results)
+
+    def is_done(self, results: Sequence[CaseResult]) -> bool:
+        """Whether a case needs no further attempt."""
+        last = results[-1].outcome
+        if self.repeat > 1:
+            return not last.is_executed or len(results) >= self.repeat
+        return last not in RETRIED or len(results) > self.retries
+
+    def fold(self, results: Sequence[CaseResult], stopped: str = "") -> CaseResult:
+        """Return the one result of a case's attempts.
+
+        ``stopped`` is the reason why attempts are missing; empty if none are.
+        """
+        folded = results[0] if len(results) == 1 else self._folded(results)
+        if not stopped:
+            return folded
+        remark = f"{stopped} after {len(results)} of {self.bound} attempts"
+        if folded.outcome.is_failure:
+            return replace(folded, reason=f"{folded.reason}; {remark}")
+        return _not_run(folded, results, remark)
+
+    def interrupted(self, results: Sequence[CaseResult]) -> CaseResult:
+        """Return the result of a case with attempts missing because of an interruption."""
+        folded = self.fold(results)
+        seen = f": {_cut(folded.reason)}" if folded.outcome.is_failure else ""
+        return _not_run(
+            folded, results, f"interrupted after {len(results)} of {self.bound} attempts{seen}"
+        )
+
+    def _folded(self, results: Sequence[CaseResult]) -> CaseResult:
+        outcomes = [result.outcome for result in results]
+        shown = min(
+            results,
+            key=lambda result: (not result.outcome.is_failure, result.outcome is not Outcome.XFAIL),
+        )
+        outcome, waiver = outcome_of(outcomes, self.repeat, shown), shown.flaky_waiver
+        others = [
+            f"; another failure in attempt {number}: {result.outcome.label}: {_cut(result.reason)}"
+            for number, result in enumerate(results, start=1)
+            if result.outcome not in _PASSED and _signature(result) != _signature(shown)
+        ]
+        failed, reason, end = (
+            sum(result.outcome.is_failure for result in results),
+            _cut(shown.reason),
+            "",
+        )
+        if waiver is not None and outcome is Outcome.XPASS:
+            begin = f"passed in each of {len(results)} attempts: "
+            reason = (
+                f"remove the flaky waiver at {waiver.position} ({waiver.issue}), or narrow the glob"
+            )
+            shown = replace(shown, position=waiver.position, level="", failure_type="xpass")
+        elif waiver is not None and outcome in WAIVABLE:
+            begin = (
+                f"failed in each of {len(results)} attempts, no flake (write the waiver at "
+                f"{waiver.position} without 'flaky'): "
+            )
+            reason = _cut(shown.failed[0].message.split("\n")[0])
+        elif waiver is not None and outcome is Outcome.XFAIL:
+            begin = f"failed {outcomes.count(Outcome.XFAIL)} of {len(results)} attempts: "
+        elif outcome is Outcome.FLAKY and self.repeat > 1:
+            counts = Counter(result.outcome for result in results)
+            words = ", ".join(
+                f"{counts[known]} {known.label}" for known in Outcome if counts[known]
+            )
+            begin = f"{len(results)} attempts had the outcomes {words}: "
+        elif outcome is Outcome.FLAKY:
+            begin, end = (
+                f"failed {len(results) - 1} of {len(results)} attempts: ",
+                "; passed when retried alone",
+            )
+        elif outcome in RETRIED:
+            begin = f"failed {failed} of {len(results)} attempts: "
+        else:
+            begin, reason = "", shown.reason
+        more = (
+            f"; and other failures in {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        )
+        return replace(
+            shown,
+            outcome=outcome,
+            reason=f"{begin}{reason}{''.join(others[:_NAMED])}{more}{end}",
+            failure_type="flaky" if outcome is Outcome.FLAKY else shown.failure_type,
+            seconds=round(sum(result.seconds for result in results), 3),
+            attempts=tuple(map(attempt_of, results)),
+        )
+
+
+def outcome_of(outcomes: Sequence[Outcome], repeat: int, shown: CaseResult) -> Outcome:
+    """Return the outcome of all attempts together, whose result has the verdicts and waivers of
+    ``shown``.
+    """
+    failure = next((outcome for outcome in outcomes if outcome.is_failure), None)
+    if any(waiver.flaky and waiver.effect is not WaiverEffect.EXPIRED for waiver in shown.waivers):
+        of_all = waived(fold(shown.verdicts, shown.target)[0], shown.waivers, outcomes)
+        return failure or (Outcome.XFAIL if len(set(outcomes)) > 1 else of_all)
+    is_flaky = len(set(outcomes)) > 1 and (repeat > 1 or outcomes[-1] in _PASSED)
+    return Outcome.FLAKY if is_flaky else failure or outcomes[0]
+
+
+def _not_run(folded: CaseResult, results: Sequence[CaseResult], reason: str) -> CaseResult:
+    attempts = tuple(map(attempt_of, results))
+    return replace(
+        folded,
+        outcome=Outcome.NOT_RUN,
+        reason=reason,
+        failure_type="not-run",
+        verdicts=(),
+        attempts=attempts,
+    )
+
+
+def _signature(result: CaseResult) -> object:
+    """Return the failure signature: the failed expectations without their observed values."""
+    places = [(verdict.kind, verdict.status, verdict.position) for verdict in result.failed]
+    # a case that ended before its expectations has only a reason
+    reason = (
+        "" if result.outcome in (Outcome.FAIL, Outcome.FELL_BACK, Outcome.XFAIL) else result.reason
+    )
+    return result.outcome, result.failure_type, places, reason
+
+
+def _cut(reason: str) -> str:
+    return reason if len(reason) <= _REASON else f"{reason[: _REASON - 3]}..."
+
+
+def attempt_of(result: CaseResult) -> Attempt:
+    """Return a result as one attempt of several."""
+    values = {field.name: getattr(result, field.name) for field in fields(Attempt)}
+    stdout, stderr = (
+        ("", "")
+        if result.outcome is Outcome.PASS
+        else (result.stdout[-_OUTPUT:], result.stderr[-_OUTPUT:])
+    )
+    return Attempt(**{**values, "verdicts": result.failed, "stdout": stdout, "stderr": stderr})

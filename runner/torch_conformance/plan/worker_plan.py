@@ -1,0 +1,232 @@
+"""Converts a case to the plan that a worker runs: plain data, with the measurements that its
+expectations need.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from torch_conformance.language.read.templates import as_text, resolve_facts
+from torch_conformance.model.case import Case, Step, WrittenFunction
+from torch_conformance.model.conditions import Surroundings
+from torch_conformance.model.expectation import Expectation
+from torch_conformance.model.protocol import Json, encode
+from torch_conformance.vocabulary.expectations import side_effects
+from torch_conformance.vocabulary.expectations.expectation_base import EAGER
+from torch_conformance.vocabulary.steps import SAMPLES, STEPS, parsed, traits_of
+
+
+def seed_of(case: Case) -> int:
+    """Return the case's seed: a hash of its id without the backend, so that every backend gets the
+    same random numbers.
+    """
+    seed = case.body.settings.torch.get("seed")
+    if seed is not None:
+        return int(seed)
+    return int.from_bytes(
+        hashlib.sha256(case.seed_key.encode("utf-8", "surrogatepass")).digest()[:4], "big"
+    )
+
+
+def digest_of(case: Case) -> str:
+    """Return the sha256 of a case's content, which ties a recorded result to the case.
+
+    File paths and line numbers do not count. ``--bench`` does not change the digest.
+    """
+    apart = (
+        "isolation",
+        "preludes",
+        "functions",
+    )  # isolation is no part of the claim; the text of the others is added below
+    body = {name: value for name, value in body_as_json(case).items() if name not in apart}
+    preludes = [block.text for block in case.body.preludes]
+    functions = {
+        name: code.block.text if isinstance(code, WrittenFunction) else code
+        for name, code in case.body.functions.items()
+    }
+    judged = [
+        [
+            step.kind,
+            # of a Python block only its text counts
+            {
+                **step.arguments,
+                **(
+                    {traits_of(step).python: code["text"]}
+                    if (code := python_of(step)) is not None
+                    else {}
+                ),
+            },
+            [
+                (expected.kind, _claim(expected.check), *filter(None, [expected.weak]))
+                for expected in step.expectations
+            ],
+            *(
+                [step.repeat, dict(step.when or {})]
+                if step.repeat != 1 or step.when is not None
+                else []
+            ),
+        ]
+        for step in (*case.steps, *case.left_out)
+    ]
+    whole: list[Any] = [body, preludes, functions, judged, dict(case.params), case.backend]
+    if case.module:
+        whole.append({"module": case.module})
+    if case.control is not None:
+        whole.append([case.control.patch, case.control.fails])
+    text = json.dumps(as_text(whole), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _claim(check: Any) -> dict[str, str]:
+    """Return what an expectation says; a word that a later version adds changes no digest of a spec
+    without it.
+    """
+    return {
+        field.name: repr(value)
+        for field in fields(check)
+        if (value := getattr(check, field.name)) != field.default
+    }
+
+
+def python_of(step: Step) -> Mapping[str, Any] | None:
+    """Return the Python block of a step; None where it has none."""
+    return step.arguments.get(traits_of(step).python)
+
+
+def body_as_json(case: Case) -> dict[str, Json]:
+    """Return the body of a case as JSON for the plan; templates over facts are not evaluated
+    yet.
+    """
+    body = case.body
+    return {
+        **body.settings.by_section,
+        "preludes": [asdict(block) for block in body.preludes],
+        "functions": {
+            name: asdict(code) if isinstance(code, WrittenFunction) else code
+            for name, code in body.functions.items()
+        },
+        "let": body.let,
+        "spies": body.spies,
+        "handlers": body.handlers,
+        "dead": list(body.dead),
+        "inputs": list(body.inputs),
+        "context": list(body.context),
+        "services": list(body.services),
+        "timeout": body.timeout,
+        "isolation": body.isolation,
+        "compiles": body.compiles,
+        "seed_key": case.seed_key,
+    }
+
+
+def expects_raise(step: Step, surroundings: Surroundings) -> bool:
+    """Whether the spec expects an exception in this step."""
+    raises = (expected.check for expected in step.expectations if expected.kind == "raises")
+    return step.runs(surroundings) and any(check.applies(surroundings) for check in raises)
+
+
+def needs_eager(case: Case) -> bool:
+    """Whether a step refers to the eager reference, or a part of it."""
+    names = [name for step in case.steps for name in parsed(step).names]
+    names += [
+        name
+        for step in case.steps
+        for expected in step.expectations
+        for name in expected.check.names
+    ]
+    return any(name.partition(".")[0] == EAGER for name in names)
+
+
+def calls_compiler(step: Step) -> bool:
+    """Whether what a step calls must have been compiled: then the proof of a compiler other than
+    inductor looks at the call.
+    """
+    return traits_of(step).is_proof and (parsed(step).runs_graphs or step.kind == SAMPLES)
+
+
+PROOF = "proof"
+"""The index of the measurement that the proof of a backend asks for."""
+
+
+def make_plan(
+    case: Case,
+    surroundings: Surroundings,
+    facts: Mapping[str, object],
+    served: Expectation | None = None,
+    runtime: str = "",
+) -> dict[str, Any]:
+    """Return the plan as JSON data; raise ``templates.TemplateError`` for a fact that this machine
+    does not have.
+
+    The plan has no path that a worker opens: the executor adds those of the worker's machine
+    (``executor_protocol.with_paths``). The ``file`` of a Python block is only its name in
+    tracebacks. ``served`` is what the proof of its backend measures of each call, and ``runtime``
+    the function whose calls it counts.
+    """
+    plan = {
+        "format": 1,
+        "id": case.id,
+        "digest": digest_of(case),
+        "backend": case.backend,
+        "device": case.device,
+        **({"module": case.module} if case.module else {}),
+        **({"runtime": runtime} if runtime else {}),
+        "params": case.params,
+        "body": resolve_facts(body_as_json(case), facts),
+        "seed": seed_of(case),
+        "module_key": case.spec,
+        "needs_eager": needs_eager(case),
+        # the names that expectations refer to, without the paths below them
+        "compared": sorted(
+            {
+                name.partition(".")[0]
+                for step in case.steps
+                for expected in step.expectations
+                for name in expected.check.names
+            }
+        ),
+        "steps": [_plan_step(case, step, surroundings, facts, served) for step in case.steps],
+        **({"target": case.target} if case.target else {}),
+    }
+    return dict(encode(plan))
+
+
+def _plan_step(
+    case: Case,
+    step: Step,
+    surroundings: Surroundings,
+    facts: Mapping[str, object],
+    served: Expectation | None,
+) -> dict[str, Any]:
+    if not step.runs(surroundings):
+        return {
+            "kind": step.kind,
+            "skipped": True,
+            "effects": None,
+            "arguments": {},
+            "expects_raise": False,
+            "measure": [],
+        }
+    checks: list[tuple[int | str, Expectation]] = [
+        (index, expected.check) for index, expected in enumerate(step.expectations)
+    ]
+    if served is not None and calls_compiler(step) and not expects_raise(step, surroundings):
+        checks.append((PROOF, served))
+    measures = [(index, check.kind, check.measurement()) for index, check in checks]
+    effects = side_effects.of_step(step, case.steps, surroundings) if needs_eager(case) else None
+    return {
+        "kind": step.kind,
+        "effects": None if effects is None else effects.measurement(),
+        "arguments": resolve_facts(
+            dict(STEPS[step.kind].planned(step.arguments, surroundings)), facts
+        ),
+        **({"repeat": step.repeat} if step.repeat != 1 else {}),
+        "expects_raise": expects_raise(step, surroundings),
+        "measure": [
+            {"index": index, "kind": kind, "arguments": arguments}
+            for index, kind, arguments in measures
+            if arguments is not None
+        ],
+    }

@@ -1,0 +1,115 @@
+"""Failures by their cause: reports that people read have one entry for each, and name the cases."""
+
+import re
+import shlex
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from urllib.parse import unquote
+
+from torch_conformance.model.escaping import one_line
+from torch_conformance.model.expectation import NO_EXCEPTION, Verdict
+from torch_conformance.model.outcomes import RETRIED, JUnitTag, Outcome
+from torch_conformance.model.results import PROOF, CaseResult
+from torch_conformance.report import weak_lines
+
+_ADDRESS = "0x[0-9a-f]+"
+_CHANGING = re.compile(
+    rf"[\[({{][-+0-9.,e "
+    rf"]*[\])}}]|{_ADDRESS}|(?<!float)(?<!int)(?<!complex)(?<![0-9])[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?"
+    r"|\b(?:aten|prims?)(?:::|\.)\w+(?:\.\w+)*(?:', overload='\w+)?|(?:/[\w.+~-]+)+(?=/)"
+)
+"""What differs between exceptions of one cause: shapes, addresses, numbers (not those of types),
+names of operators, folders.
+"""
+
+_LONGEST = 10_000
+"""Characters of a line of ids."""
+
+
+def cause_of(result: CaseResult) -> object:
+    """Return what is equal of failures of one cause.
+
+    One cause are: exceptions, and calls that fell back, with one text, but for what changes from
+    case to case; answers that ATen computed; and otherwise failures of the same expectation with
+    the same text.
+    """
+    failed = result.failed
+    if result.outcome not in RETRIED or result.attempts or not failed:
+        return result.case_id
+    if result.outcome is Outcome.FELL_BACK:
+        return result.outcome, result.backend, _without_changing(failed[0].observed)
+    raised = [verdict for verdict in failed if verdict.kind != PROOF]
+    if result.outcome is Outcome.FAIL and raised and all(map(has_raised, raised)):
+        return result.outcome, result.backend, _without_changing(raised[0].observed)
+    has_details = (
+        result.outcome.junit is JUnitTag.ERROR
+    )  # the stack of a crash is what it is, but for the addresses of its threads
+    details = [re.sub(_ADDRESS, "N", verdict.detail) if has_details else "" for verdict in failed]
+    texts = [(verdict.kind, str(verdict.position), verdict.message) for verdict in failed]
+    return result.outcome, result.spec, result.warnings, *texts, *details
+
+
+def notes_of(result: CaseResult) -> object:
+    """Return the notes of a case, but for what changes from case to case; the id of a case with a
+    weak expectation, which is alone.
+    """
+    return (
+        result.case_id
+        if weak_lines(result)
+        else (result.flaky_waiver, *map(_without_changing, result.notes))
+    )
+
+
+def causes(
+    results: Iterable[CaseResult], key: Callable[[CaseResult], object] = cause_of
+) -> list[list[CaseResult]]:
+    """Return failures by their cause, or cases by another key, in the order of the first of
+    each.
+    """
+    groups: defaultdict[object, list[CaseResult]] = defaultdict(list)
+    for result in results:
+        groups[key(result)].append(result)
+    return list(groups.values())
+
+
+def _without_changing(text: str) -> str:
+    """Return a text with one letter for what changes from case to case, and for each list of it."""
+    return re.sub(r"\bN(?:[, ]+N\b)+", "N", _CHANGING.sub("N", text))
+
+
+def folded_ids(results: Iterable[CaseResult]) -> Iterator[str]:
+    """Yield the ids of cases; those that differ in their operator alone on one line, with what ATen
+    ran of each.
+    """
+    groups: defaultdict[str, list[str]] = defaultdict(list)
+    for result in results:
+        if (operator := parts_of(result.case_id).get("op")) is None:
+            groups[result.case_id] = []
+        else:
+            by_aten = f" ({', '.join(sorted(result.by_aten))})" if result.by_aten else ""
+            groups[result.case_id.replace(f",op={operator},", ",op=*,")].append(
+                unquote(operator) + by_aten
+            )
+    for case_id, operators in groups.items():
+        shown = shlex.quote(one_line(case_id, _LONGEST))
+        yield f"{shown}: {one_line(', '.join(operators), _LONGEST)}" if operators else shown
+
+
+def parts_of(case_id: str) -> dict[str, str]:
+    """Return the values in the id of a case by their keys, the backend first, as they are
+    written.
+    """
+    parts = (
+        part.partition("=") for part in case_id.partition("[")[2].rpartition("]")[0].split(",")
+    )
+    return {key: value for key, _, value in parts}
+
+
+def has_raised(verdict: Verdict) -> bool:
+    """Whether an exception is all that a verdict says, also of the samples that it does not
+    show.
+    """
+    of_samples = all(NO_EXCEPTION in wrong.message for wrong in verdict.wrong)
+    return verdict.kind in ("raised", "crash", "timeout") or (
+        verdict.expected.endswith(NO_EXCEPTION) and of_samples
+    )

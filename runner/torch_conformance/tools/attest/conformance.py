@@ -1,0 +1,556 @@
+"""Conformance to a profile: what the results of a run say of it, and in which words reports say so.
+
+A statement is a function of the profile as the run recorded it (``ProfileRecord``) and of the
+results, so that a run, its reports, ``merge`` and every reader of its journal compute the same one.
+
+| of a required case                                                                                   | it counts as |
+|------------------------------------------------------------------------------------------------------|--------------|
+| PASS                                                                                                 | passed       |
+| XFAIL by a permitted waiver that has not expired                                                     | waived       |
+| PASS or XFAIL with a permitted flaky waiver that has not expired                                     | flaky        |
+| FAIL, FELL_BACK, FLAKY, XPASS, OFFLINE_FAIL; CRASH and TIMEOUT while compiling or running; any other XFAIL | failed       |
+| UNAVAILABLE, NOT_RUN, OFFLINE_PASS, ERROR, no result; CRASH and TIMEOUT before the function was compiled | not executed |
+| anything, where the profile requires it under a condition that fails by the recorded facts of each machine | not required |
+| PASS of a profile for any compiler, where ATen computed an operator, allowed or not, or this was not measured | not executed |
+
+NOT CONFORMANT: a case failed, or more are waived or flaky than the profile permits. INCOMPLETE:
+none failed, and a case was not executed. CONFORMANT: every other run.
+"""  # noqa: E501
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from enum import Enum
+from typing import Any
+
+from torch_conformance.machine.installed_torch import release
+from torch_conformance.model.conditions import BadRange, VersionRange, as_list, holds
+from torch_conformance.model.diagnostics import Position
+from torch_conformance.model.escaping import one_line
+from torch_conformance.model.header import ProfileRecord, RunHeader
+from torch_conformance.model.outcomes import ExitCode, Outcome
+from torch_conformance.model.results import (
+    PHASES_BEFORE_CLAIM,
+    AppliedWaiver,
+    CaseResult,
+    WaiverEffect,
+)
+from torch_conformance.plan.case_ledger import fold
+from torch_conformance.report.support_table import State, counts_of, state_of
+from torch_conformance.run.rejudge import surroundings_of_record
+
+LEVELS = ("P0", "P1", "P2")
+"""The levels of a profile; P0 is the most important."""
+
+
+class Conformance(Enum):
+    """What a run says of a profile, or of one of its levels."""
+
+    CONFORMANT = "CONFORMANT"
+    NOT_CONFORMANT = "NOT CONFORMANT"
+    INCOMPLETE = "INCOMPLETE"
+
+    @classmethod
+    def of(cls, *, failed: bool, missing: bool) -> "Conformance":
+        """Return what cases that failed, or were not executed, make of a level or a profile."""
+        return cls.NOT_CONFORMANT if failed else cls.INCOMPLETE if missing else cls.CONFORMANT
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code of a run with this statement."""
+        return {
+            "CONFORMANT": ExitCode.OK,
+            "NOT CONFORMANT": ExitCode.FAILED,
+            "INCOMPLETE": ExitCode.NOTHING,
+        }[self.value]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelStatement:
+    """What a run says of one level."""
+
+    level: str
+    conformance: Conformance
+    required: int
+    executed: int
+    passed: int
+    waived: int
+    flaky: int
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """The reason of each failed case, by id."""
+    not_executed: Mapping[str, str] = field(default_factory=dict)
+    """The reason of each case that was not executed, by id."""
+    not_required: Mapping[str, str] = field(default_factory=dict)
+    """Why a case that the profile requires under a condition is not required on this machine, by
+    id.
+    """
+    optional: Mapping[str, int] = field(default_factory=dict)
+    """How many cases that are optional, or not required here, have each outcome; they change no
+    statement.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class UsedWaiver:
+    """A permitted waiver with the required cases whose failure it waived; of a flaky one, those
+    that passed too.
+    """
+
+    cases: str
+    position: Position
+    reason: str
+    issue: str
+    until: str
+    flaky: bool
+    used_by: tuple[str, ...]
+
+
+_SHOWN = 3
+"""How many reasons the one line of ``why`` has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """What a run says of a profile."""
+
+    profile: str
+    version: str
+    digest: str
+    conformance: Conformance
+    required: int
+    executed: int
+    passed: int
+    waived: int
+    flaky: int
+    levels: tuple[LevelStatement, ...]
+    waivers: tuple[UsedWaiver, ...] = ()
+    problems: tuple[str, ...] = ()
+    """Reasons that concern no single case: a torch that the profile is not for, too many waived
+    cases.
+    """
+    remarks: tuple[str, ...] = ()
+    """What the statement leaves out: how many cases are not required here, and why; how many are
+    waived.
+    """
+    compiler: str = ""
+    """The backend of a profile for any compiler; empty for any other profile, as are the next two.
+    """
+    proof: str = ""
+    """What its entry says that the compiler must compute, and what ATen may."""
+    computed: Mapping[str, int] = field(default_factory=dict)
+    """How many required cases have each state of the support table."""
+
+    @property
+    def about_compiler(self) -> tuple[str, ...]:
+        """Who computed the required cases, and what the entry of the backend says; empty for a
+        profile that is not for any compiler.
+        """
+        counts = ", ".join(f"{count} {word}" for word, count in self.computed.items())
+        return (
+            (f"{self.compiler}: {counts or 'no case was run'}", f"its entry: {self.proof}")
+            if self.compiler
+            else ()
+        )
+
+    @property
+    def failed(self) -> Mapping[str, str]:
+        """The reason of each failed case of all levels."""
+        return {
+            case_id: reason for level in self.levels for case_id, reason in level.failed.items()
+        }
+
+    @property
+    def not_executed(self) -> Mapping[str, str]:
+        """The reason of each required case that was not executed."""
+        return {
+            case_id: reason
+            for level in self.levels
+            for case_id, reason in level.not_executed.items()
+        }
+
+    @property
+    def why(self) -> str:
+        """Why a profile is not CONFORMANT, on one line; empty where it is."""
+        if self.conformance is Conformance.CONFORMANT:
+            return ""
+        by_case = self.failed or self.not_executed
+        reasons = Counter(one_line(reason, 200) for reason in by_case.values())
+        shown = [f"{count} x {reason}" for reason, count in reasons.most_common(_SHOWN)]
+        more = [f"and {len(reasons) - _SHOWN} more reasons"] if len(reasons) > _SHOWN else []
+        what = "failed" if self.failed else "not executed"
+        counted = [f"{len(by_case)} of {self.required} required cases {what}"] if by_case else []
+        because = f": {'; '.join([*shown, *more])}" if shown else ""
+        words = f"{'; '.join([*self.problems, *counted])}{because}"
+        return one_line(
+            f"profile {self.profile} {self.version} is {self.conformance.value}: {words}", 2_000
+        )
+
+    @property
+    def optional_failures(self) -> str:
+        """What the failures of optional cases change; empty where none of them failed."""
+        failures = [
+            outcome.label
+            for outcome in Outcome
+            if outcome.is_failure and outcome is not Outcome.NOT_RUN
+        ]
+        count = sum(level.optional.get(label, 0) for level in self.levels for label in failures)
+        cases = f"{count} optional case{'' if count == 1 else 's'} of the profile failed"
+        return f"{cases}, which changes neither the statement nor the exit code." if count else ""
+
+    @property
+    def remark(self) -> str:
+        """Why the statement and the number of failed cases go together; empty where both need no
+        explanation.
+        """
+        return " ".join(
+            filter(
+                None,
+                [
+                    *(f"{text}." for text in (self.why, *self.remarks) if text),
+                    self.optional_failures,
+                ],
+            )
+        )
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of a report for people."""
+        yield f"\nprofile {one_line(self.profile)} {one_line(self.version)}, sha256 {self.digest}"
+        for level in self.levels:
+            optional = ", ".join(f"{count} {label}" for label, count in level.optional.items())
+            yield (
+                f"  {level.level}  {in_words(level)}{f'; optional: {optional}' if optional else ''}"
+            )
+        yield from (
+            f"  {one_line(remark, 2_000)}"
+            for remark in (*self.about_compiler, *self.problems, *self.remarks)
+        )
+        spared = {
+            case_id: reason
+            for level in self.levels
+            for case_id, reason in level.not_required.items()
+        }
+        for what, reasons in (
+            ("failed", self.failed),
+            ("not executed", self.not_executed),
+            ("not required here", spared),
+        ):
+            if reasons:
+                yield f"  {what}:"
+            for reason in dict.fromkeys(reasons.values()):
+                yield f"    {one_line(reason)}"
+                ids = fold(case_id for case_id, why in reasons.items() if why == reason)
+                yield from (f"      {one_line(line, limit=10_000)}" for line in ids)
+        if self.waivers:
+            yield "  waivers:"
+        for waiver in self.waivers:
+            flaky = ", flaky" * waiver.flaky
+            words = (
+                f"{waiver.position} until {waiver.until}{flaky}, {len(waiver.used_by)} cases: "
+                f"{waiver.reason} ({waiver.issue})"
+            )
+            yield f"    {one_line(words)}"
+        yield in_words(self)
+        yield from filter(None, [self.optional_failures])
+
+    def properties(self) -> dict[str, str]:
+        """Return the properties of a suite of JUnit."""
+        return {
+            "profile": f"{self.profile} {self.version}",
+            "profile.sha256": self.digest,
+            "statement": self.conformance.value,
+            "statement.required": str(self.required),
+            "statement.executed": str(self.executed),
+            "statement.passed": str(self.passed),
+            "statement.waived": str(self.waived),
+            "statement.flaky": str(self.flaky),
+            "statement.remarks": "; ".join(self.remarks),
+            "statement.waivers": " ".join(waiver.issue for waiver in self.waivers),
+            **{f"profile.{level.level}": in_words(level, ", ") for level in self.levels},
+            **{f"statement.{word}": str(count) for word, count in self.computed.items()},
+            **({"statement.proof": self.proof} if self.compiler else {}),
+        }
+
+
+def in_words(part: "LevelStatement | Statement", mark: str = ": ") -> str:
+    """Return what is stated, with how many required cases passed, are waived, failed and were not
+    executed.
+    """
+    counts = {"passed": part.passed, "waived": part.waived, "waived as flaky": part.flaky}
+    counts |= {"failed": len(part.failed), "not executed": len(part.not_executed)}
+    standings = ", ".join(
+        f"{count} {word}" for word, count in counts.items() if count or word == "passed"
+    )
+    return f"{part.conformance.value}{mark}{standings} of {part.required} required"
+
+
+# -- how it is computed ----------------------------------------------------------------------------
+
+
+class Standing(Enum):
+    """How a required case counts."""
+
+    PASSED = "passed"
+    WAIVED = "waived"
+    FLAKY = "waived as flaky"
+    FAILED = "failed"
+    NOT_EXECUTED = "not executed"
+
+
+def statement_of_run(header: RunHeader, results: Iterable[CaseResult]) -> Statement:
+    """Return what results say of the profile of their run, by the waivers of the day on which it
+    began.
+    """
+    try:
+        day = date.fromisoformat(header.started[:10])
+    except ValueError:
+        day = date.max  # no waiver reaches it
+    return statement_of(
+        header.profile[0], results, environment=header.environment, day=day, shard=header.shard
+    )
+
+
+def statement_of(
+    profile: ProfileRecord,
+    results: Iterable[CaseResult],
+    *,
+    environment: Mapping[str, str],
+    day: date,
+    shard: str = "",
+) -> Statement:
+    """Return the statement by the facts of the machine (``environment``) on a ``day``; ``shard`` is
+    empty for a whole run.
+    """
+    by_id: dict[str, CaseResult] = {result.case_id: result for result in results}
+    nodes = (
+        part.node for result in by_id.values() for part in (result, *result.attempts) if part.node
+    )
+    machines = list(
+        {tuple(sorted(facts.items())): facts for facts in (environment, *nodes)}.values()
+    )
+    releases = dict.fromkeys(_release(facts.get("torch", "")) for facts in machines)
+    problems = [problem for known in releases if known and (problem := wrong_torch(profile, known))]
+    if _release(environment.get("torch", "")) is None and any(
+        result.outcome.is_executed for result in by_id.values()
+    ):
+        problems.append(
+            "the run does not say which torch executed its cases; the profile is for "
+            f"{profile.torch}"
+        )
+
+    spared = not_required(profile, machines)
+    levels: list[LevelStatement] = []
+    used: dict[tuple[str, Position, str, str, str, bool], list[str]] = {}
+    for level in profile.levels:
+        valid = (
+            waiver
+            for waiver in profile.waivers
+            if _is_valid(waiver.until, day) and (waiver.is_shipped or level.name != LEVELS[0])
+        )
+        permitted = frozenset((waiver.cases, waiver.issue, waiver.until) for waiver in valid)
+        required = [case_id for case_id in level.required if case_id not in spared]
+        standings = {
+            case_id: standing(
+                by_id.get(case_id), permitted, shard, is_measured=bool(profile.compiler)
+            )
+            for case_id in required
+        }
+        reasons = {
+            kind: {case_id: why for case_id, (known, why) in standings.items() if known is kind}
+            for kind in Standing
+        }
+        failed, missing = reasons[Standing.FAILED], reasons[Standing.NOT_EXECUTED]
+        for case_id in (*reasons[Standing.WAIVED], *reasons[Standing.FLAKY]):
+            if (by := by_id[case_id].flaky_waiver or _matched(by_id[case_id])) is not None:
+                used.setdefault(
+                    (by.cases, by.position, by.reason, by.issue, by.until, by.flaky), []
+                ).append(case_id)
+        free = {case_id: spared[case_id] for case_id in level.required if case_id in spared}
+        optional = Counter(
+            by_id[case_id].outcome if case_id in by_id else Outcome.NOT_RUN
+            for case_id in (*free, *level.optional)
+        )
+        levels.append(
+            LevelStatement(
+                level=level.name,
+                conformance=Conformance.of(failed=bool(failed), missing=bool(missing)),
+                required=len(required),
+                executed=len(required)
+                - len(missing)
+                - sum(by_id[case_id].outcome is Outcome.OFFLINE_FAIL for case_id in failed),
+                passed=len(reasons[Standing.PASSED]),
+                waived=len(reasons[Standing.WAIVED]),
+                flaky=len(reasons[Standing.FLAKY]),
+                failed=failed,
+                not_executed=missing,
+                not_required=free,
+                optional={
+                    outcome.label: optional[outcome] for outcome in Outcome if optional[outcome]
+                },
+            )
+        )
+    count, waived, flaky = (
+        sum(getattr(level, name) for level in levels) for name in ("required", "waived", "flaky")
+    )
+    is_missing = bool(problems) or any(level.not_executed for level in levels) or not count
+    remarks = [f"{times} more cases are {why}" for why, times in Counter(spared.values()).items()]
+    limit = ": ".join(filter(None, (f"{profile.most_waived:g} %", profile.most_waived_because)))
+    if waived or flaky:
+        as_flaky = f", {flaky} of them as flaky" if flaky else ""
+        remarks.append(
+            f"{waived + flaky} of {count} required cases are waived{as_flaky}; the profile "
+            f"permits {limit}"
+        )
+    if has_excess := (waived + flaky) * 100 > profile.most_waived * count:
+        problems.append(remarks.pop())
+    return Statement(
+        profile=profile.name,
+        version=profile.version,
+        digest=profile.digest,
+        conformance=Conformance.of(
+            failed=has_excess or any(level.failed for level in levels), missing=is_missing
+        ),
+        required=count,
+        executed=sum(level.executed for level in levels),
+        passed=sum(level.passed for level in levels),
+        waived=waived,
+        flaky=flaky,
+        levels=tuple(levels),
+        waivers=tuple(UsedWaiver(*waiver, tuple(ids)) for waiver, ids in used.items()),
+        problems=tuple(problems),
+        remarks=tuple(remarks),
+        compiler=profile.compiler,
+        proof=profile.proof,
+        computed=counts_of(
+            state_of(by_id[case_id]) for case_id in profile.required if case_id in by_id
+        )
+        if profile.compiler
+        else {},
+    )
+
+
+def not_required(profile: ProfileRecord, machines: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return why cases that the profile requires under conditions are not required on these
+    machines, by id.
+
+    A condition must fail on each machine, and by recorded facts: what is not known makes no case
+    less required.
+    """
+    failures = {
+        case_id: [_failure(when, facts) for facts in machines]
+        for case_id, when in profile.conditions.items()
+    }
+    return {
+        case_id: "; ".join(dict.fromkeys(reasons))
+        for case_id, reasons in failures.items()
+        if all(reasons)
+    }
+
+
+def _failure(when: Mapping[str, Any], facts: Mapping[str, str]) -> str:
+    """Return the first part of a condition that fails by the facts of a machine; empty where all
+    hold, or where a fact is not recorded.
+    """
+    if _release(facts.get("torch", "")) is None:
+        return ""
+    known, arch = surroundings_of_record(facts), "no GPU" if facts.get("gpus") == "0" else ""
+    values = {
+        "torch": facts["torch"],
+        "python": facts.get("python"),
+        "vendor": known.vendor or "no GPU",
+        "arch": known.arch or arch,
+    }
+    for word, required in when.items():
+        if values[word] and not holds({word: required}, known):
+            return (
+                f"required for {word} {' or '.join(map(str, as_list(required)))}, and the machine "
+                f"has {values[word]}"
+            )
+    return ""
+
+
+def standing(
+    result: CaseResult | None,
+    permitted: frozenset[tuple[str, str, str]],
+    shard: str = "",
+    *,
+    is_measured: bool = False,
+) -> tuple[Standing, str]:
+    """Return how a required case counts, and why where it did not pass; ``is_measured`` where the
+    compiler itself must compute it.
+    """
+    if result is None:
+        return Standing.NOT_EXECUTED, f"not in shard {shard}" if shard else "lost: it has no result"
+    reason = f"{result.outcome.label}: {result.reason}"
+    by = result.flaky_waiver or _matched(result)
+    is_permitted = by is not None and (by.cases, by.issue, by.until) in permitted
+    match result.outcome:
+        case Outcome.PASS | Outcome.XFAIL if result.flaky_waiver is not None and is_permitted:
+            return Standing.FLAKY, ""
+        case Outcome.PASS if is_measured and (state := state_of(result)) not in (
+            State.SERVED,
+            State.MOVES_DATA,
+        ):
+            by_aten = f"ATen ran {', '.join(sorted(result.by_aten))}, which the entry allows"
+            return (
+                Standing.NOT_EXECUTED,
+                f"{state.word}: {by_aten if result.by_aten else state.meaning}",
+            )
+        case Outcome.PASS:
+            return Standing.PASSED, ""
+        case Outcome.XFAIL if is_permitted:
+            return Standing.WAIVED, ""
+        case Outcome.XFAIL:
+            return (
+                Standing.FAILED,
+                f"{reason}; the profile does not permit this waiver ({LEVELS[0]} permits "
+                "shipped ones alone)",
+            )
+        case Outcome.UNAVAILABLE | Outcome.NOT_RUN | Outcome.OFFLINE_PASS | Outcome.ERROR:
+            return Standing.NOT_EXECUTED, reason
+        case Outcome.CRASH | Outcome.TIMEOUT if result.phase in PHASES_BEFORE_CLAIM:
+            return Standing.NOT_EXECUTED, f"{reason}; nothing was compiled yet"
+    return Standing.FAILED, reason
+
+
+def _matched(result: CaseResult) -> AppliedWaiver | None:
+    """Return the waiver that made this an XFAIL: the first that matches counts."""
+    return next(
+        (waiver for waiver in result.waivers if waiver.effect is WaiverEffect.MATCHED), None
+    )
+
+
+def _is_valid(until: str, day: date) -> bool:
+    try:
+        return date.fromisoformat(until) >= day
+    except ValueError:
+        return False
+
+
+def _release(version: str) -> tuple[int, ...] | None:
+    try:
+        return release(version)
+    except ValueError:
+        return None
+
+
+def wrong_torch(profile: ProfileRecord, torch: tuple[int, ...] | None) -> str:
+    """Return what is wrong with a release of torch for a profile; empty where nothing is."""
+    if torch is None or VersionRange.parse(profile.torch).holds(torch):
+        return ""
+    return f"torch {'.'.join(map(str, torch))} is not in {profile.torch}, for which the profile is"
+
+
+def problem_of_record(profile: ProfileRecord) -> str:
+    """Return why no run recorded this profile; empty where one may have."""
+    names = [level.name for level in profile.levels]
+    ids = [case_id for level in profile.levels for case_id in (*level.required, *level.optional)]
+    if len(set(ids)) < len(ids) or len(set(names)) < len(names) or not set(names) <= set(LEVELS):
+        return "its profile names a case or a level twice, or a level that there is not"
+    try:
+        VersionRange.parse(profile.torch)
+        for when in profile.conditions.values():
+            _failure(when, {"torch": "2.0", "python": "3.0", "gpus": "0"})
+    except (BadRange, LookupError, TypeError, AttributeError) as error:
+        return f"its profile: {error}"
+    return ""

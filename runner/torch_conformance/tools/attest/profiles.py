@@ -1,0 +1,665 @@
+"""Profiles: which cases a backend must pass, in levels, and which waivers may excuse a failure.
+
+A profile is read without specs (``read_profile``), then its cases are looked for (``cases_of``);
+``with_profile`` gives the options of ``run --profile`` its files, and the commands that run nothing
+ask whether a machine could execute the required cases (``prospect_of``).
+"""
+
+import functools
+import hashlib
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from torch_conformance.language.backends import read_named
+from torch_conformance.language.check.spec import condition_problems
+from torch_conformance.language.load import Suite, load
+from torch_conformance.language.read.document import PROFILE, DataPath, Document
+from torch_conformance.language.waivers import WaiverFiles, load_waivers
+from torch_conformance.machine import capabilities
+from torch_conformance.machine.cache_dirs import folder
+from torch_conformance.machine.capabilities import Machine
+from torch_conformance.machine.installed_torch import installed_torch, release
+from torch_conformance.model.case import Availability, Case
+from torch_conformance.model.conditions import BadRange, VersionRange, as_list
+from torch_conformance.model.diagnostics import (
+    Diagnostic,
+    InvalidSpecs,
+    UsageError,
+    one_line,
+    shown_path,
+    unknown,
+)
+from torch_conformance.model.header import PermittedWaiver, ProfileLevel, ProfileRecord
+from torch_conformance.model.matching.patterns import Ids, glob
+from torch_conformance.model.options import REFUSED, RunOptions
+from torch_conformance.plan.case_ledger import NAME, compare, read_ledger
+from torch_conformance.plan.selection import no_case, requested
+from torch_conformance.plan.worker_plan import digest_of
+from torch_conformance.run.preparation import roots_of
+from torch_conformance.tools.attest.conformance import LEVELS, not_required, wrong_torch
+
+SHIPPED = "shipped"
+"""The word for the specs and the waivers of the package."""
+
+ANY = "any"
+"""The word for the backend of ``--backend``, whatever its compiler."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Cases of a level. Every key that is not empty must hold."""
+
+    level: str
+    kind: str
+    """``required`` or ``optional``."""
+    cases: tuple[str, ...]
+    tags: tuple[str, ...]
+    backends: tuple[str, ...]
+    left_out: tuple[str, ...]
+    when: Mapping[str, Any]
+    """The condition under which they are required; empty for none."""
+    place: DataPath
+    """Where it stands in the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A profile as written. Paths of files are as a command in the working folder names them."""
+
+    name: str
+    version: str
+    """Also says where a file has the name of a shipped profile and is another file."""
+    summary: str
+    torch: str
+    specs: tuple[Path, ...]
+    """Paths for ``load``; empty for the shipped specs alone."""
+    backends: tuple[Path, ...]
+    permitted: tuple[Path, ...]
+    """The files of waivers that it permits."""
+    levels: tuple[str, ...]
+    """The names of its levels, the most important one first."""
+    entries: tuple[Entry, ...]
+    """Those that are required first, each kind in the order of the levels."""
+    document: Document
+    most_waived: Mapping[str, Any] = field(default_factory=dict)
+    """Its limit of waived cases: ``percent`` and ``reason``; empty for the usual one."""
+    is_for_any: bool = False
+    """Whether it is for any compiler: a run of it names one backend, and the compiler itself must
+    compute what is required.
+    """
+    compiler: str = ""
+    """The backend that a run of such a profile names."""
+
+    @property
+    def waivers(self) -> tuple[Path, ...]:
+        """The permitted files of waivers.
+
+        The shipped file is left out: every run reads it already.
+        """
+        shipped = os.path.realpath(folder("specs") / "waivers.yaml")
+        return tuple(
+            dict.fromkeys(file for file in self.permitted if os.path.realpath(file) != shipped)
+        )
+
+
+def shipped_profiles() -> Mapping[str, Path]:
+    """Return the files of the shipped profiles by name."""
+    return {
+        path.stem: path
+        for path in sorted(
+            (folder("specs") / "profiles").glob("*.yaml"), key=lambda path: path.stem
+        )
+    }
+
+
+def find_profile(name: str) -> Path:
+    """Return the file of a shipped profile, or the path itself; raise ``UsageError`` for a name
+    that is neither.
+    """
+    shipped = shipped_profiles()
+    if name in shipped:
+        return shipped[name]
+    if os.sep in name or name.endswith((".yaml", ".yml")):
+        return Path(name)
+    message, hint = unknown("profile", one_line(name), shipped)
+    raise UsageError(f"--profile: {message} ({hint}; or name a file: ./{one_line(name)}.yaml)")
+
+
+def read_profile(name: str) -> Profile:
+    """Read a profile by its name or path; raise ``InvalidSpecs`` with all its problems, or
+    ``UsageError``.
+    """
+    problems: list[Diagnostic] = []
+    document = read_named(find_profile(name), PROFILE, problems)
+    if document is None:
+        raise InvalidSpecs(problems)
+    data = document.data
+    try:
+        VersionRange.parse(data["torch"])
+    except BadRange as error:
+        problems.append(document.problem(("torch",), str(error)))
+    if not any("required" in level for level in data["levels"].values()):
+        hint = (
+            "add required: [{cases: GLOB}] to a level: a profile that requires nothing states "
+            "nothing"
+        )
+        problems.append(
+            document.problem(("levels",), "the profile requires no case", hint, key=True)
+        )
+    entries: list[Entry] = []
+    is_for_any = data.get("backend") == ANY
+    levels = [level for level in LEVELS if level in data["levels"]]
+    for kind in ("required", "optional"):
+        for level in levels:
+            for index, entry in enumerate(data["levels"][level].get(kind, ())):
+                place = ("levels", level, kind, index)
+                if not entry.keys() & {"cases", "tag"}:
+                    hint = (
+                        "add cases: GLOB or tag: NAME; cases: '*' names every case that is not on "
+                        "request"
+                    )
+                    problems.append(document.problem(place, "this entry names no cases", hint))
+                if kind == "optional" and "when" in entry:
+                    what = "an optional case needs no condition: it changes no statement"
+                    problems.append(
+                        document.problem((*place, "when"), what, "remove when", key=True)
+                    )
+                usual = {"backend": [] if is_for_any else data.get("backend", []), **entry}
+                cases, tags, backends, left_out = (
+                    tuple(as_list(usual.get(key, [])))
+                    for key in ("cases", "tag", "backend", "except")
+                )
+                entries.append(
+                    Entry(
+                        level, kind, cases, tags, backends, left_out, usual.get("when", {}), place
+                    )
+                )
+    if problems:
+        raise InvalidSpecs(problems)
+
+    def beside(path: str) -> Path:
+        """Return a path of the profile, relative to its folder, as the working folder sees it."""
+        return Path(os.path.normpath(document.path.parent / path.replace("\0", "")))
+
+    specs = data.get("specs", [SHIPPED])
+    shipped = shipped_profiles().get(data["profile"], document.path)
+    return Profile(
+        name=data["profile"],
+        version=data["version"]
+        if os.path.samefile(shipped, document.path)
+        else f"{data['version']} (not the shipped one)",
+        summary=data["summary"],
+        torch=data["torch"],
+        specs=()
+        if specs == [SHIPPED]
+        else tuple(
+            Path(shown_path(folder("specs"))) if path == SHIPPED else beside(path) for path in specs
+        ),
+        backends=tuple(map(beside, data.get("backends", []))),
+        permitted=tuple(
+            (folder("specs") / "waivers.yaml")
+            if permission["file"] == SHIPPED
+            else beside(permission["file"])
+            for permission in data.get("waivers", [])
+        ),
+        levels=tuple(levels),
+        entries=tuple(entries),
+        document=document,
+        most_waived=data.get("most_waived", {}),
+        is_for_any=is_for_any,
+    )
+
+
+def for_compiler(profile: Profile, backends: Sequence[str]) -> Profile:
+    """Return a profile with the backend of ``--backend`` where it is for any compiler; raise
+    ``UsageError`` unless there is just one.
+    """
+    if not profile.is_for_any:
+        return profile
+    if len(backends) != 1:
+        hint = "name yours in run or list: --backends FILE --backend NAME"
+        raise UsageError(
+            f"--profile {profile.name}: it is for one backend of any compiler, and "
+            f"{len(backends)} are named ({hint})"
+        )
+    return replace(
+        profile,
+        compiler=backends[0],
+        entries=tuple(replace(entry, backends=tuple(backends)) for entry in profile.entries),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """A profile with its cases."""
+
+    record: ProfileRecord
+    cases: tuple[Case, ...]
+    """The cases that it names, required and optional, in the order in which they were loaded."""
+    waivers: WaiverFiles
+    """The files that were read, with the permitted waivers alone."""
+
+
+def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
+    """Return the cases and waivers of a profile; raise ``InvalidSpecs`` with a problem for each
+    entry that names nothing.
+
+    What a level requires is optional in none; each case is in one level. A lost case is named as it
+    would be if it were there, so that who deletes a spec does not make the profile easier.
+    """
+    document = profile.document
+    problems = list(condition_problems(document, ("levels",), suite.backends))
+    compiler = suite.backends.by_name.get(profile.compiler)
+    if profile.compiler and compiler is None:
+        message, hint = unknown("backend", one_line(profile.compiler), suite.backends.by_name)
+        raise UsageError(f"{message} ({hint})")
+    if compiler is not None and compiler.proof.served is None:
+        what = (
+            f"{profile.name} asks who computed each operator, and the proof of '{compiler.name}' "
+            "does not measure it"
+        )
+        hint = "add served: all to it, or served: {allow: [aten.NAME]}"
+        raise InvalidSpecs(
+            [compiler.document.problem((compiler.name, "proof"), what, hint, key=True)]
+        )
+    default = {
+        case.spec for case in suite.cases if not case.on_request
+    }  # where a case of a spec runs by default, its others count too
+    cases = [
+        replace(case, on_request=False) if case.on_request and case.spec in default else case
+        for case in suite.cases
+    ]
+    tags = frozenset(tag for case in suite.cases for tag in case.tags)
+    lost = _lost(profile, suite)
+    indexes: dict[tuple[str, ...], Ids] = {}
+    named: dict[str, tuple[str, str]] = {}
+    """Level and kind of each case, by its id."""
+    conditions: dict[str, Mapping[str, Any]] = {}
+    for entry in profile.entries:
+        own = [case for case in cases if not entry.backends or case.backend in entry.backends]
+        of = f" of {', '.join(entry.backends)}" if entry.backends else ""
+        own_ids = indexes.setdefault(entry.backends, Ids(case.id for case in own))
+        matched, left_out = (
+            {text: own_ids.matching(text) for text in globs}
+            for globs in (entry.cases, entry.left_out)
+        )
+        before = len(problems)
+        for key, names, known in (
+            ("tag", entry.tags, tags),
+            ("backend", entry.backends, suite.backends.by_name),
+        ):
+            for index, name in enumerate(names):
+                if name not in known:
+                    problems.append(
+                        document.problem(
+                            _place(profile, entry, key, index), *unknown(key, name, known)
+                        )
+                    )
+        for index, text in enumerate(entry.cases):
+            if own and not matched[text] and not any(map(glob(text).fullmatch, lost)):
+                message, _, hint = no_case(text, own_ids).partition(": ")
+                problems.append(
+                    document.problem(_place(profile, entry, "cases", index), message + of, hint)
+                )
+        for index, text in enumerate(entry.left_out):
+            if not left_out[text]:
+                message = f"'{one_line(text)}' leaves out nothing: no case{of} matches it"
+                problems.append(
+                    document.problem(
+                        _place(profile, entry, "except", index),
+                        message,
+                        "correct the glob, or remove it",
+                    )
+                )
+        if len(problems) > before:
+            continue
+        inside, outside = (
+            {case_id for ids in by_glob.values() for case_id in ids}
+            for by_glob in (matched, left_out)
+        )
+        kept = [
+            case
+            for case in own
+            if (not entry.cases or case.id in inside) and case.id not in outside
+        ]
+        kept = [
+            case for case in kept if not entry.tags or not set(entry.tags).isdisjoint(case.tags)
+        ]
+        ids = [
+            str(case.id)
+            for case in requested(kept, cases, paths=(), globs=entry.cases, tags=entry.tags)
+        ]
+        for case_id, tags_then in lost.items():
+            is_inside, is_outside = (
+                any(glob(text).fullmatch(case_id) for text in globs)
+                for globs in (entry.cases, entry.left_out)
+            )
+            has_backend = any(
+                re.search(rf"\[backend={re.escape(name)}[],]", case_id) for name in entry.backends
+            )
+            has_tag = not tags_then.isdisjoint(entry.tags)
+            if (
+                (is_inside or not entry.cases)
+                and not is_outside
+                and (has_backend or not entry.backends)
+                and (has_tag or not entry.tags)
+            ):
+                ids.append(case_id)
+        new = [case_id for case_id in ids if case_id not in named]
+        if not ids:
+            hint = "list --select GLOB --backend NAME shows which cases there are"
+            problems.append(document.problem(entry.place, f"this entry names no case{of}", hint))
+        elif not new:
+            message = (
+                f"all {len(ids)} cases of this entry are named already: {one_line(ids[0])} in "
+                f"{named[ids[0]][0]}"
+            )
+            problems.append(
+                document.problem(
+                    entry.place, message, "remove the entry, or the one above that names them"
+                )
+            )
+        named.update(dict.fromkeys(new, (entry.level, entry.kind)))
+        if entry.when:
+            conditions |= dict.fromkeys(new, entry.when)
+    if problems:
+        raise InvalidSpecs(problems)
+    files = set(map(os.path.realpath, profile.permitted))
+    permitted_names = {
+        read.file for read in waivers.documents if os.path.realpath(read.path) in files
+    }
+    permitted = tuple(
+        waiver for waiver in waivers.waivers if waiver.position.file in permitted_names
+    )
+    keys = [(waiver.cases, waiver.issue, waiver.until.isoformat()) for waiver in permitted]
+    not_shipped = {
+        key
+        for key, waiver in zip(keys, permitted, strict=True)
+        if waiver.position.file in waivers.user_files
+    }
+    ids_of = {
+        (level, kind): tuple(case_id for case_id, place in named.items() if place == (level, kind))
+        for level in profile.levels
+        for kind in ("required", "optional")
+    }
+    record = ProfileRecord(
+        name=profile.name,
+        version=profile.version,
+        file=document.file,
+        digest="",
+        torch=profile.torch,
+        levels=tuple(
+            ProfileLevel(
+                name=name, **{kind: ids_of[name, kind] for kind in ("required", "optional")}
+            )
+            for name in profile.levels
+        ),
+        conditions=conditions,
+        waivers=tuple(
+            PermittedWaiver(
+                cases=key[0], issue=key[1], until=key[2], is_shipped=key not in not_shipped
+            )
+            for key in keys
+        ),
+        most_waived=profile.most_waived.get("percent", 2),
+        most_waived_because=profile.most_waived.get("reason", ""),
+        compiler=profile.compiler,
+        proof="" if compiler is None else compiler.asked,
+    )
+    chosen = tuple(case for case in suite.cases if case.id in named)
+    record = replace(
+        record, digest=digest_of_requirements(record, {case.id: digest_of(case) for case in chosen})
+    )
+    return Resolved(record=record, cases=chosen, waivers=replace(waivers, waivers=permitted))
+
+
+def digest_of_requirements(record: ProfileRecord, digests: Mapping[str, str]) -> str:
+    """Return the sha256 of what a profile requires, from the digest of each case by its id."""
+    required = sorted(
+        (case_id, level.name, digests.get(case_id, "lost"))
+        for level in record.levels
+        for case_id in level.required
+    )
+    whole = [record.torch, record.most_waived, required, dict(record.conditions)]
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+
+
+def _lost(profile: Profile, suite: Suite) -> dict[str, frozenset[str]]:
+    """Return the ids that a ledger beside the profile's specs lists and no spec has any more, with
+    the tags that each may have had.
+
+    They are those of its spec's other cases; where the spec is gone, those of its folder; where
+    that is gone too, all.
+    """
+    lost: dict[str, frozenset[str]] = {}
+    paths = [path.resolve() for path in profile.specs]
+    for root in roots_of(profile.specs):
+        ledger = root / NAME
+        for case_id in (
+            compare(read_ledger(ledger), root, suite.cases).gone if ledger.is_file() else ()
+        ):
+            spec = case_id.partition("[")[0]
+            if paths and not any(
+                f"{root / spec}.yaml" == str(path) or (root / spec).is_relative_to(path)
+                for path in paths
+            ):
+                continue  # the profile never named it
+            of_spec = [
+                case for case in suite.cases if f"{case.area}/{case.name}".lstrip("/") == spec
+            ]
+            near = (
+                of_spec
+                or [case for case in suite.cases if case.area == spec.rpartition("/")[0]]
+                or suite.cases
+            )
+            lost[case_id] = frozenset(tag for case in near for tag in case.tags)
+    return lost
+
+
+def _place(profile: Profile, entry: Entry, key: str, index: int) -> DataPath:
+    written = profile.document.value(entry.place)
+    if key not in written:  # the profile's own key
+        return (key, index) if isinstance(profile.document.data.get(key), list) else (key,)
+    return (*entry.place, key, index) if isinstance(written[key], list) else (*entry.place, key)
+
+
+# -- run --profile ---------------------------------------------------------------------------------
+
+
+def with_profile(options: RunOptions, name: str) -> tuple[RunOptions, Profile]:
+    """Return the options with the files of the profile, and the profile; raise ``UsageError`` for
+    options that do not go with it.
+    """
+    profile = for_compiler(read_profile(name), options.backend)
+    for option, (default, reason) in REFUSED.items():
+        if getattr(options, option) != default and not (option == "backend" and profile.is_for_any):
+            word = "PATH" if option == "paths" else f"--{option.replace('_', '-')}"
+            raise UsageError(
+                f"--profile {one_line(name)}: {word} does not go with it: {reason} (remove {word})"
+            )
+    installed = installed_torch()
+    if installed is not None and not VersionRange.parse(profile.torch).holds(
+        release(installed.version)
+    ):
+        what = (
+            f"{profile.name} {profile.version} is for torch {profile.torch}, and torch "
+            f"{installed.version} is installed"
+        )
+        raise UsageError(
+            f"--profile {profile.name}: {what} (install one of these versions, or name "
+            "another profile)"
+        )
+    permitted = set(map(os.path.realpath, profile.permitted))
+    if other := [path for path in options.waivers if os.path.realpath(path) not in permitted]:
+        hint = f"write another profile with a permission: waivers: [{{file: {other[0].name}}}]"
+        raise UsageError(
+            f"--profile {profile.name}: it does not permit the waivers of "
+            f"{shown_path(other[0])} ({hint})"
+        )
+    files = _once([*profile.backends, *options.backends])
+    return replace(
+        options,
+        paths=profile.specs,
+        backends=files,
+        waivers=_once([*profile.waivers, *options.waivers]),
+    ), profile
+
+
+def _once(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the paths, each file once."""
+    return tuple({os.path.realpath(path): path for path in reversed(paths)}.values())[::-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prospect:
+    """Whether a machine could execute every required case of a profile."""
+
+    required: int
+    possible: int
+    """How many required cases can run here."""
+    missing: Mapping[str, int] = field(default_factory=dict)
+    """How many required cases this machine cannot run, by reason."""
+    uncertain: Mapping[str, int] = field(default_factory=dict)
+    """Why only the run can decide: how many cases have each reason."""
+    problem: str = ""
+    """Why no run here is possible, whatever the cases: a torch that the profile is not for."""
+    not_required: Mapping[str, int] = field(default_factory=dict)
+    """How many more cases are required under a condition that fails here, by reason."""
+
+    @property
+    def can_be_complete(self) -> bool | None:
+        """Whether a run here can be complete; None where only the run can know."""
+        if self.missing or self.problem or not self.required:
+            return False
+        return None if self.uncertain else True
+
+
+def prospect_of_cases(verdicts: Iterable[tuple[Availability, str]], problem: str = "") -> Prospect:
+    """Return what becomes of cases with these availabilities and reasons."""
+    by_kind: dict[Availability, Counter[str]] = {kind: Counter() for kind in Availability}
+    for kind, reason in verdicts:
+        by_kind[kind][reason] += 1
+    return Prospect(
+        required=sum(counts.total() for counts in by_kind.values()),
+        possible=by_kind[Availability.YES].total(),
+        missing=dict(by_kind[Availability.NO].most_common()),
+        uncertain=dict(by_kind[Availability.UNKNOWN].most_common()),
+        problem=problem,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A profile with everything that it names."""
+
+    profile: Profile
+    suite: Suite
+    resolved: Resolved
+
+
+def load_profile(
+    name: str,
+    paths: Sequence[Path],
+    backend_files: Sequence[Path],
+    backends: Sequence[str] | None = (),
+) -> Loaded:
+    """Load a profile and its specs; raise ``UsageError`` for paths beside it, ``InvalidSpecs`` for
+    what is wrong with the files.
+
+    With None in place of the chosen ``backends``, a profile for any compiler has the cases of all.
+    """
+    if paths:
+        raise UsageError(
+            f"--profile {one_line(name)}: PATH does not go with it: the profile names its "
+            "specs (remove PATH)"
+        )
+    profile = read_profile(name) if backends is None else for_compiler(read_profile(name), backends)
+    suite = load(profile.specs, tuple(dict.fromkeys([*profile.backends, *backend_files])))
+    resolved = cases_of(profile, suite, load_waivers(profile.waivers, suite.backends))
+    return Loaded(profile=profile, suite=suite, resolved=resolved)
+
+
+def levels_of(record: ProfileRecord) -> dict[str, dict[str, Any]]:
+    """Return the level of each case of a profile, as ``--json`` has it."""
+    required = {
+        case_id: {"level": level.name, "required": True}
+        for level in record.levels
+        for case_id in level.required
+    }
+    optional = {
+        case_id: {"level": level.name, "required": False}
+        for level in record.levels
+        for case_id in level.optional
+    }
+    return {**optional, **required}
+
+
+def load_shipped(suite: Suite) -> Iterator[Loaded]:
+    """Yield the shipped profiles, with the shipped specs as they were loaded, but for those for any
+    compiler.
+    """
+    waivers = functools.cache(lambda files: load_waivers(files, suite.backends))
+    for profile in (
+        profile for profile in map(read_profile, shipped_profiles()) if not profile.is_for_any
+    ):
+        yield Loaded(
+            profile=profile,
+            suite=suite,
+            resolved=cases_of(profile, suite, waivers(profile.waivers)),
+        )
+
+
+def prospect_of(loaded: Loaded, machine: Machine) -> Prospect:
+    """Return whether a machine could execute what a profile requires."""
+    lost = Availability.NO, "lost: no spec has this case"
+    verdicts = {
+        str(case.id): capabilities.availability_of(case, machine) for case in loaded.resolved.cases
+    }
+    known = {
+        case_id: (verdict.availability, verdict.reason) for case_id, verdict in verdicts.items()
+    }
+    record = loaded.resolved.record
+    shown = {**machine.builds, "torch": machine.torch, "arch": machine.arch, "gpus": machine.gpus}
+    facts = {
+        "python": ".".join(map(str, machine.python)),
+        **{name: str(value) for name, value in shown.items() if value is not None},
+    }
+    spared, problem = not_required(record, [facts]), wrong_torch(record, machine.release)
+    outlook = prospect_of_cases(
+        (known.get(case_id, lost) for case_id in record.required if case_id not in spared), problem
+    )
+    return replace(outlook, not_required=Counter(spared.values()))
+
+
+def lines_of(record: ProfileRecord, outlook: Prospect) -> Iterator[str]:
+    """Yield the profile, how many cases each level has, and whether a run here could be
+    complete.
+    """
+    yield ""
+    yield (
+        f"profile {record.name} {record.version}, for torch {record.torch}, sha256 {record.digest}"
+    )
+    for level in record.levels:
+        yield f"  {level.name}  {len(level.required)} required, {len(level.optional)} optional"
+    words = {
+        True: "a run here can be complete",
+        False: "a run here is INCOMPLETE",
+        None: "only a run here can show whether it is complete",
+    }
+    perhaps = sum(outlook.uncertain.values())
+    counts = f"{outlook.possible} can run here" + (f", {perhaps} perhaps" if perhaps else "")
+    yield f"  {words[outlook.can_be_complete]}: of {outlook.required} required cases {counts}"
+    if outlook.problem:
+        yield f"  {one_line(outlook.problem)}"
+    for word, reasons in (
+        ("perhaps", outlook.uncertain),
+        ("unavailable", outlook.missing),
+        ("not required", outlook.not_required),
+    ):
+        yield from (f"  {count:5}  {word}: {one_line(reason)}" for reason, count in reasons.items())

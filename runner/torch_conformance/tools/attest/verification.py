@@ -1,0 +1,1111 @@
+"""``verify``: a submission checked by a stranger, from the bytes of the archive to a statement that
+was computed again.
+
+Its files are compared with the published ones and loaded as the run read them; then its cases are
+judged again, and what it claims is computed from what that gives: findings, what could not be
+judged, what follows from evidence, and what is the word of its author.
+"""
+
+import functools
+import json
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch_conformance import __version__
+from torch_conformance.judge.evidence import carried_out, read_facts
+from torch_conformance.judge.waiving import Waivers, apply
+from torch_conformance.language.backends import Backend
+from torch_conformance.language.load import Suite, load, load_specs, surroundings_of
+from torch_conformance.language.read.document import Document
+from torch_conformance.language.read.spec_files import SpecPath
+from torch_conformance.language.waivers import load_waivers
+from torch_conformance.machine import output
+from torch_conformance.machine.cache_dirs import folder
+from torch_conformance.machine.capabilities import Machine, availability_of
+from torch_conformance.machine.installed_torch import release
+from torch_conformance.machine.redaction import redacted
+from torch_conformance.model.case import Availability, Case
+from torch_conformance.model.case_facts import Facts
+from torch_conformance.model.codec import encode
+from torch_conformance.model.conditions import Surroundings
+from torch_conformance.model.devices import builds
+from torch_conformance.model.diagnostics import InvalidSpecs, UsageError, one_line, shown_path
+from torch_conformance.model.header import ProfileRecord, RunHeader
+from torch_conformance.model.matching.time_limit import PatternTooSlow, time_limit
+from torch_conformance.model.options import REFUSED, argument, flag, option, profile_option, several
+from torch_conformance.model.outcomes import ExitCode, Outcome
+from torch_conformance.model.results import NOT_CLAIMED, WEAK, CaseResult, result_of
+from torch_conformance.model.targets import simulated
+from torch_conformance.plan.selection import without_benches
+from torch_conformance.plan.worker_plan import digest_of
+from torch_conformance.record.case_files import (
+    OBSERVATION,
+    SERVICES,
+    RecordedFiles,
+    alterations,
+    digest,
+)
+from torch_conformance.record.journal import (
+    JournalError,
+    Run,
+    digest_of_selection,
+    read_run,
+    totals,
+)
+from torch_conformance.report.junit import document_of
+from torch_conformance.run import rejudge
+from torch_conformance.run.pipeline import phases_of, with_case
+from torch_conformance.run.preparation import option_text
+from torch_conformance.tools.attest import archive
+from torch_conformance.tools.attest.archive import (
+    ATTESTATION,
+    ENVELOPE,
+    FIXED,
+    JOURNAL,
+    JUNIT,
+    MOST_COMPRESSED,
+    OWN,
+    SHIPPED,
+    BadArchive,
+    name_of,
+    read_key,
+    unpacked,
+)
+from torch_conformance.tools.attest.conformance import Statement
+from torch_conformance.tools.attest.contradictions import disagreements
+from torch_conformance.tools.attest.profiles import (
+    cases_of,
+    digest_of_requirements,
+    for_compiler,
+    read_profile,
+    shipped_profiles,
+)
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+
+CHECKS: Mapping[str, str] = {
+    "archive": "the file is one archive in the form that 'submit' writes, and nothing else",
+    "signature": "the attestation is signed as it says, and with the key of --key",
+    "attestation": "the attestation says what the other members say, and names each with its sha256",  # noqa: E501
+    "journal": "the journal ends, and no line contradicts another",
+    "report": "the JUnit report says what the journal says",
+    "files": "the files that the run read are the published ones",
+    "evidence": "each observation and each piece of generated code is the "
+    "one by which its case was judged",
+    "cases": "each case is one of the files, with the same content, claim, options and command",
+    "verdicts": "judging each observation again gives the same verdicts, outcome and waivers",
+    "facts": "code, counters, census and kernels of each observation agree",
+    "machine": "the facts of the machine allow what was executed there",
+    "profile": "the run is one of this profile, with its cases, waivers and options",
+}
+"""What is checked, by the word of a finding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A contradiction. One of them makes a submission worthless."""
+
+    check: str
+    """A key of ``CHECKS``."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """The result of verifying a submission."""
+
+    findings: tuple[Finding, ...] = ()
+    unjudged: tuple[str, ...] = ()
+    """Why something could not be judged here."""
+    follows: tuple[str, ...] = ()
+    """Claims that follow from the evidence in the archive and the published files."""
+    words: tuple[str, ...] = ()
+    """Claims for which the archive has no evidence."""
+    weak: tuple[str, ...] = ()
+    """The expectations that could not have failed, each with its place and the reason that its spec
+    writes.
+    """
+    run: str = ""
+    signer: str = ""
+    totals: Mapping[str, int] = field(default_factory=dict)
+    """The outcomes as they were judged again."""
+    statement: Statement | None = None
+    """As it was computed again."""
+    code_of_cases: ExitCode = ExitCode.NOTHING
+    """The exit code of a run with these results."""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """1 for a contradiction, 4 where something could not be judged, else that of the statement
+        or the results.
+        """
+        if self.findings:
+            return ExitCode.FAILED
+        code = self.statement.conformance.exit_code if self.statement else self.code_of_cases
+        return ExitCode.NOTHING if self.unjudged and code is ExitCode.OK else code
+
+
+FORMAT = 1
+"""The number of the form of ``--json``."""
+
+
+def as_json(verification: Verification) -> dict[str, object]:
+    """Return a verification as ``verify --json`` prints it."""
+    parts = {
+        field.name: encode(getattr(verification, field.name))
+        for field in fields(Verification)
+        if field.name != "code_of_cases"
+    }
+    is_verified = not verification.findings and not verification.unjudged
+    return {
+        "format": FORMAT,
+        "verified": is_verified,
+        "exit_code": int(verification.exit_code),
+        **parts,
+    }
+
+
+# -- what follows from evidence --------------------------------------------------------------------
+
+
+def claims_of(
+    run: Run, *, signer: str, is_signed: bool, has_files: bool, has_profile: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the claims of a run that follow from evidence, and those that are its author's word; a
+    sentence each.
+
+    ``signer`` is the id of the key that the attestation names, empty for none. The reader's key
+    checked the signature (``is_signed``), and the author's files and profile were compared with
+    those of the reader (``has_files``, ``has_profile``), or not.
+    """
+    header, results = run.header, run.results
+    own, shipped = (
+        sum(name.startswith(f"{folder}/") for name in header.specs) for folder in (OWN, SHIPPED)
+    )
+    shown = sum(result.is_executed and _is_shown(result) for result in results)
+    unshown = [result for result in results if result.folder and not _is_shown(result)]
+    waived = sum(result.outcome is Outcome.XFAIL for result in unshown)
+    missing = sum(result.outcome is Outcome.UNAVAILABLE for result in results)
+    facts = [
+        part.node or header.environment
+        for result in results
+        for part in (result, *result.attempts)
+        if part.folder
+    ]
+    machines = dict.fromkeys(map(_torch_and_machine, facts or [header.environment]))
+    profile = "".join(f"{record.name} {record.version}" for record in header.profile)
+    named = f"it names the key {signer[:16]}; check it with --key" if signer else "it is not signed"
+    follows = {
+        f"the verdicts, proofs and outcomes of {shown} executed cases, each from an "
+        "observation in the archive": True,
+        f"that {shipped} files of specs, backends and waivers are the published ones of this "
+        "version": True,
+        f"that {own} files of the author are the published ones that you named": own and has_files,
+        "the totals and the JUnit report, from these outcomes": True,
+        "the statement, from these outcomes and from what your profile requires": profile
+        and has_profile,
+        f"that the holder of the key {signer[:16]} attested this archive": is_signed,
+    }
+    words = {
+        **{f"that the observations were made by torch {machine}": True for machine in machines},
+        "that the worker of this program measured each observation, which only the author's "
+        "machine can repeat": True,
+        "that no case was run more often than the journal says": True,
+        "the other facts of the machine (driver, memory, versions), its variables, and "
+        "options that change no verdict": True,
+        "what a case printed, its notes, attachments and tracebacks, and which worker and GPU "
+        "ran it": True,
+        f"the times: when the run began ({header.started}), by which waivers end, and how "
+        "long each case took": True,
+        f"that {len(unshown)} cases ended as recorded, without an observation (crash, "
+        "timeout, error)": unshown,
+        f"of these, {waived} that a waiver excuses: such a case may have failed otherwise": waived,
+        f"that what {missing} cases need was missing on that machine, where no fact of it is "
+        "recorded": missing,
+        "the facts of the machine by which the profile does not require some cases": any(
+            record.conditions for record in header.profile
+        ),
+        f"the content of {own} files of the author (specs, backends, waivers, profile): name "
+        "their published form with --specs": own and not has_files,
+        f"what the profile {profile} requires, and so its statement: name yours with --profile": profile  # noqa: E501
+        and not has_profile,
+        f"that the {len(header.merged)} parts of the run were made on machines of the same "
+        "kind": len(header.merged) > 1,
+        f"who made the archive: {named}": not is_signed,
+    }
+    return tuple(text for text, holds in follows.items() if holds), tuple(
+        text for text, holds in words.items() if holds
+    )
+
+
+def _is_shown(result: CaseResult) -> bool:
+    return "observation.json" in result.evidence
+
+
+def _torch_and_machine(facts: Mapping[str, str]) -> str:
+    node = f" (node {facts['name']})" if "name" in facts else ""
+    name = facts.get("device") or facts.get("cpu") or "a machine without a name"
+    return (
+        f"{facts.get('torch', '?')}, unmodified, on {name} "
+        f"({facts.get('arch') or facts.get('platform') or '?'}){node}"
+    )
+
+
+_MARK = ".git"
+"""What makes the folder of the author's files a project: defaults are looked for up to there."""
+
+_LARGEST = 64 << 20
+"""The maximum size in bytes of a published file."""
+
+
+_SECONDS = 20
+"""How long the facts of a case may be compared: those of an honest one take milliseconds."""
+
+_NO_RUN = (ValueError, TypeError, LookupError, RecursionError, ArithmeticError)
+
+
+def verified(
+    data: bytes,
+    *,
+    profile: str | None = None,
+    specs: Sequence[Path] = (),
+    key: "Ed25519PublicKey | None" = None,
+) -> Verification:
+    """Return what is found in the bytes of an archive, which is untrusted."""
+    try:
+        members = unpacked(data)
+    except BadArchive as error:
+        return Verification(findings=(Finding("archive", str(error)),))
+    if missing := sorted(FIXED - members.keys()):
+        return Verification(findings=(Finding("archive", f"the member '{missing[0]}' is missing"),))
+    findings: list[Finding] = []
+    signer = archive.signer_in(members[ATTESTATION])
+    if ENVELOPE in members:
+        if why := archive.why_not_signed(members[ENVELOPE], members[ATTESTATION], key):
+            findings.append(Finding("signature", f"{ENVELOPE}: {why}"))
+    elif signer:
+        findings.append(
+            Finding(
+                "signature",
+                f"the attestation names the key {signer[:16]}, and its signature is missing",
+            )
+        )
+    elif key is not None:
+        findings.append(Finding("signature", "it is not signed, and --key asks for a signature"))
+    with tempfile.TemporaryDirectory(prefix="torch-conformance-verify-") as scratch:
+        place = Path(scratch)
+        for member, content in members.items():  # their names were checked when they were read
+            path = place / name_of(member)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as stream:
+                stream.write(content)
+        try:
+            run = read_run(place / JOURNAL)
+            findings += _of_run(members, run, place)
+            if run.footer is None or run.header.version != __version__:
+                why = (
+                    f"it is of version {run.header.version}, and this is {__version__}: verify it "
+                    "with that version"
+                )
+                unjudged = (why,) if run.footer is not None else ()
+                return Verification(
+                    findings=tuple(findings), unjudged=unjudged, run=run.header.run_id
+                )
+            return _judged_again(
+                run,
+                place,
+                findings,
+                signer=signer,
+                is_signed=key is not None,
+                profile=profile,
+                specs=specs,
+            )
+        except JournalError as error:
+            findings.append(Finding("journal", str(error)))
+        except PatternTooSlow:
+            findings.append(
+                Finding(
+                    "facts", f"those of a case are made to be compared for more than {_SECONDS} s"
+                )
+            )
+        except _NO_RUN as error:  # values of the right type that no run writes
+            findings.append(
+                Finding(
+                    "journal",
+                    f"it holds what no run writes: {type(error).__name__}: "
+                    f"{one_line(str(error))[:200]}",
+                )
+            )
+        return Verification(findings=tuple(findings))
+
+
+def _of_run(members: Mapping[str, bytes], run: Run, place: Path) -> Iterator[Finding]:
+    """Yield what contradicts the journal, without a judge."""
+    if run.footer is None or run.footer.interrupted or run.header.shard:
+        yield Finding("journal", "the run did not end, or is a part of a run")
+    if any(
+        json.dumps(json.loads(line)).encode("ascii") != line
+        for line in members[JOURNAL].splitlines()
+    ):
+        yield Finding("journal", "a line is not written as 'submit' writes it")
+    if run.header.started[:10] > (datetime.now(UTC) + timedelta(days=1)).date().isoformat():
+        yield Finding("journal", "the run begins in the future")
+    if run.footer is None:
+        return
+    expected = archive.statement_of(run, members, archive.signer_in(members[ATTESTATION]))
+    yield from (
+        Finding("attestation", why) for why in archive.differences(members[ATTESTATION], expected)
+    )
+    if members[JUNIT] != document_of(run.header, run.results):
+        yield Finding("report", "it is not the one that the journal gives")
+    used: set[str] = set()
+    for result in run.results:
+        yield from (
+            Finding("evidence", problem.removeprefix(f"{place}/"))
+            for problem in alterations(place, result)
+        )
+        used |= {
+            f"{part.folder}/{name}" for part in (result, *result.attempts) for name in part.evidence
+        }
+    for name in sorted(
+        member for member in members if member.startswith("cases/") and member not in used
+    ):
+        yield Finding("evidence", f"no case was judged by '{name}'")
+
+
+def _judged_again(
+    run: Run,
+    place: Path,
+    findings: list[Finding],
+    *,
+    signer: str,
+    is_signed: bool,
+    profile: str | None,
+    specs: Sequence[Path],
+) -> Verification:
+    """Return what is found of a run whose members lie in the folder ``place``; ``findings`` are
+    those so far.
+    """
+    header, record = run.header, next(iter(run.header.profile), None)
+    published = list(specs)
+    if profile is not None and profile not in shipped_profiles():
+        # of a reader's own profile, the files must be the same too
+        own, shipped_specs = read_profile(profile), folder("specs").resolve()
+        paths = (own.document.path, *own.specs, *own.backends, *own.waivers)
+        published += [
+            path for path in paths if not Path(os.path.realpath(path)).is_relative_to(shipped_specs)
+        ]
+    findings += [
+        Finding("files", problem) for problem in problems_of_files(header, place, published)
+    ]
+    findings += [Finding("cases", problem) for problem in stolen(run.results)]
+    unjudged: list[str] = []
+    try:
+        then = loaded(header, run.results, place)
+    except NotOfTheRun as error:
+        findings.append(Finding("files", str(error)))
+        unjudged.append("the cases cannot be loaded: the journal names other files than there are")
+    except (InvalidSpecs, UsageError, ValueError) as error:
+        unjudged.append(
+            f"the cases cannot be loaded here: {_first(error)}".replace(f"{place}/", "")
+        )
+    else:
+        if problem := rejudge.impossible_on_machine(
+            run.results, header.environment, then.suite.backends.by_name
+        ):
+            findings.append(Finding("machine", problem))
+        if record is not None:
+            entry = then.suite.backends.by_name.get(record.compiler)
+            if (header.options.get("backend", ""), record.proof) != (
+                record.compiler,
+                entry.asked if entry else "",
+            ):
+                what = (
+                    "the backend of the run's profile is not that of --backend, or its entry says "
+                    "another proof"
+                )
+                findings.append(Finding("profile", what))
+        for result in run.results:
+            findings += problems_of_case(result, header, then, place)
+        digests = {str(case.id): digest_of(case) for case in then.suite.cases}
+        if record is not None and record.digest != digest_of_requirements(record, digests):
+            findings.append(
+                Finding("profile", "the digest of the run's profile is not that of its cases")
+            )
+        if header.selection != digest_of_selection(
+            {result.case_id: digests.get(result.case_id, "") for result in run.results}
+        ):
+            findings.append(Finding("cases", "its cases are not those that the run selected"))
+    # the reader's profile to compare with: the one that is named, or the shipped one of the name
+    mine = profile or (
+        record.name if record is not None and record.name in shipped_profiles() else ""
+    )
+    if record is None and mine:
+        findings.append(
+            Finding("profile", f"the run is not one of a profile, and --profile asks for {mine}")
+        )
+    elif record is not None:
+        for name, (default, why) in REFUSED.items():
+            option = name.replace("_", "-")
+            text = header.options.get(option)
+            is_the_profiles = name == "paths" or (name == "backend" and record.compiler)
+            if not is_the_profiles and text is not None and text != option_text(default):
+                findings.append(
+                    Finding(
+                        "profile",
+                        f"the run has --{option} {text}, which does not go with a profile: {why}",
+                    )
+                )
+        try:
+            findings += _of_profile(mine, header, record, run.results, place) if mine else ()
+        except (InvalidSpecs, NotOfTheRun, UsageError) as error:
+            unjudged.append(f"the profile {mine} cannot be read here: {_first(error)}")
+    follows, words = claims_of(
+        run, signer=signer, is_signed=is_signed, has_files=bool(published), has_profile=bool(mine)
+    )
+    if findings or unjudged:
+        return Verification(
+            findings=tuple(findings),
+            unjudged=tuple(unjudged),
+            words=words,
+            run=header.run_id,
+            signer=signer,
+        )
+    return Verification(
+        follows=follows,
+        words=words,
+        weak=tuple(
+            dict.fromkeys(
+                f"{one.position}: {one.observed}"
+                for case in run.results
+                for one in case.verdicts
+                if one.kind == WEAK
+            )
+        ),
+        run=header.run_id,
+        signer=signer,
+        totals=totals(run.results),
+        statement=header.statement(run.results),
+        code_of_cases=header.conclusion(run.results)[0],
+    )
+
+
+def _first(error: Exception) -> str:
+    """Return the first problem of an error on one line."""
+    return one_line(
+        str(
+            error.diagnostics[0] if isinstance(error, InvalidSpecs) and error.diagnostics else error
+        ).splitlines()[0]
+    )
+
+
+# -- the files that the run read -------------------------------------------------------------------
+
+
+class NotOfTheRun(Exception):
+    """The journal names a file that the submission does not have, or that is not what the run
+    read.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Then:
+    """The specs, waivers and surroundings by which the run was judged, loaded again."""
+
+    suite: Suite
+    waivers: Waivers
+    known: Surroundings
+    names: Mapping[str, str]
+    """The name in the submission of each file that was loaded, by its name in messages."""
+
+    @functools.cached_property
+    def cases(self) -> Mapping[str, Case]:
+        """The cases by id."""
+        return {case.id: case for case in self.suite.cases}
+
+
+def problems_of_files(header: RunHeader, place: Path, published: Sequence[Path]) -> Iterator[str]:
+    """Yield how the files of a submission, below ``place``, differ from its journal and from the
+    published ones.
+    """
+    there = {
+        str(path.relative_to(place)): path
+        for path in sorted((place / "files").rglob("*"))
+        if path.is_file() and path.name != _MARK
+    }
+    for name in sorted(there.keys() ^ header.specs.keys()):
+        yield (
+            f"'{name}' is "
+            f"{'in the archive, and the run did not read it' if name in there else 'missing: the run read it'}"  # noqa: E501
+        )
+    for name in sorted(there.keys() & header.specs.keys()):
+        if digest(there[name].read_bytes()) != header.specs[name]:
+            yield f"'{name}' is not the file that the run read"
+    known = _published(published)
+    for name in sorted(header.specs):
+        if name.startswith(f"{SHIPPED}/"):
+            path = folder("specs") / name.removeprefix(f"{SHIPPED}/")
+            if (
+                ".." in Path(name).parts
+                or not path.is_file()
+                or digest(path.read_bytes()) != header.specs[name]
+            ):
+                yield f"'{name}' is not a published file of this version"
+        elif not name.startswith(f"{OWN}/"):
+            yield f"'{name}' is no file of a submission"
+        elif published:
+            # a file with this content in a folder of the same name: one path ends with the other
+            mine = Path(name.removeprefix(f"{OWN}/")).parts
+            same = [path.parts for path in known.get((Path(name).name, header.specs[name]), ())]
+            if not any(mine[-len(parts) :] == parts[-len(mine) :] for parts in same):
+                yield f"'{name}' is not one of the published files that you named"
+
+
+def _published(paths: Sequence[Path]) -> dict[tuple[str, str], list[Path]]:
+    """Return the files below paths by their last part and sha256."""
+    by_content: dict[tuple[str, str], list[Path]] = {}
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"--specs {shown_path(path)}: no such file or folder")
+        files = (
+            [path]
+            if path.is_file()
+            else [file for file in sorted(path.rglob("*")) if file.is_file()]
+        )
+        for file in files:
+            if file.suffix in (".yaml", ".yml") and file.stat().st_size <= _LARGEST:
+                relative = Path(file.name) if path.is_file() else file.relative_to(path)
+                by_content.setdefault((file.name, digest(file.read_bytes())), []).append(relative)
+    return by_content
+
+
+def loaded(header: RunHeader, results: Sequence[CaseResult], place: Path) -> Then:
+    """Load what the run read; raise ``NotOfTheRun``, or ``InvalidSpecs`` or ``UsageError`` where it
+    cannot be loaded here.
+    """
+    (place / OWN).mkdir(parents=True, exist_ok=True)
+    (place / OWN / _MARK).touch()
+    specs: dict[str, SpecPath] = {}
+    for result in results:
+        path, depth = _file(header, result.spec, place), len(Path(result.area).parts)
+        if depth >= len(path.parents):
+            raise NotOfTheRun(
+                f"'{result.spec}' does not lie in the folder '{result.area}', which the run names"
+            )
+        specs[result.spec] = SpecPath(path=path, root=path.parents[depth])
+    backends = [_file(header, str(path), place) for path in rejudge.files_of(header, "backends")]
+    waivers = [_file(header, str(path), place) for path in rejudge.files_of(header, "waivers")]
+    suite = load_specs(
+        list(specs.values()), backends, surroundings_of(header.environment.get("torch"), None)
+    )
+    waiver_files = load_waivers(waivers, suite.backends)
+    of_backends = (
+        file
+        for backend in suite.backends.by_name.values()
+        for file in (backend.document, backend.claims.file)
+        if file
+    )
+    documents = [*suite.documents, *of_backends, *waiver_files.documents]
+    names = {document.file: _name(document, place) for document in documents}
+    other = sorted(
+        names[document.file]
+        for document in documents
+        if header.specs.get(names[document.file]) != document.digest
+    )
+    if other:
+        raise NotOfTheRun(
+            f"'{other[0]}' decides how the cases are judged, and the run did not read it as "
+            "it is here"
+        )
+    day = date.fromisoformat(header.started[:10])
+    return Then(
+        suite=suite,
+        waivers=Waivers(waiver_files, day),
+        known=rejudge.surroundings_of_record(header.environment),
+        names=names,
+    )
+
+
+def _file(header: RunHeader, name: str, place: Path) -> Path:
+    """Return where a file of the submission is here; raise ``NotOfTheRun`` for a name that is
+    none.
+    """
+    if name not in header.specs:
+        raise NotOfTheRun(f"'{one_line(name)}' is no file that the run read")
+    return (
+        folder("specs") / name.removeprefix(f"{SHIPPED}/")
+        if name.startswith(f"{SHIPPED}/")
+        else place / name
+    )
+
+
+def _name(document: Document, place: Path) -> str:
+    """Return the name in the submission of a file that was loaded."""
+    path, shipped = Path(os.path.realpath(document.path)), folder("specs").resolve()
+    if path.is_relative_to(shipped):
+        return f"{SHIPPED}/{path.relative_to(shipped)}"
+    real = Path(os.path.realpath(place))
+    return str(path.relative_to(real)) if path.is_relative_to(real) else document.file
+
+
+def stolen(results: Sequence[CaseResult]) -> Iterator[str]:
+    """Yield each file of the author whose cases have the ids of a published spec."""
+    shipped = folder("specs")
+    for spec, area, name in sorted({(result.spec, result.area, result.name) for result in results}):
+        if spec.startswith(f"{OWN}/") and any(
+            (shipped / area / f"{name}{suffix}").is_file() for suffix in (".yaml", ".yml")
+        ):
+            yield f"'{spec}' takes the ids of the published spec {area}/{name}"
+
+
+# -- cases -----------------------------------------------------------------------------------------
+
+
+WORDS = (
+    *"seconds begun warmup_begun warmup context cpu isolation folder worker gpus node".split(),
+    *"stdout stderr code attachments notes evidence attempts".split(),
+)
+"""The entries of a line of the journal that its case and its facts do not give."""
+
+_CHECKS: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            "case_id",
+            *"spec summary options digest covers tags target requires repro benches_left_out".split(),  # noqa: E501
+        ),
+        "cases",
+    ),
+    **dict.fromkeys(("phases", "timings"), "facts"),
+}
+"""Which check compares an entry of a line; ``verdicts`` compares the others."""
+
+
+def problems_of_case(
+    result: CaseResult, header: RunHeader, then: Then, place: Path
+) -> Iterator[Finding]:
+    """Yield how a result contradicts its case, its facts, and what judging them again gives; the
+    members lie in the folder ``place``.
+    """
+    case = then.cases.get(result.case_id)
+    if case is None:
+        yield Finding("cases", f"{result.case_id}: it is no case of the files")
+        return
+    said, claimed = (
+        {why for why in reasons if why.startswith(NOT_CLAIMED)}
+        for reasons in (result.reason.split("; "), case.missing_names)
+    )
+    if said != claimed and result.outcome is not Outcome.NOT_RUN:
+        yield Finding(
+            "cases",
+            f"{result.case_id}: the run says otherwise than the entry of its backend whether "
+            "it is claimed",
+        )
+        return
+    if result.failure_type == "unavailable" and _is_of_one_machine(header):
+        required, reasons = (
+            header.options.get("require", "").split(),
+            reasons_of(case, header.environment),
+        )
+        starts = (
+            [""]
+            if result.outcome is Outcome.UNAVAILABLE
+            else [f"--require {name}: " for name in required]
+        )
+        gives = [f"{start}{why}" for why in reasons for start in starts]
+        if not any(
+            result.reason == why or (why[-1] == " " and result.reason.startswith(why))
+            for why in gives
+        ):
+            yield Finding(
+                "machine",
+                f"{result.case_id}: the case, or the machine, gives no such reason: "
+                f"{result.reason}",
+            )
+    backend = then.suite.backends.by_name[case.backend]
+    known = {
+        name: getattr(result, name)
+        for name in (
+            *WORDS,
+            "waivers",
+            "level",
+            "phase",
+            "phases",
+            "timings",
+            "eager_operators",
+            "by_aten",
+        )
+    }
+    judged = result_of(
+        case,
+        result.outcome,
+        result.reason,
+        result.failure_type,
+        verdicts=result.verdicts,
+        position=result.position,
+    )
+    for part, now in rejudge.again(case, backend, then.known, result, place):
+        if part is result and isinstance(now, CaseResult) and not rejudge.is_too_slow(now.verdicts):
+            files = RecordedFiles(place / result.folder, result.evidence)
+            facts = read_facts(files.observation(), files.code)
+            problems = (
+                _disagreements(case, backend, result, header, facts)
+                if result.outcome is not Outcome.ERROR
+                else ()
+            )
+            yield from (Finding("facts", f"{result.case_id}: {problem}") for problem in problems)
+            excused = apply(
+                now, case, rejudge.here_of(case, backend, result, then.known), then.waivers
+            )
+            known["waivers"] = excused.waivers
+            if not result.attempts:
+                timings = tuple(
+                    timing
+                    for step in facts.steps
+                    if step.bench is not None
+                    for timing in step.bench.timings
+                )
+                judged = excused
+                known = {name: known[name] for name in WORDS} | {
+                    "phases": phases_of(facts),
+                    "timings": timings,
+                }
+        if problem := now if isinstance(now, str) else rejudge.difference(case, part, now):
+            yield Finding("verdicts", f"{result.case_id}: {problem}")
+            return
+    left_out = len(without_benches(case).left_out) if result.benches_left_out else 0
+    expected = with_case(
+        case,
+        judged,
+        **known,
+        repro=archive.repro(header.options, case.id),
+        benches_left_out=left_out,
+    )
+    said, gives = (
+        encode(result),
+        archive.changed(
+            encode(expected),
+            lambda text, key: then.names.get(text, text) if key in _FILES else text,
+        ),
+    )
+    # a traceback has other names of files in a submission, and so has a reason that names a waiver
+    free = (
+        {"position"}
+        if expected.outcome is Outcome.ERROR
+        else {"reason"}
+        if result.waivers
+        else set()
+    )
+    for name in said:
+        if name not in free and not _agree(said[name], gives[name]):
+            pairs = (
+                zip(said["verdicts"], gives["verdicts"], strict=True) if name == "verdicts" else ()
+            )
+            where = next(
+                (
+                    f"{old['kind']} at line {old['position']['line']}"
+                    for old, new in pairs
+                    if not _agree(old, new)
+                ),
+                "",
+            )
+            what = f"the text of {where}" if where else f"its {name.replace('_', ' ')}"
+            yield Finding(
+                _CHECKS.get(name, "verdicts"),
+                f"{result.case_id}: {what} is not what the files and judging it again give",
+            )
+
+
+def reasons_of(case: Case, facts: Mapping[str, str]) -> Iterator[str]:
+    """Yield why a case cannot run on a machine of which these facts are recorded.
+
+    What is not may be missing, and follows a last space.
+    """
+    numbers = {
+        name: int(facts[name])
+        for name in ("gpus", "gpu_memory", "sms")
+        if facts.get(name, "").isdecimal()
+    }
+    bare = Machine(
+        python=rejudge.surroundings_of_record(facts).python or (),
+        torch=facts.get("torch"),
+        release=release(facts["torch"]) if "torch" in facts else None,
+        builds={build.version: facts.get(build.version) for build in builds()},
+        gpus=numbers.get("gpus"),
+        gpu_memory=numbers.get("gpu_memory"),
+        arch=facts.get("arch"),
+        found={"triton": (facts["triton"],)} if facts.get("triton") else {},
+        facts={**facts, **numbers},
+        packages={},
+    )
+    if "facts." in str(case.options):
+        yield "this machine lacks a fact: "
+    for needs in ((), *((need,) for need in case.requires)):
+        asked = [need.argument or "" for need in needs]
+        whole = replace(
+            bare,
+            packages=dict.fromkeys(re.findall(r"\w+", " ".join(asked)), True),
+            answers=dict.fromkeys(asked, ""),
+        )
+        whole = replace(
+            whole,
+            targets=dict.fromkeys([*asked, *map(simulated, asked)], " "),
+            found={**bare.found, "ck": ("ck4inductor",)},
+        )
+        for known in (
+            availability_of(replace(case, requires=needs), machine) for machine in (bare, whole)
+        ):
+            yield from [known.reason] if known.availability is Availability.NO else []
+
+
+_FILES = ("file", "spec")
+"""Keys of positions and results whose values are names of files."""
+
+
+def _agree(said: Any, gives: Any) -> bool:
+    """Whether JSON of a line is what it should be; what is masked may differ."""
+    match said, gives:
+        case str(), str():
+            return rejudge.is_text(said, gives)
+        case list(), list():
+            return len(said) == len(gives) and all(map(_agree, said, gives))
+        case dict(), dict():
+            free = {"raised": {"detail"}, "error": {"detail", "position"}}.get(
+                gives.get("kind", ""), set()
+            )
+            return said.keys() == gives.keys() and all(
+                _agree(said[key], gives[key]) for key in said.keys() - free
+            )
+    return bool(said == gives)
+
+
+def _disagreements(
+    case: Case, backend: Backend, result: CaseResult, header: RunHeader, facts: Facts
+) -> Iterator[str]:
+    if case.target or facts.nonsense or facts.error is not None:
+        return
+    whole = without_benches(case) if result.benches_left_out else case
+    steps = list(carried_out(whole, facts.steps))
+    if facts.digest != result.digest:
+        yield "its observation is of a case with another content"
+    pieces = {
+        f"code-{number}-{piece}.txt"
+        for number, step in enumerate(facts.steps)
+        for piece in range(step.code_pieces)
+    }
+    if result.evidence.keys() - {OBSERVATION, SERVICES} != pieces:
+        yield "its pieces of code are not those of its observation"
+    if _is_of_one_machine(header):  # else folders and GPUs have the numbers of other runs
+        count = header.environment.get("gpus", "")
+        if (
+            result.node
+            or result.isolation not in ("fork", "process")
+            or (count.isdecimal() and {*result.gpus} - {*range(int(count))})
+        ):
+            yield (
+                f"its worker has another node, isolation ({result.isolation}) or GPU "
+                f"{[*result.gpus]} than the machine of the run"
+            )
+        texts = "".join(code for step in facts.steps for code in step.code)
+        if other := {*re.findall(r"\.\.\./scratch/([0-9]{5,9})/", texts)} - {
+            result.folder.rpartition("/")[2]
+        }:
+            yield f"its code was generated in the folder of case {min(other)}"
+    with time_limit(_SECONDS):
+        yield from dict.fromkeys(
+            disagreements(case, backend, result.node or header.environment, facts, steps)
+        )
+
+
+def _is_of_one_machine(header: RunHeader) -> bool:
+    return not header.merged and header.options.get("executor", "local") == "local"
+
+
+# -- the profile -----------------------------------------------------------------------------------
+
+
+def _of_profile(
+    name: str, header: RunHeader, said: ProfileRecord, results: Sequence[CaseResult], place: Path
+) -> Iterator[Finding]:
+    """Yield what the reader's profile of a name, from the reader's files and of the torch of the
+    run, requires otherwise.
+
+    The backend of a profile for any compiler is the author's.
+    """
+    profile = for_compiler(read_profile(name), [said.compiler] if said.compiler else [])
+    entries = (
+        [_file(header, str(path), place) for path in rejudge.files_of(header, "backends")]
+        if profile.compiler
+        else []
+    )
+    suite = load(
+        profile.specs,
+        (*profile.backends, *entries),
+        surroundings_of(header.environment.get("torch"), None),
+    )
+    waivers = load_waivers(profile.waivers, suite.backends)
+    resolved = cases_of(profile, suite, waivers)
+    mine = resolved.record
+    others = [
+        what
+        for what in ("name", "version", "digest", "torch")
+        if getattr(said, what) != getattr(mine, what)
+    ]
+    title = (
+        f"it is not {'the shipped' if name in shipped_profiles() else 'your profile'} {mine.name} "
+        f"{mine.version}"
+    )
+    problems = [
+        f"{title}: the {what} of the run's is '{getattr(said, what)[:40]}', not "
+        f"'{getattr(mine, what)[:40]}'"
+        for what in others
+    ]
+    levels, own = (
+        {level.name: (set(level.required), set(level.optional)) for level in profile.levels}
+        for profile in (said, mine)
+    )
+    if left_out := sorted(set(mine.required) - set(said.required)):
+        problems.append(
+            f"the run's profile leaves out {len(left_out)} required cases: {left_out[0]}"
+        )
+    elif levels != own or any(
+        getattr(said, key) != getattr(mine, key)
+        for key in ("conditions", "most_waived", "most_waived_because")
+    ):
+        problems.append(
+            "the run's profile has other levels, other cases in one, other conditions, or "
+            "another limit of waived cases"
+        )
+    if more := set(said.waivers) - set(mine.waivers):
+        problems.append(
+            f"the run's profile permits {len(more)} waivers that yours does not: "
+            f"{min(waiver.cases for waiver in more)}"
+        )
+    permitted = {document.digest for document in waivers.documents}
+    for file in map(str, rejudge.files_of(header, "waivers")):
+        if header.specs.get(file) not in permitted:
+            problems.append(
+                f"the run read the waivers of '{file}', which the profile does not permit"
+            )
+    yield from (Finding("profile", problem) for problem in problems)
+    digests, ids = (
+        {str(case.id): digest_of(case) for case in resolved.cases},
+        {str(result.case_id) for result in results},
+    )
+    for what, cases in (
+        ("leaves out {} cases", digests.keys() - ids),
+        ("has {} cases that are none", ids - digests.keys()),
+    ):
+        if cases:
+            yield Finding(
+                "profile", f"the run {what.format(len(cases))} of the profile: {min(cases)}"
+            )
+    for result in results:
+        if result.digest != digests.get(result.case_id, result.digest):
+            yield Finding(
+                "cases", f"{result.case_id}: it is not the case of this name in your files"
+            )
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+_SHOWN = 20
+"""How many findings of one check are printed; ``--json`` has all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOptions:
+    """The options of ``verify``."""
+
+    archive: Path = argument("ARCHIVE", "the file that 'submit' wrote", Path)
+    profile: str | None = profile_option(
+        "state whether the run conforms to this profile of yours, not to the author's copy of it"
+    )
+    specs: tuple[Path, ...] = several(
+        "PATH",
+        "published files of the author (specs, backends, waivers, profile) that those in the "
+        "archive must equal: a file or a folder; the "
+        "shipped ones are always compared",
+        Path,
+    )
+    key: Path | None = option(
+        "FILE",
+        "the author's public key (Ed25519, PEM): the archive must have a valid signature of it",
+        reads=Path,
+    )
+    json: bool = flag("print one object")
+
+
+def main(options: VerifyOptions) -> ExitCode:
+    """Verify an archive; exit 1 where something contradicts it, else as its statement or its
+    results say.
+    """
+    key = read_key(options.key, private=False) if options.key else None
+    try:
+        with options.archive.open("rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise UsageError(f"{shown_path(options.archive)}: this is no file")
+            data = stream.read(MOST_COMPRESSED + 1)
+    except OSError as error:
+        raise UsageError(
+            f"{shown_path(options.archive)}: it cannot be read: {error.strerror}"
+        ) from error
+    verification = verified(data, profile=options.profile, specs=options.specs, key=key)
+    if options.json:
+        output.document(as_json(verification))
+    else:
+        for line in _lines(verification):
+            output.raw(f"{line}\n")
+    if verification.findings:
+        count = len(verification.findings)
+        output.note(
+            f"NOT VERIFIED: {count} contradiction{'' if count == 1 else 's'}; nothing of this "
+            "archive is shown"
+        )
+    elif verification.unjudged:
+        output.note(f"NOT VERIFIED: {_shown(verification.unjudged[0])}")
+    else:
+        output.note(
+            f"verified{f': {verification.statement.conformance.value}' if verification.statement else ''}"  # noqa: E501
+        )
+    return verification.exit_code
+
+
+def _lines(verification: Verification) -> Iterator[str]:
+    for check, meaning in CHECKS.items():
+        wrong = [finding.message for finding in verification.findings if finding.check == check]
+        if wrong:
+            yield f"{check}: NOT so: {meaning}"
+            yield from (f"  {_shown(message)}" for message in wrong[:_SHOWN])
+            yield from [f"  and {len(wrong) - _SHOWN} more"] if len(wrong) > _SHOWN else []
+    parts = {
+        "not judged:": verification.unjudged,
+        "follows from evidence:": verification.follows,
+        "the author's word:": verification.words,
+    }
+    for title, claims in {
+        **parts,
+        "weak: could not have failed, as the specs say": verification.weak,
+    }.items():
+        if claims:
+            yield title
+            yield from (f"  {_shown(claim)}" for claim in claims)
+    if verification.totals:
+        yield "judged again: " + ", ".join(
+            f"{count} {label}" for label, count in verification.totals.items() if count
+        )
+    if verification.statement is not None:
+        yield from verification.statement.lines()
+
+
+def _shown(text: str) -> str:
+    return redacted(one_line(text))

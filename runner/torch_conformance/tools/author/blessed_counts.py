@@ -1,0 +1,520 @@
+"""Samples of recorded runs, the changed counts of a spec that they call for, and why they do not
+bless other red cases.
+
+Only counts are blessed. Numbers, strides, generated code, exceptions, exits, texts and proofs have
+no entry in ``COUNTED``.
+"""
+
+import contextlib
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from torch_conformance.judge.evidence import (
+    ANOTHER_FORM,
+    CarriedOut,
+    carried_out,
+    judge_expectation,
+    recorded_facts,
+)
+from torch_conformance.judge.verdicts import facts_of, place_of, with_code
+from torch_conformance.language.backends import Backends
+from torch_conformance.language.expand import surroundings_for
+from torch_conformance.language.read.anatomy import Anatomy
+from torch_conformance.language.read.document import DataPath
+from torch_conformance.language.read.templates import MAX_EXPRESSION
+from torch_conformance.model.case import Case, Expected
+from torch_conformance.model.conditions import Surroundings, holds, is_conditional
+from torch_conformance.model.expectation import Status, Verdict
+from torch_conformance.model.outcomes import PASSED, Outcome
+from torch_conformance.model.protocol import Json
+from torch_conformance.model.results import CaseResult
+from torch_conformance.plan.selection import without_benches
+from torch_conformance.record.case_files import OBSERVATION, RecordedFiles
+from torch_conformance.record.journal import recorded_run
+from torch_conformance.run.auditing import AuditOptions, recorded_cases
+from torch_conformance.run.rejudge import files_of, here_of
+from torch_conformance.tools.author.commands.waive import KEYS, Separate, smallest_condition
+from torch_conformance.vocabulary.expectations.expectation_base import BadExpectation, parse_count
+
+BLESSABLE = (Outcome.FAIL, Outcome.OFFLINE_FAIL)
+"""Outcomes of which facts can be blessed. A crash, a hang, an error and a wrong proof cannot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A case in one run: what its spec was read with, and on which machine it ran.
+
+    Its steps are empty where no facts were recorded.
+    """
+
+    run: str
+    torch: str | None
+    backend_files: tuple[Path, ...]
+    machine: tuple[tuple[str, str], ...]
+    """The facts of the machine and its torch: what differs between runs with the same facts is
+    unstable.
+    """
+    case: Case
+    surroundings: Surroundings
+    result: CaseResult
+    folder: Path
+    steps: tuple[CarriedOut, ...]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Its run and its id."""
+        return self.run, str(self.case.id)
+
+    @property
+    def is_red(self) -> bool:
+        """Whether the case failed the run."""
+        return self.result.outcome.is_failure
+
+
+Elsewhere: TypeAlias = tuple[Case, Surroundings]
+"""A case without facts in any run, with what is known of where it runs."""
+
+Red: TypeAlias = tuple[str, CaseResult]
+"""A failed case with the name of its run, also one without facts."""
+
+
+def read_samples(
+    runs: Iterable[str], backend_files: tuple[Path, ...]
+) -> tuple[list[Sample], list[Elsewhere], list[Red], Backends]:
+    """Return the samples of the runs, and the cases that none recorded; the backends are these
+    files, or those of the runs.
+
+    Raise ``UsageError`` for a run whose specs changed since, or that its own files contradict.
+    """
+    samples: list[Sample] = []
+    cases: dict[str, Case] = {}
+    red: list[Red] = []
+    backends = Backends({})
+    for name in runs:
+        recorded = recorded_run(name)
+        folder, run = recorded.folder, recorded.run
+        ran = recorded_cases(name, AuditOptions(backends=backend_files))
+        backends = ran.suite.backends
+        cases |= {case.id: case for case in ran.suite.cases}
+        files_of_backends = backend_files or tuple(files_of(run.header, "backends"))
+        red += [(run.header.run_id, result) for result in run.results if result.outcome.is_failure]
+        for case, result in ran.results:
+            surroundings = here_of(case, backends.by_name[case.backend], result, ran.known)
+            facts = result.node or run.header.environment
+            case = without_benches(case) if result.benches_left_out else case
+            place = folder / result.folder
+            steps: tuple[CarriedOut, ...] = ()
+            if result.folder and OBSERVATION in result.evidence:
+                files = RecordedFiles(place, result.evidence)
+                steps = tuple(
+                    carried_out(case, recorded_facts(files.observation(), files.code).steps)
+                )
+            sample = Sample(
+                run=run.header.run_id,
+                torch=facts.get("torch"),
+                backend_files=files_of_backends,
+                machine=tuple(sorted(facts.items())),
+                case=case,
+                surroundings=surroundings,
+                result=result,
+                folder=place,
+                steps=steps,
+            )
+            samples.append(sample)
+    known = {sample.case.id for sample in samples if sample.steps}
+    nothing = Surroundings(backends=frozenset(), device="")
+    others = [
+        (case, surroundings_for(backends.by_name[case.backend], nothing, case.target))
+        for case in cases.values()
+        if case.id not in known
+    ]
+    return samples, others, red, backends
+
+
+COUNTED: Mapping[str, tuple[str, ...] | None] = {
+    "counter": None,
+    "metric": None,
+    "kernels": None,
+    "generated_files": (),
+    "calls": ("count",),
+    "graph_breaks": ("count",),
+    "recompiles": ("count",),
+}
+"""Where the count of a kind stands below its body: below the leaf of its judgement for None."""
+
+
+class Leaf(NamedTuple):
+    """A leaf of an expectation, the same in all cases of a spec: the numbers of step and
+    expectation, and its name.
+    """
+
+    step: int
+    expectation: int
+    name: str
+
+
+Change: TypeAlias = tuple[DataPath, Any]
+"""A value of a spec that is changed: its path, and the new value."""
+
+
+class Row(NamedTuple):
+    """The count that one case needs on one machine."""
+
+    params: Mapping[str, Json]
+    """The case's values of the matrix."""
+    backend: str
+    surroundings: Surroundings
+    old: Any
+    """The count that applies before the change."""
+    value: Any
+    entry: int | None
+    """The entry of counts under conditions that applies; None where the count has no conditions."""
+    is_recorded: bool
+    """Whether a run has a case of this backend."""
+
+
+class NotBlessed(Exception):
+    """Why a leaf cannot be blessed: in one case, or in all."""
+
+    def __init__(self, why: str, case_id: str = "") -> None:
+        super().__init__(why)
+        self.case_id = case_id
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpecFacts:
+    """What the runs say of one spec."""
+
+    anatomy: Anatomy
+    samples: Sequence[Sample]
+    others: Sequence[Elsewhere]
+    """Its cases that no run recorded."""
+    chosen: frozenset[str]
+    """The ids of the cases that may be blessed."""
+    refused: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Why a red case is not blessed, by its run and its id."""
+
+    @cached_property
+    def seen(self) -> Mapping[tuple[str, str], Mapping[Leaf, tuple[Expected, Verdict]]]:
+        """What the expectations that can be blessed observed in each sample, by run and id."""
+        seen: dict[tuple[str, str], dict[Leaf, tuple[Expected, Verdict]]] = {}
+        for sample in self.samples:
+            of_sample = seen[sample.key] = {}
+            for number, known in enumerate(sample.steps):
+                for index, expected in enumerate(
+                    known.step.expectations if known.step.runs(sample.surroundings) else ()
+                ):
+                    if expected.kind not in COUNTED:
+                        continue
+                    try:
+                        facts = facts_of(index, known)
+                    except ANOTHER_FORM:
+                        continue
+                    surroundings = with_code(expected, facts, sample.surroundings)
+                    if not isinstance(surroundings, Verdict):
+                        for judgement in judge_expectation(expected, facts, surroundings):
+                            of_sample[Leaf(number, index, judgement.leaf)] = expected, judgement
+        return seen
+
+    @property
+    def blessed(self) -> list[Sample]:
+        """The samples whose facts may become the claim."""
+        return [
+            sample
+            for sample in self.samples
+            if sample.case.id in self.chosen and sample.is_red and sample.key not in self.refused
+        ]
+
+
+def propose(facts: SpecFacts) -> list[Change]:
+    """Return the changes, and write into ``refused`` why red cases are not blessed."""
+    for sample in facts.samples:
+        if sample.is_red and (why := _why_never(sample, facts.seen[sample.key])):
+            facts.refused[sample.key] = why
+    while True:
+        changes: list[Change] = []
+        wrong: dict[tuple[str, str], str] = {}  # the samples that a change cannot serve
+        blessed = [(sample, facts.seen[sample.key]) for sample in facts.blessed]
+        for leaf in sorted(
+            {
+                leaf
+                for _, seen in blessed
+                for leaf, (_, judgement) in seen.items()
+                if judgement.status is Status.FAILED
+            }
+        ):
+            try:
+                changes += _of_leaf(facts, leaf)
+            except NotBlessed as why:
+                for sample, seen in blessed:
+                    if (
+                        leaf in seen
+                        and why.case_id in ("", sample.case.id)
+                        and seen[leaf][1].status in (Status.FAILED, Status.ERROR)
+                    ):
+                        wrong[sample.key] = (
+                            f"{seen[leaf][0].kind} {leaf.name}".rstrip() + f": {why}"
+                        )
+        if not wrong:
+            return changes
+        facts.refused.update(wrong)
+
+
+def _why_never(sample: Sample, seen: Mapping[Leaf, tuple[Expected, Verdict]]) -> str:
+    """Return why the facts of a red case are never blessed; empty if they may be."""
+    result = sample.result
+    if result.outcome not in BLESSABLE:
+        return f"{result.outcome.label}: {result.reason}"
+    counted = {
+        (expected.kind, place_of(expected, judgement))
+        for expected, judgement in seen.values()
+        if judgement.status is Status.FAILED
+    }
+    for verdict in result.failed:
+        if verdict.kind not in COUNTED:
+            return f"{verdict.message} ({verdict.kind} is never blessed)"
+        if verdict.status is Status.ERROR:
+            return verdict.message
+        if (verdict.kind, verdict.position) not in counted:
+            return f"{verdict.message} (its facts are not there)"
+    return "" if result.failed else result.reason
+
+
+def _of_leaf(facts: SpecFacts, leaf: Leaf) -> Iterator[Change]:
+    raw = facts.anatomy.steps[leaf.step].expectations[leaf.expectation]
+    below = COUNTED[raw.kind]
+    path: DataPath = (leaf.name,) if below is None else below
+    if _value_at(raw.body, path) is None:
+        raise NotBlessed("its line has no number of its own (write the count)")
+    rows = list(_rows(facts, leaf, path))
+    for entry in dict.fromkeys(row.entry for row in rows):
+        own = [row for row in rows if row.entry == entry]
+        if all(row.value == row.old for row in own):
+            continue
+        value = expression(own)
+        if entry is not None and is_conditional(value):
+            raise NotBlessed(
+                "its value under a condition would need more conditions (change it by hand)"
+            )
+        yield (*raw.path, *path, *(() if entry is None else (entry, "value"))), value
+
+
+# -- the rows of a leaf ----------------------------------------------------------------------------
+
+
+def _rows(facts: SpecFacts, leaf: Leaf, path: DataPath) -> Iterator[Row]:
+    """Yield a row for each case in the surroundings of each run, and for those that no run
+    recorded, which keep their count.
+    """
+    by_place: dict[tuple[str, Surroundings], list[Sample]] = {}
+    places: dict[str, dict[Surroundings, None]] = {}
+    for sample in facts.samples:
+        if sample.steps:
+            by_place.setdefault((str(sample.case.id), sample.surroundings), []).append(sample)
+            places.setdefault(sample.case.backend, {})[sample.surroundings] = None
+    recorded = {case_id for case_id, _ in by_place}
+    others = [
+        (case, place)
+        for case, surroundings in facts.others
+        if case.id not in recorded
+        for place in places.get(case.backend, {surroundings: None})
+    ]
+    for case, surroundings in [
+        *((samples[0].case, surroundings) for (_, surroundings), samples in by_place.items()),
+        *others,
+    ]:
+        if leaf.step >= len(case.steps) or leaf.expectation >= len(
+            case.steps[leaf.step].expectations
+        ):
+            continue  # a run without benches
+        expected = case.steps[leaf.step].expectations[leaf.expectation]
+        when = expected.body.get("when") if isinstance(expected.body, Mapping) else None
+        if not case.steps[leaf.step].runs(surroundings) or not holds(
+            when if isinstance(when, Mapping) else None, surroundings
+        ):
+            continue
+        value, entry = _value_at(expected.body, path), None
+        if isinstance(value, list) and is_conditional(value):
+            entry = next(
+                (
+                    index
+                    for index, part in enumerate(value)
+                    if holds(part.get("when"), surroundings)
+                ),
+                None,
+            )
+            value = None if entry is None else value[entry]["value"]
+        old = value
+        samples = by_place.get((str(case.id), surroundings), [])
+        # the facts of a waived failure may not become a claim
+        usable = [
+            sample
+            for sample in samples
+            if sample.result.outcome in (*PASSED, *BLESSABLE) and sample.key not in facts.refused
+        ]
+        used = [sample for sample in usable if leaf in facts.seen[sample.key]]
+        seen = [
+            (sample.machine, facts.seen[sample.key][leaf][1])
+            for sample in used
+            if sample.case.id in facts.chosen
+        ]
+        if any(judgement.status is Status.FAILED for _, judgement in seen):
+            try:
+                value = _needed(seen, value)
+            except NotBlessed as why:
+                raise NotBlessed(str(why), str(case.id)) from why
+        is_recorded = case.backend in places
+        yield Row(case.params, case.backend, surroundings, old, value, entry, is_recorded)
+
+
+def _value_at(body: object, path: DataPath) -> Any:
+    for key in path:
+        if not isinstance(body, Mapping) or key not in body:
+            return None
+        body = body[key]
+    return body
+
+
+def _needed(seen: Sequence[tuple[object, Verdict]], now: object) -> Any:
+    """Return the count that all runs in the same surroundings allow."""
+    by_machine: dict[object, list[int]] = {}
+    for machine, judgement in seen:
+        try:
+            by_machine.setdefault(machine, []).append(int(judgement.observed))
+        except ValueError as error:
+            raise NotBlessed("what it observed is no whole number") from error
+    values = [counted(numbers, now) for numbers in by_machine.values()]
+    if any(value != values[0] for value in values):
+        raise NotBlessed("machines differ, and no condition of the language tells them apart")
+    return values[0]
+
+
+def counted(numbers: Sequence[int], old: object) -> Any:
+    """Return the count to write for what one machine observed in all runs; raise ``NotBlessed``
+    where it would say less than before.
+    """
+    least, most = min(numbers), max(numbers)
+    allows_zero = False
+    with contextlib.suppress(BadExpectation, TypeError, AttributeError):
+        allows_zero = parse_count(old).holds(0)
+    if least == 0 and not allows_zero:
+        raise NotBlessed(
+            "0 was observed: the claim would become that it never happens (change the claim "
+            "by hand)"
+        )
+    if least == most:
+        return least
+    if least == 0:
+        raise NotBlessed(
+            f"unstable: 0 to {most} in runs of one machine: the range would hold where "
+            "nothing happens"
+        )
+    return {"min": least, "max": most}
+
+
+# -- one line for several cases and machines -------------------------------------------------------
+
+
+def expression(rows: Sequence[Row]) -> Any:
+    """Return the value that gives each case what it needs; raise ``NotBlessed`` where none does.
+
+    Among the cases of one backend on one machine, only the matrix can tell cases apart; between
+    these groups only ``when`` can.
+    """
+    columns: dict[tuple[str, Surroundings], list[Row]] = {}
+    for row in rows:
+        columns.setdefault((row.backend, row.surroundings), []).append(row)
+    groups: dict[str, tuple[Any, list[Row]]] = {}
+    for column in columns.values():
+        value = _of_column(column)
+        groups.setdefault(json.dumps(value, sort_keys=True), (value, []))[1].append(column[0])
+    ordered = sorted(
+        groups.values(),
+        key=lambda group: (any(not row.is_recorded for row in group[1]), len(group[1])),
+    )
+    entries = []
+    for index, (value, own) in enumerate(ordered[:-1]):
+        others = [row.surroundings for _, group in ordered[index + 1 :] for row in group]
+        when = smallest_condition([row.surroundings for row in own], others, SEPARATING)
+        if when is None:
+            raise NotBlessed("machines differ, and no condition of the language tells them apart")
+        entries.append({"when": when, "value": value})
+    return [*entries, {"value": ordered[-1][0]}] if entries else ordered[-1][0]
+
+
+def _of_column(rows: Sequence[Row]) -> Any:
+    values = {json.dumps(row.value, sort_keys=True): row.value for row in rows}
+    if len(values) == 1:
+        return rows[0].value
+    if not all(type(value) is int for value in values.values()):
+        raise NotBlessed("cases of one matrix need different ranges, which no matrix value can say")
+    keys = [key for key in rows[0].params if len({json.dumps(row.params[key]) for row in rows}) > 1]
+    for size in (1, 2):
+        for chosen in itertools.combinations(keys, size):
+            if (template := _template(rows, chosen)) is not None:
+                return template
+    raise NotBlessed(
+        "cases of one matrix need different values, and no one or two of its keys decide which"
+    )
+
+
+_WORD = re.compile(r"[A-Za-z0-9_.+ -]{1,60}")
+
+
+def _template(rows: Sequence[Row], keys: Sequence[str]) -> str | None:
+    """Return the template in which some keys decide the count; None where they do not, or where it
+    would be too long.
+    """
+    by_point: dict[str, int] = {}
+    for row in rows:
+        tests = []
+        for key in keys:
+            match row.params[key]:
+                case bool(value):
+                    tests.append(key if value else f"not {key}")
+                case int(value):
+                    tests.append(f"{key} == {value}")
+                case str(value) if _WORD.fullmatch(value):
+                    tests.append(f"{key} == '{value}'")
+                case _:
+                    return None
+        if by_point.setdefault(" and ".join(tests), row.value) != row.value:
+            return None
+    numbers = list(by_point.values())
+    usual = [
+        number
+        for number in dict.fromkeys(numbers)
+        if numbers.count(number) == max(map(numbers.count, numbers))
+    ]
+    texts = [
+        f"{{{{ "
+        f"{''.join(f'{value} if {test} else ' for test, value in by_point.items() if value != number)}{number} "  # noqa: E501
+        f"}}}}"
+        for number in usual
+    ]
+    shortest = min(texts, key=len)
+    return shortest if len(shortest) <= MAX_EXPRESSION else None
+
+
+def _device(covered: Sequence[Surroundings], others: Sequence[Surroundings]) -> Json:
+    names = sorted({surroundings.device.partition(":")[0] for surroundings in covered})
+    return names[0] if len(names) == 1 else names
+
+
+def _backend(covered: Sequence[Surroundings], others: Sequence[Surroundings]) -> Json:
+    foreign = frozenset[str]().union(*(surroundings.backends for surroundings in others))
+    common = frozenset.intersection(*(surroundings.backends for surroundings in covered)) - foreign
+    names = sorted(common)[:1] or sorted(
+        {name for surroundings in covered for name in surroundings.backends - foreign}
+    )
+    return (names[0] if len(names) == 1 else names) if names else None
+
+
+SEPARATING: Separate = {"device": _device, "backend": _backend, **KEYS}
+"""The keys of the conditions that are proposed, the preferred one first."""

@@ -1,0 +1,306 @@
+"""``bless``: from recorded runs to changed specs, printed or applied, and the reasons for every red
+case that is not blessed.
+
+Only the characters of a changed value are replaced in a file, so comments, order and form stay as
+they are. A changed text is parsed again and compared with the data that the change should give, so
+that no text of a run can add a key, end a value or become a comment. ``docs/design/judging.md``
+says why no library writes the files.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from torch_conformance.language.load import Suite, inspect_specs, load_specs, surroundings_of
+from torch_conformance.language.read.anatomy import SOURCE
+from torch_conformance.language.read.document import SPEC, DataPath, Document, Kind
+from torch_conformance.language.read.templates import replaced
+from torch_conformance.language.read.yaml_source import parse
+from torch_conformance.machine import output
+from torch_conformance.model.diagnostics import InvalidSpecs, UsageError, one_line
+from torch_conformance.model.flow import flow
+from torch_conformance.model.options import argument, backend_files, flag, several
+from torch_conformance.model.outcomes import PASSED, ExitCode
+from torch_conformance.plan.selection import select, without_benches
+from torch_conformance.record.case_files import RecordedFiles
+from torch_conformance.report import replace
+from torch_conformance.run import rejudge
+from torch_conformance.run.rejudge import specs_of
+from torch_conformance.tools.author.blessed_counts import (
+    NotBlessed,
+    Sample,
+    SpecFacts,
+    propose,
+    read_samples,
+)
+
+
+class CannotEdit(Exception):
+    """A change that the text of the file has no place for; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Edit:
+    """Characters of a text that are replaced."""
+
+    start: int
+    end: int
+    text: str
+
+
+_TABS = re.compile(r"(?<=[^ \t\n\r])[ \t]*\t[ \t]*")
+"""White space with a tab after other text of a line; at the beginning of a line it may be the
+indentation of a text.
+"""
+
+
+def value_edit(document: Document, path: DataPath, value: object) -> Edit:
+    """Return the edit that writes another value, in flow style; raise ``CannotEdit`` for a value on
+    several lines.
+    """
+    # the loader in Python: its marks count characters. It refuses tabs between words, unlike
+    # libyaml and YAML 1.2
+    text = _TABS.sub(lambda tabs: " " * len(tabs[0]), document.content.decode("utf-8"))
+    node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    for key in path:
+        if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
+            node = node.value[key]
+        else:
+            entries = node.value if isinstance(node, yaml.MappingNode) else []
+            node = next((entry for name, entry in entries if name.value == str(key)), None)
+        if node is None:
+            raise CannotEdit(f"there is no value at {key!r}")
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style:
+        raise CannotEdit("the value stands on several lines: change it by hand")
+    return Edit(node.start_mark.index, node.end_mark.index, flow(value))
+
+
+# -- a changed file --------------------------------------------------------------------------------
+
+
+def changed(document: Document, edits: Iterable[Edit], data: Any, kind: Kind = SPEC) -> Document:
+    """Return a file with edits; raise ``CannotEdit`` for those that overlap, and unless it then has
+    exactly this data.
+    """
+    text = document.content.decode("utf-8")
+    pieces: list[str] = []
+    at = 0
+    for edit in sorted(set(edits)):
+        if edit.start < at:
+            raise CannotEdit("two changes are at one place: change it by hand")
+        pieces += [text[at : edit.start], edit.text]
+        at = edit.end
+    try:
+        result = parse("".join([*pieces, text[at:]]), path=document.path, kind=kind)
+    except (InvalidSpecs, UnicodeEncodeError) as error:
+        raise CannotEdit("the changed text cannot be read: change it by hand") from error
+    if repr(result.data) != repr(data):  # 1, 1.0 and true differ
+        raise CannotEdit("the changed text would mean something else: change it by hand")
+    return result
+
+
+def patch(document: Document, text: str) -> str:
+    """Return the unified diff of a file and its changed text, for ``git apply`` and ``patch
+    -p1``.
+    """
+    name = document.file.replace("\\", "/").lstrip("/")
+    name += (
+        "\t" if " " in name else ""
+    )  # as git does: 'patch' ends a name at a blank unless a tab follows it
+    before, after = (
+        version.splitlines(keepends=True) for version in (document.content.decode("utf-8"), text)
+    )
+    changes = difflib.unified_diff(before, after, f"a/{name}", f"b/{name}")
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+        for line in changes
+    )
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlessOptions:
+    """The options of ``bless``."""
+
+    targets: tuple[str, ...] = argument(
+        "RUN",
+        "recorded runs: a folder, an id, or latest; of several machines or versions, if there are",
+        nargs="+",
+    )
+    write: bool = flag("change the specs instead of printing the patch")
+    backends: tuple[Path, ...] = backend_files()
+    backend: tuple[str, ...] = several("NAME", "bless the cases of this backend alone")
+    select: tuple[str, ...] = several("GLOB", "bless the ids that match; * and ? are special")
+    tag: tuple[str, ...] = several("NAME", "bless the cases whose spec has this tag")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedSpec:
+    """A spec with its changed text."""
+
+    before: Document
+    after: Document
+    cases: tuple[str, ...]
+    """The red cases that pass by it."""
+    has_control: bool
+
+
+def bless(options: BlessOptions) -> tuple[list[ChangedSpec], dict[tuple[str, str], str], int]:
+    """Return the changed specs, why red cases are not blessed (by run and id), and how many cases
+    of the runs are selected.
+
+    Raise ``UsageError`` for a run that cannot be read or whose specs changed since.
+    """
+    recorded, unrecorded, red, backends = read_samples(options.targets, options.backends)
+    cases = list({sample.case.id: sample.case for sample in recorded}.values())
+    cases += [case for case, _ in unrecorded]
+    chosen = {
+        str(case.id)
+        for case in select(
+            cases, backends, names=options.backend, globs=options.select, tags=options.tag
+        )
+    }
+    if not (options.backend or options.select or options.tag):  # also those whose specs are gone
+        chosen.update(str(result.case_id) for _, result in red)
+    with_facts = {sample.key for sample in recorded}
+    reasons = {
+        (run, str(result.case_id)): f"{result.outcome.label}: {result.reason}"
+        for run, result in red
+    }
+    refused = {key: reason for key, reason in reasons.items() if key not in with_facts}
+    specs: list[ChangedSpec] = []
+    for spec in dict.fromkeys(sample.case.spec for sample in recorded if sample.is_red):
+        samples = [sample for sample in recorded if sample.case.spec == spec]
+        first = samples[0]
+        inspection = inspect_specs(
+            specs_of([first.result]), first.backend_files, surroundings_of(first.torch, None)
+        )
+        anatomy = inspection.valid().anatomies[0]
+        others = [(case, surroundings) for case, surroundings in unrecorded if case.spec == spec]
+        facts = SpecFacts(anatomy=anatomy, samples=samples, others=others, chosen=frozenset(chosen))
+        changes = propose(facts) if SOURCE not in anatomy.data else []
+        refused.update(facts.refused)
+        own = [sample.key for sample in facts.blessed]
+        if not changes:
+            is_database = SOURCE in anatomy.data
+            reason = (
+                "its cases come from a database of operators"
+                if is_database
+                else "nothing in its spec can be blessed"
+            )
+            refused.update(dict.fromkeys(own, reason))
+            continue
+        try:
+            data: Any = anatomy.document.data
+            for path, value in changes:
+                data = replaced(data, path, value)
+            edits = [value_edit(anatomy.document, path, value) for path, value in changes]
+            after = changed(
+                anatomy.document, edits, data
+            )  # refused unless the text then means exactly the changes
+            judge_again(after, samples, facts.blessed)
+        except (CannotEdit, NotBlessed) as error:
+            refused.update(dict.fromkeys(own, str(error)))
+        else:
+            names = tuple(dict.fromkeys(case_id for _, case_id in own))
+            specs.append(
+                ChangedSpec(
+                    before=anatomy.document,
+                    after=after,
+                    cases=names,
+                    has_control="control" in anatomy.data,
+                )
+            )
+    return specs, {key: reason for key, reason in refused.items() if key[1] in chosen}, len(chosen)
+
+
+def judge_again(after: Document, samples: Sequence[Sample], blessed: Iterable[Sample]) -> None:
+    """Raise ``NotBlessed`` unless a changed spec validates, blessed cases pass by it, and the
+    outcomes of others stay.
+    """
+    must_pass = {id(sample) for sample in blessed}
+    suites: dict[object, Suite] = {}
+    for sample in samples:
+        key = (sample.torch, sample.backend_files)
+        if key not in suites:
+            try:
+                specs = specs_of([sample.result])
+                texts = {spec.path: after.content for spec in specs}
+                suites[key] = load_specs(
+                    specs, sample.backend_files, surroundings_of(sample.torch, None), texts
+                )
+            except InvalidSpecs as error:
+                raise NotBlessed(
+                    f"the changed spec would not validate: {error.diagnostics[0]}"
+                ) from error
+            except UsageError as error:
+                raise NotBlessed(str(error)) from error
+        case = next((case for case in suites[key].cases if case.id == sample.case.id), None)
+        if case is None:
+            raise NotBlessed(f"{sample.case.id} would be gone")
+        if not sample.steps:
+            continue
+        case = without_benches(case) if sample.result.benches_left_out else case
+        backend, files = (
+            suites[key].backends.by_name[case.backend],
+            RecordedFiles(sample.folder, sample.result.evidence),
+        )
+        now, then = (
+            rejudge.judged_again(
+                judged, backend, sample.surroundings, sample.result, files, sample.folder
+            )
+            for judged in (case, sample.case)
+        )
+        if isinstance(now, str) or isinstance(then, str):
+            raise NotBlessed(now if isinstance(now, str) else str(then))
+        if id(sample) in must_pass and now.outcome not in PASSED:
+            raise NotBlessed(
+                f"{case.id} of {sample.run}, judged again by the changed spec, is "
+                f"{now.outcome.label}: {now.reason}"
+            )
+        if id(sample) not in must_pass and now.outcome is not then.outcome:
+            raise NotBlessed(
+                f"{case.id} of {sample.run} would become {now.outcome.label}: {now.reason}"
+            )
+
+
+def main(options: BlessOptions) -> ExitCode:
+    """Print the patch, or write the specs; exit 1 where a red case is not blessed, 4 where no case
+    of the runs is selected.
+    """
+    specs, refused, chosen = bless(options)
+    for spec in () if options.write else specs:
+        output.raw(patch(spec.before, spec.after.content.decode("utf-8")))
+    for (run, case_id), why in refused.items():
+        output.note(one_line(f"not blessed: {case_id} ({run}): {why}"))
+    for spec in specs:
+        if options.write:
+            replace(spec.before.path, spec.after.content)
+        if spec.has_control:
+            output.note(
+                f"{spec.before.file}: has a control; 'audit --run' shows whether it still fails"
+            )
+    cases = sum(len(spec.cases) for spec in specs)
+    what = (
+        f"{cases} red case{'' if cases == 1 else 's'} blessed in {len(specs)} "
+        f"spec{'' if len(specs) == 1 else 's'}"
+    )
+    where = (
+        ", written"
+        if options.write
+        else ""
+        if not specs
+        else ": pass the output to 'git apply' or 'patch -p1'"
+    )
+    none = "no case of the runs is selected; " if not chosen else ""
+    output.note(f"{none}{what}{where}" + (f", {len(refused)} not blessed" if refused else ""))
+    if not chosen:
+        return ExitCode.NOTHING
+    return ExitCode.FAILED if refused else ExitCode.OK

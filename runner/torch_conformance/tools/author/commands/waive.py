@@ -1,0 +1,327 @@
+"""``waive``: propose a waiver for each failure of recorded runs that none excuses.
+
+A condition explains failures if it holds where a case failed and does not hold where the same case
+passed. Conditions of one key come before those of two, and the keys in the order of ``KEYS``.
+Without a run in which the case passed, no condition is proposed, because nothing shows where the
+defect is absent. Where no condition explains them, the waiver is a flaky one.
+"""
+
+import itertools
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from textwrap import shorten
+from typing import TypeAlias
+
+from torch_conformance.judge.waiving import Failure, failures_of
+from torch_conformance.language.read.document import WAIVERS
+from torch_conformance.language.read.yaml_source import parse
+from torch_conformance.language.waivers import Signature
+from torch_conformance.machine import output
+from torch_conformance.model.conditions import Surroundings, holds
+from torch_conformance.model.diagnostics import UsageError, one_line
+from torch_conformance.model.flow import flow
+from torch_conformance.model.matching.patterns import (
+    LONGEST_PATTERN,
+    glob,
+    is_unspecific,
+    pattern_of,
+)
+from torch_conformance.model.options import argument, option
+from torch_conformance.model.outcomes import WAIVABLE, ExitCode, Outcome
+from torch_conformance.model.protocol import Json
+from torch_conformance.model.results import MANY, CaseResult
+from torch_conformance.record.journal import recorded_run
+from torch_conformance.report import replace
+from torch_conformance.run.rejudge import surroundings_of_record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaiveOptions:
+    """The options of ``waive``."""
+
+    targets: tuple[str, ...] = argument(
+        "RUN", "recorded runs: a folder, an id, or latest", nargs="+"
+    )
+    to: Path | None = option("FILE", "add the waivers at the end of this file", reads=Path)
+    issue: str = option("ID", "the issue that tracks the defect: a link or an id", "")
+    reason: str = option("TEXT", "the defect, as a sentence", "")
+    until: str = option("DATE", "the last day of the waivers (default: 90 days from now)", "")
+
+
+FILL_IN = "FILL-IN"
+"""What a person must replace: a waiver with it is not valid."""
+
+DAYS = 90
+"""How long a proposed waiver holds, where nothing else was asked for."""
+
+Draft: TypeAlias = Mapping[str, Json]
+"""A proposed waiver: an entry of a file of waivers."""
+
+Seen: TypeAlias = tuple[str, Surroundings, CaseResult]
+"""A result, with the name of its run and its surroundings."""
+
+
+def proposals(options: WaiveOptions) -> tuple[list[Draft], list[str]]:
+    """Return a draft for each failure of the runs that no waiver excuses, and why other failures
+    have none.
+
+    Cases of one spec with one failure share a draft.
+    """
+    try:
+        until = (
+            date.fromisoformat(options.until)
+            if options.until
+            else datetime.now(UTC).date() + timedelta(days=DAYS)
+        )
+    except ValueError as error:
+        raise UsageError(
+            f"--until '{one_line(options.until)}' is no date: write year, month and day: 2027-03-01"
+        ) from error
+    by_case: dict[str, list[Seen]] = {}
+    for name in options.targets:
+        run = recorded_run(name).run
+        usual = surroundings_of_record(run.header.environment)
+        for result in run.results:
+            surroundings = surroundings_of_record(result.node) if result.node else usual
+            by_case.setdefault(result.case_id, []).append((run.header.run_id, surroundings, result))
+    notes: list[str] = []
+    groups: dict[tuple[str, str], tuple[list[str], dict[str, Json]]] = {}
+    for case_id, seen_results in by_case.items():
+        failing = [
+            result
+            for _, _, result in seen_results
+            if result.outcome in WAIVABLE
+            or (
+                result.outcome is Outcome.FLAKY
+                and Outcome.ERROR not in (seen := outcomes_of(result))
+                and not seen.isdisjoint(WAIVABLE)
+            )
+        ]
+        if not failing:
+            stuck = [
+                (result.outcome, run)
+                for run, _, result in seen_results
+                if result.outcome in (Outcome.ERROR, Outcome.FLAKY)
+            ]
+            notes += [
+                f"{case_id}: {outcome.label} in {run} cannot be waived" for outcome, run in stuck
+            ]
+            continue
+        failed, passed = (
+            [
+                surroundings
+                for _, surroundings, result in seen_results
+                if not outcomes_of(result).isdisjoint(outcomes)
+            ]
+            for outcomes in ((*WAIVABLE, Outcome.XFAIL), (Outcome.PASS, Outcome.XPASS))
+        )
+        when = smallest_condition(failed, passed)
+        if when is None:
+            notes.append(
+                f"{case_id}: failed and passed under the same conditions; 'run --repeat "
+                f"{MANY}' shows whether it flakes"
+            )
+        failures = [
+            failure
+            for result in failing
+            for part in result.attempts or (result,)
+            for failure in failures_of(part)
+        ]
+        signatures: list[Mapping[str, Json]] = []
+        for failure in failures:
+            if not any(_covers(signature, failure) for signature in signatures):
+                signatures.append(signature_of(failure))
+        if any(is_unspecific(str(signature["match"])) for signature in signatures):
+            notes.append(
+                f"{case_id}: its messages have no words by which a pattern could tell this "
+                "failure from others"
+            )
+            continue
+        named = {"flaky": True} if when is None else {"when": when} if when else {}
+        explained = {**named, "failure": signatures[0] if len(signatures) == 1 else signatures}
+        seen_reason = shorten(
+            f"proposed from: {one_line(failures[0].message)}", LONGEST_PATTERN, placeholder=" ..."
+        )
+        draft = {
+            **explained,
+            "reason": options.reason or seen_reason,
+            "issue": options.issue or FILL_IN,
+            "until": until.isoformat(),
+        }
+        groups.setdefault((case_id.partition("[")[0], json.dumps(explained)), ([], draft))[
+            0
+        ].append(case_id)
+    drafts: list[Draft] = []
+    for ids, draft in groups.values():
+        # one glob where one matches the failing cases and no other of the runs
+        pattern = f"{os.path.commonprefix(ids)}*"  # noqa: RUF071 - the ids are compared as texts
+        is_one = len(ids) > 1 and {
+            case_id for case_id in by_case if glob(pattern).fullmatch(case_id)
+        } == set(ids)
+        drafts += [{"cases": cases, **draft} for cases in ([pattern] if is_one else ids)]
+    return drafts, notes
+
+
+def outcomes_of(result: CaseResult) -> set[Outcome]:
+    """Return the outcomes of all attempts of a case."""
+    return {attempt.outcome for attempt in result.attempts} or {result.outcome}
+
+
+def document_of(drafts: Sequence[Draft], before: str = "") -> str:
+    """Return a file of waivers; ``before`` is the text of one that they follow."""
+    before = (
+        before.rstrip()
+        or "# Known failures. 'torch-conformance validate --waivers FILE' checks this "
+        "file.\nwaivers: []"
+    )
+    if drafts:
+        before = re.sub(r"^waivers:[ \t]*\[[ \t]*\]$", "waivers:", before, flags=re.MULTILINE)
+    lines = [
+        f"  {'-' if name == 'cases' else ' '} {name}: {flow(value)}"
+        for draft in drafts
+        for name, value in draft.items()
+    ]
+    return "\n".join([before, *lines]) + "\n"
+
+
+# -- conditions ------------------------------------------------------------------------------------
+
+
+Separate: TypeAlias = Mapping[str, Callable[[Sequence[Surroundings], Sequence[Surroundings]], Json]]
+"""For each key of a condition what makes its value, or None, of where it must hold and where it
+must not.
+"""
+
+
+def smallest_condition(
+    failed: Sequence[Surroundings], passed: Sequence[Surroundings], keys: Separate | None = None
+) -> dict[str, Json] | None:
+    """Return the condition with the fewest keys that holds for all of ``failed`` and none of
+    ``passed``; None if there is none.
+
+    It is empty where nothing passed. ``keys`` are those to use, the preferred one first.
+    """
+    if not passed:
+        return {}
+    parts = [
+        (word, accepted)
+        for word, make in (KEYS if keys is None else keys).items()
+        if (accepted := make(failed, passed)) is not None
+    ]
+    for size in range(1, len(parts) + 1):
+        for chosen in itertools.combinations(parts, size):
+            when = dict(chosen)
+            if all(holds(when, surroundings) for surroundings in failed) and not any(
+                holds(when, surroundings) for surroundings in passed
+            ):
+                return when
+    return None
+
+
+def _words(names: Sequence[str | None]) -> Json:
+    words = sorted({name for name in names if name})
+    return words if words and None not in names else None
+
+
+_Release = tuple[int, ...]
+
+
+def _range(failed: Sequence[_Release | None], passed: Sequence[_Release | None]) -> Json:
+    """Return the widest range that has every failed release, and none below or above it that
+    passed; None where one is unknown.
+    """
+    bad = sorted(release for release in failed if release is not None)
+    if not bad or None in failed:
+        return None
+    good = sorted({release for release in passed if release is not None})
+    below = [release for release in good if release < bad[0]]
+    above = [release for release in good if release > bad[-1]]
+    clauses = [f">={'.'.join(map(str, bad[0]))}"] if below else []
+    clauses += [f"<{'.'.join(map(str, above[0]))}"] if above else []
+    return ",".join(clauses) or None
+
+
+KEYS: Separate = {
+    "arch": lambda failed, passed: _words([surroundings.arch for surroundings in failed]),
+    "torch": lambda failed, passed: _range(
+        [surroundings.torch for surroundings in failed],
+        [surroundings.torch for surroundings in passed],
+    ),
+    "vendor": lambda failed, passed: _words([surroundings.vendor for surroundings in failed]),
+    "python": lambda failed, passed: _range(
+        [surroundings.python for surroundings in failed],
+        [surroundings.python for surroundings in passed],
+    ),
+}
+"""The keys of a condition that are proposed, the preferred one first.
+
+Backend and device are parts of the id.
+"""
+
+
+# -- signatures ------------------------------------------------------------------------------------
+
+
+def signature_of(failure: Failure) -> Mapping[str, Json]:
+    """Return the signature of a failure.
+
+    Of wrong numbers it has what was claimed, and in place of what was observed how wrong they are.
+    """
+    if not failure.numbers:
+        return {"type": failure.type, "match": pattern_of(failure.message)}
+    rounded = {word: float(f"{number:.3g}") for word, number in failure.numbers.items()}
+    answer = {
+        word: number
+        for word, number in rounded.items()
+        if word != "error" and (word != "nonfinite" or number)
+    }
+    claim = failure.message.partition(", observed ")[0]
+    return {
+        "type": failure.type,
+        "match": pattern_of(f"{claim}, observed "),
+        "error": rounded["error"],
+        "answer": answer,
+    }
+
+
+def _covers(signature: Mapping[str, Json], failure: Failure) -> bool:
+    """Whether a signature that was made of another failure is for this one too: then one is
+    enough.
+    """
+    own = signature_of(failure)
+    if "error" not in signature or "error" not in own:
+        return signature == own
+    other = Signature(
+        failure.type, "", numbers={"error": signature["error"], **signature["answer"]}
+    )
+    return signature["match"] == own["match"] and other.covers(failure.numbers)
+
+
+def main(options: WaiveOptions) -> ExitCode:
+    """Print a file with the drafts, or add them to ``--to``; raise ``InvalidSpecs`` for a file that
+    they cannot follow.
+    """
+    drafts, notes = proposals(options)
+    for note in notes:
+        output.note(one_line(note))
+    if options.to is None:
+        output.raw(document_of(drafts))
+    else:
+        text = document_of(drafts, options.to.read_text("utf-8") if options.to.exists() else "")
+        parse(text, path=options.to, kind=WAIVERS)  # a file of another form stays as it is
+        replace(options.to, text.encode("utf-8"))
+    unfinished = sum(FILL_IN in document_of([draft]) for draft in drafts)
+    left = (
+        f"; {FILL_IN} stands in {unfinished} of them where a person must write something (--issue "
+        "ID gives the issue)"
+    )
+    output.note(
+        f"{len(drafts)} waiver{'' if len(drafts) == 1 else 's'} "
+        f"proposed{left if unfinished else ''}"
+    )
+    return ExitCode.OK

@@ -1,0 +1,428 @@
+"""Proposes edits that make a document of a spec, and the Python in it, smaller.
+
+Pure, without torch: every edit is tried by somebody else.
+
+An edit is one or several changes of parts of the document, by path. Edits of one pass are
+independent: any subset of them can be applied.
+"""
+
+import ast
+import copy
+import functools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch_conformance.language.read.document import walk
+from torch_conformance.tools.author.commands.explain import Document, without_idle_spies
+from torch_conformance.vocabulary.inputs import kind_of
+from torch_conformance.vocabulary.steps.step_base import referenced
+
+Path = tuple[str | int, ...]
+
+
+REMOVED = object()
+"""Stands for the value of a part that is removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of a block of Python, by its place in the walk of the tree, becomes one of its own
+    parts; without a part it goes.
+    """
+
+    place: int
+    part: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change: the part at a path gets a value, is removed, or, a block of Python, gets another
+    node.
+    """
+
+    path: Path
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Changes that are made together."""
+
+    words: str
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One kind of edits. ``together``: several may be tried at once, as delta debugging does."""
+
+    name: str
+    propose: Callable[[Document], Sequence[Edit]]
+    together: bool
+
+
+def applied(document: Document, edits: Sequence[Edit]) -> Document:
+    """Return a copy of a document with edits; a change of a part that is gone does nothing."""
+    changed: Any = copy.deepcopy(document)
+    nodes: dict[Path, list[Node]] = {}
+    others: list[Change] = []
+    for change in (change for edit in edits for change in edit.changes):
+        if isinstance(change.value, Node):
+            nodes.setdefault(change.path, []).append(change.value)
+        else:
+            others.append(change)
+    for path, own in nodes.items():
+        *above, last = path
+        owner = functools.reduce(operator.getitem, above, changed)
+        walk = list(ast.walk(ast.parse(owner[last])))
+        new = {walk[node.place]: None if node.part is None else walk[node.part] for node in own}
+        owner[last] = f"{ast.unparse(_Replacing(new).visit(walk[0]))}\n"
+    for change in sorted(others, key=operator.attrgetter("path"), reverse=True):
+        # later items of lists first
+        *above, last = change.path
+        try:
+            owner = functools.reduce(operator.getitem, above, changed)
+            owner[last]
+        except (KeyError, IndexError, TypeError):
+            continue
+        if change.value is REMOVED:
+            del owner[last]
+        else:
+            owner[last] = copy.deepcopy(change.value)
+    # sections and lists that became empty, and that a spec may leave out, go
+    tidy = {
+        name: value
+        for name, value in changed.items()
+        if value or name not in (*_SECTIONS, "context", "services")
+    }
+    tidy["steps"] = [
+        {name: value for name, value in step.items() if name != "expect" or value}
+        for step in changed.get("steps", [])
+    ]
+    if not str(tidy.get("prelude", "")).strip():
+        tidy.pop("prelude", None)
+    return without_idle_spies(tidy)
+
+
+class _Replacing(ast.NodeTransformer):
+    """Puts nodes in the place of others; a block that becomes empty gets ``pass``."""
+
+    def __init__(self, new: Mapping[ast.AST, ast.AST | None]) -> None:
+        self._new = new
+
+    def visit(self, node: ast.AST) -> Any:
+        other = self._new.get(node, node)
+        if other is None:
+            return None
+        if other is not node:
+            return self.visit(other)
+        self.generic_visit(node)
+        if (
+            isinstance(body := getattr(node, "body", None), list)
+            and not body
+            and not isinstance(node, ast.Module)
+        ):
+            body.append(ast.Pass())
+        return node
+
+
+# -- what is removed -------------------------------------------------------------------------------
+
+
+def _removal(words: str, *path: str | int) -> Edit:
+    return Edit(f"without {words}", (Change(path, REMOVED),))
+
+
+def _expectations(document: Document) -> list[Edit]:
+    edits = []
+    for index, step in enumerate(document["steps"]):
+        for number, expectation in enumerate(step.get("expect", [])):
+            kind, body = next(iter(expectation.items()))
+            edits.append(_removal(f"{kind} of step {index + 1}", "steps", index, "expect", number))
+            if (
+                kind in ("counter", "metric", "equals", "differs")
+                and isinstance(body, Mapping)
+                and len(body) > 1
+            ):
+                edits += [
+                    _removal(f"{kind} {name}", "steps", index, "expect", number, kind, name)
+                    for name in body
+                ]
+    return edits
+
+
+_SECTIONS = (
+    "config",
+    "dynamo_config",
+    "functorch_config",
+    "env",
+    "compile",
+    "let",
+    "spies",
+    "handlers",
+    "matrix",
+    "torch",
+)
+
+
+def _options(document: Document) -> list[Edit]:
+    edits = [
+        _removal(f"{section} {name}", section, name)
+        for section in _SECTIONS
+        for name in document.get(section, {})
+        if name != "seed"
+    ]
+    edits += [
+        _removal(f"context {index + 1}", "context", index)
+        for index in range(len(document.get("context", [])))
+    ]
+    edits += [_removal(word, word) for word in ("isolation", "services") if word in document]
+    for index, step in enumerate(document["steps"]):
+        kind = next(iter(step))
+        arguments = step[kind]
+        edits += [
+            _removal(f"{word} of step {index + 1}", "steps", index, word)
+            for word in ("repeat", "when")
+            if word in step
+        ]
+        if isinstance(arguments, Mapping):
+            words = [
+                word
+                for word in ("context", "as", "side_effects", "strict", "loss")
+                if word in arguments
+            ]
+            edits += [
+                _removal(f"{word} of step {index + 1}", "steps", index, kind, word)
+                for word in words
+            ]
+    return edits
+
+
+# -- Python ----------------------------------------------------------------------------------------
+
+
+def texts(document: Document) -> Iterator[tuple[Path, str]]:
+    """Yield the path and the text of each block of Python."""
+    if isinstance(document.get("prelude"), str):
+        yield ("prelude",), document["prelude"]
+    if isinstance(document.get("function"), str):
+        yield ("function",), document["function"]
+    for name, function in document.get("functions", {}).items():
+        if isinstance(function, str):
+            yield ("functions", name), function
+    for index, step in enumerate(document["steps"]):
+        kind = next(iter(step))
+        if isinstance(step[kind], Mapping) and kind == "script":
+            yield ("steps", index, kind, "code"), step[kind]["code"]
+
+
+def _nodes(text: str) -> list[Any]:
+    try:
+        return list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError):
+        return []
+
+
+def _statements(document: Document) -> list[Edit]:
+    """Propose the removal of each statement, outer ones before those within; the only function of a
+    block stays.
+    """
+    edits = []
+    for path, text in texts(document):
+        nodes = _nodes(text)
+        kept = (
+            nodes[0].body
+            if nodes and len(nodes[0].body) == 1 and isinstance(nodes[0].body[0], ast.FunctionDef)
+            else []
+        )
+        for place, node in enumerate(nodes):
+            if isinstance(node, ast.stmt) and not isinstance(node, ast.Pass) and node not in kept:
+                words = (
+                    f"{'.'.join(map(str, path))}: without "
+                    f"'{ast.unparse(node).splitlines()[0][:60]}'"
+                )
+                edits.append(Edit(words, (Change(path, Node(place)),)))
+    return edits
+
+
+def _expressions(document: Document) -> list[Edit]:
+    """Propose a part of its own for each expression, but not in what options and contexts name:
+    another fault there could fail alike.
+    """
+    named = {
+        str(name).partition(".")[0] for key in _OPTIONS for name in referenced(document.get(key))
+    }
+    edits = []
+    for path, text in texts(document):
+        nodes = _nodes(text)
+        places = {node: place for place, node in enumerate(nodes)}
+        tops = [
+            top
+            for top in (nodes[0].body if nodes else ())
+            if getattr(top, "name", None) not in named
+        ]
+        functions = [
+            node for top in tops for node in ast.walk(top) if isinstance(node, ast.FunctionDef)
+        ]
+        for node in dict.fromkeys(
+            node
+            for function in functions
+            for statement in function.body
+            for node in ast.walk(statement)
+        ):
+            for part in _parts(node) if isinstance(node, ast.expr) else ():
+                words = (
+                    f"{'.'.join(map(str, path))}: '{ast.unparse(part)[:40]}' for "
+                    f"'{ast.unparse(node)[:40]}'"
+                )
+                edits.append(Edit(words, (Change(path, Node(places[node], places[part])),)))
+    return edits
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
+    match node:
+        case ast.Call(func=function, args=arguments):
+            own = (
+                [function.value]
+                if isinstance(function, ast.Attribute) and not _is_module(function.value)
+                else []
+            )
+            return [
+                *own,
+                *(argument for argument in arguments if not isinstance(argument, ast.Starred)),
+            ]
+        case ast.BinOp(left=left, right=right):
+            return [left, right]
+        case ast.UnaryOp(operand=operand):
+            return [operand]
+        case ast.IfExp(body=body, orelse=other):
+            return [body, other]
+        case ast.Subscript(value=value):
+            return [value]
+        case ast.Tuple(elts=elements) | ast.List(elts=elements) if isinstance(node.ctx, ast.Load):
+            return list(elements)
+    return []
+
+
+def _is_module(node: ast.expr) -> bool:
+    """Whether an expression is a path that begins with torch: ``torch.nn.functional``."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id in ("torch", "F", "math")
+
+
+_OPTIONS = ("config", "dynamo_config", "functorch_config", "compile", "context")
+
+
+def _inputs(document: Document) -> list[Edit]:
+    """Propose to drop an input together with the parameter that takes it."""
+    edits = []
+    text, entry = document.get("function"), document.get("entry")
+    nodes = _nodes(text) if isinstance(text, str) else []
+    functions = [
+        node
+        for node in nodes
+        if isinstance(node, ast.FunctionDef)
+        and node in nodes[0].body
+        and entry in (None, node.name)
+    ]
+    parameters = [*functions[-1].args.posonlyargs, *functions[-1].args.args] if functions else []
+    for index in range(len(document.get("inputs", []))):
+        changes = [Change(("inputs", index), REMOVED)]
+        if index < len(parameters):
+            changes.append(Change(("function",), Node(nodes.index(parameters[index]))))
+        edits.append(Edit(f"without input {index + 1}", tuple(changes)))
+    return edits
+
+
+# -- inputs and shapes -----------------------------------------------------------------------------
+
+_SHAPES = ("rand", "randn", "zeros", "ones", "full", "randint", "strides")
+
+
+def _described(document: Document) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Yield the path and the map of each input, wherever it stands."""
+    roots: dict[Path, Any] = {(section,): document.get(section) for section in ("inputs", "let")}
+    for index, step in enumerate(document["steps"]):
+        kind = next(iter(step))
+        if isinstance(step[kind], Mapping):
+            roots |= {
+                ("steps", index, kind, word): step[kind].get(word)
+                for word in ("inputs", "args", "kwargs")
+            }
+    for root, value in roots.items():
+        yield from (
+            (path, item)
+            for path, item in walk(value, root)
+            if isinstance(item, Mapping) and kind_of(item) is not None
+        )
+
+
+def _shapes(document: Document) -> list[Edit]:
+    """Propose a smaller number for a size wherever it stands, the smallest first; then at each
+    place alone.
+
+    Sizes stand in shapes, and among the arguments of modules, which must fit them.
+    """
+    places = [
+        ((*path, word), entry.get(word))
+        for path, entry in _described(document)
+        for word in (*_SHAPES, "jagged")
+    ]
+    functions: dict[Path, Any] = {("function",): document.get("function")}
+    functions |= {
+        ("functions", name): function for name, function in document.get("functions", {}).items()
+    }
+    for place, function in functions.items():
+        if isinstance(function, Mapping):
+            places.append(((*place, "args"), function.get("args")))
+            places += [
+                ((*place, "kwargs", name), value)
+                for name, value in (function.get("kwargs") or {}).items()
+            ]
+    sizes: dict[int, list[Path]] = {}
+    for path, value in places:  # grows while it is read: lists are replaced by their items
+        if isinstance(value, list):
+            places += [((*path, index), item) for index, item in enumerate(value)]
+        elif isinstance(value, int) and not isinstance(value, bool) and value > 1:
+            sizes.setdefault(value, []).append(path)
+    together, alone = [], []
+    for size, paths in sorted(sizes.items(), reverse=True):
+        smaller = sorted(
+            {
+                number
+                for number in (1, 2, 3, 4, 8, size // 8, size // 4, size // 2, size - 1)
+                if 0 < number < size
+            }
+        )
+        together += [
+            Edit(f"{number} for each {size}", tuple(Change(path, number) for path in paths))
+            for number in smaller
+        ]
+        if len(paths) > 1:
+            alone += [
+                Edit(f"{number} for {size}", (Change(path, number),))
+                for path in paths
+                for number in smaller[:2]
+            ]
+    return together + alone
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass(
+        "steps",
+        lambda document: [
+            _removal(f"step {n + 1}", "steps", n) for n in range(len(document["steps"]))
+        ],
+        together=True,
+    ),
+    Pass("expectations", _expectations, together=True),
+    Pass("options", _options, together=True),
+    Pass("statements", _statements, together=True),
+    Pass("expressions", _expressions, together=False),
+    Pass("inputs", _inputs, together=False),
+    Pass("shapes", _shapes, together=False),
+)
+"""The passes in their order: what takes most with it comes first."""

@@ -1,0 +1,142 @@
+"""What the core asks for with ``--executor ray``: the check of its options, and the pipeline of a
+run on a fleet.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, cast
+
+from torch_conformance.execute.executor_protocol import Execution
+from torch_conformance.machine.capabilities import CaseAvailability, Machine
+from torch_conformance.model.case import Availability, Case
+from torch_conformance.model.conditions import Surroundings
+from torch_conformance.model.results import CaseResult
+from torch_conformance.plan import schedule
+from torch_conformance.record.run_folder import RunFolder
+from torch_conformance.run.pipeline import CaseRunner, result_of_execution, result_of_unavailable
+from torch_conformance.run.preparation import Prepared
+from torch_conformance.tools.fleet import nodes
+from torch_conformance.tools.fleet.fleet import Fleet
+from torch_conformance.tools.fleet.health import Entry, problem_of_canary
+from torch_conformance.tools.fleet.lab import check_fleet, read_lab
+from torch_conformance.tools.fleet.link import GatewayLink
+
+if TYPE_CHECKING:
+    from torch_conformance.execute.engine import LocalExecutor
+
+
+__all__ = ["FleetRunner", "check_fleet"]
+
+
+class FleetRunner(CaseRunner):
+    """Runs cases on the nodes of a lab; a context manager that closes the link to them."""
+
+    checks_machine = False
+
+    def __init__(
+        self, prepared: Prepared, folder: RunFolder, cases: Sequence[Case], recorded: Sequence[Case]
+    ) -> None:
+        options, suite, waivers = prepared.options, prepared.suite, prepared.waivers
+        lab = read_lab(options.lab) if options.lab is not None else None
+        self._nodes = nodes.Nodes(prepared, cases, recorded, folder, lab)
+        self._no_waivers = dataclasses.replace(
+            waivers, files=dataclasses.replace(waivers.files, waivers=())
+        )
+        self._repro: Callable[[Case], str] = lambda case: ""
+        begin = {
+            "timeout_factor": options.timeout_factor,
+            "jobs": options.jobs,
+            "memory_limit": options.memory_limit,
+            "packages": nodes.packages_of(cases),
+        }
+        link = GatewayLink(options.address or "")
+        self._fleet = Fleet(
+            link,
+            self._nodes,
+            folder.path,
+            begin,
+            self._result_of,
+            self._problem_of_canary,
+            self._unavailable,
+        )
+        # the fleet takes cases in place of jobs: what gives jobs to the executor is overridden here
+        executor = cast("LocalExecutor", self._fleet)
+        scheduling = prepared.scheduling
+        super().__init__(
+            options,
+            suite,
+            (),
+            folder,
+            1,
+            waivers=waivers,
+            scheduling=scheduling,
+            make_executor=lambda settings: executor,
+        )
+        self._jobs.cases = self._nodes.cases_of_jobs
+
+    @property
+    def warnings(self) -> list[str]:
+        """Also which nodes of the lab were not there."""
+        return [*super().warnings, *self._nodes.missing()]
+
+    def look_at_machine(self) -> Machine:
+        """Ask every node for its facts; return those of the node that can run the most cases, for
+        the header of the run.
+        """
+        self._is_looking = True
+        self._fleet.connect()
+        self._is_looking = False
+        self.facts_of_files = nodes.facts_of_files(self._nodes.reference())
+        return self._nodes.reference()
+
+    def verdict_of(self, case: Case, machine: Machine) -> CaseAvailability:
+        """Return whether any node can run a case."""
+        return self._nodes.verdict(case)
+
+    def run(
+        self,
+        cases: Sequence[Case],
+        known: Surroundings,
+        repro: Callable[[Case], str],
+        *,
+        alone: bool = False,
+    ) -> Iterator[CaseResult]:
+        """Run the cases, each on a node that can, and yield each result when a health check of its
+        node passed after it.
+        """
+        self._repro = repro
+        ordered = schedule.order(cases, self._scheduling.seconds, self._scheduling.seed)
+        for result in self._fleet.run(
+            Entry(case, alone, self._nodes.places(case), number)
+            for number, case in enumerate(ordered)
+        ):
+            self._nodes.counted(result)
+            yield result
+        self.unrun = self._fleet.unrun
+
+    def _result_of(self, case: Case, execution: Execution) -> CaseResult:
+        """Return the result of a case, judged by the facts of its node."""
+        offer = self._nodes.offers[execution.node]
+        mine = offer.case(case)
+        assert mine is not None
+        return self.result(
+            mine, execution, offer.known, offer.machine, self._repro(mine), offer.record
+        )
+
+    def _problem_of_canary(self, case_id: str, execution: Execution) -> str:
+        case = self._nodes.canaries.cases[case_id]
+        known, backends = (
+            self._nodes.offers[execution.node].known,
+            self._nodes.canaries.suite.backends.by_name,
+        )
+        return problem_of_canary(
+            case,
+            result_of_execution(
+                self._folder.path, backends, self._no_waivers, case, execution, known, ""
+            ),
+        )
+
+    def _unavailable(self, case: Case, why: str) -> CaseResult:
+        return result_of_unavailable(
+            case, CaseAvailability(Availability.NO, why), (), self._repro(case)
+        )

@@ -1,0 +1,171 @@
+"""What a user says of a fleet: the file of a lab (how many nodes of which kind, and what a node
+must have), and the address of its head.
+"""
+
+import importlib.util
+import re
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch_conformance.language.backends import read_named
+from torch_conformance.language.read.document import LAB, Document
+from torch_conformance.machine.capabilities import Machine
+from torch_conformance.model.conditions import BadRange, VersionRange
+from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError
+from torch_conformance.model.options import RunOptions
+
+CPU = "cpu"
+"""The vendor of a node without an accelerator."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabNode:
+    """The nodes of one name. Empty where anything is accepted."""
+
+    name: str
+    count: int = 1
+    torch: str = ""
+    python: str = ""
+    vendor: str = ""
+    arch: str = ""
+    gpus: str = ""
+    image: str = ""
+    positions: Mapping[str, Position]
+    """Where each key stands in the file; the empty key for the node itself."""
+
+    def differences(self, machine: Machine) -> Iterator[str]:
+        """Yield how a machine differs from what the lab says of it."""
+        torch = machine.torch or "none"
+        vendor = machine.vendor if machine.gpus and machine.vendor else CPU
+        same_torch = (
+            _in_range(self.torch, machine.release or ())
+            if _is_range(self.torch)
+            else self.torch == torch
+        )
+        for key, actual, is_right in (
+            ("torch", torch, same_torch),
+            ("python", ".".join(map(str, machine.python)), _in_range(self.python, machine.python)),
+            ("vendor", vendor, self.vendor == vendor),
+            ("arch", machine.arch or "none", self.arch == machine.arch),
+            ("gpus", str(machine.gpus or 0), _in_range(self.gpus, (machine.gpus or 0,))),
+        ):
+            required = getattr(self, key)
+            if required and not is_right:
+                yield f"{self.positions[key]}: {key} is {required} there, and {actual} on the node"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lab:
+    """A lab as written."""
+
+    name: str
+    nodes: Mapping[str, LabNode]
+    document: Document
+
+
+def read_lab(path: Path) -> Lab:
+    """Read the file of a lab; raise ``InvalidSpecs`` with all its problems, or ``UsageError``."""
+    problems: list[Diagnostic] = []
+    document = read_named(path, LAB, problems)
+    if document is None:
+        raise InvalidSpecs(problems)
+    nodes = {}
+    for name, values in document.data["nodes"].items():
+        values = values or {}
+        positions = {key: document.position(("nodes", name, key)) for key in values}
+        nodes[name] = LabNode(
+            name=name,
+            **values,
+            positions={**positions, "": document.position(("nodes", name), key=True)},
+        )
+        for key in ("python", "gpus", "torch"):
+            text = values.get(key)
+            if text and (key != "torch" or _is_range(text)):
+                try:
+                    VersionRange.parse(text)
+                except BadRange as error:
+                    problems.append(document.problem(("nodes", name, key), str(error)))
+    if problems:
+        raise InvalidSpecs(problems)
+    return Lab(name=document.data["lab"], nodes=nodes, document=document)
+
+
+def _is_range(text: str) -> bool:
+    """Whether a text is a range of versions, and not one version."""
+    return text[:1] in ("<", ">", "=", "!", "~")
+
+
+def _in_range(text: str, value: tuple[int, ...]) -> bool:
+    return bool(text and value) and VersionRange.parse(text).holds(value)
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+
+_ANSWER_SECONDS = 8.0
+_HOW = (
+    "start a head with 'ray start --head --port=6379', and write --address HOST:PORT as it "
+    "prints it"
+)
+
+
+def check_fleet(options: RunOptions) -> None:
+    """Raise ``UsageError`` for options of a fleet that contradict each other, without Ray, or where
+    no head listens.
+    """
+    if options.executor != "ray":
+        for name, value in (("--address", options.address), ("--lab", options.lab)):
+            if value is not None:
+                raise UsageError(
+                    f"{name} has no effect with --executor {options.executor} (write "
+                    "--executor ray, or remove it)"
+                )
+        return
+    if options.address is None:
+        raise UsageError(
+            "--executor ray: which cluster? (write --address HOST:PORT, as 'ray start --head' "
+            "printed it)"
+        )
+    require_ray()
+    if options.lab is not None:
+        read_lab(options.lab)
+    require_head(options.address)
+
+
+def require_ray() -> None:
+    """Raise ``UsageError`` where Ray is not installed."""
+    if importlib.util.find_spec("ray") is None:
+        raise UsageError(
+            "Ray is not installed (pip install 'torch-conformance[ray]', with the same "
+            "version on every node)"
+        )
+
+
+def require_head(address: str) -> None:
+    """Raise ``UsageError`` for a text that is no address, or where nothing listens.
+
+    Ray tries for three minutes, and does not say why.
+    """
+    host, port = host_and_port(address)
+    try:
+        socket.create_connection((host, port), timeout=_ANSWER_SECONDS).close()
+    except (OSError, UnicodeError) as error:
+        raise UsageError(
+            f"--address {address}: no Ray cluster answers "
+            f"({getattr(error, 'strerror', '') or error}); {_HOW}"
+        ) from error
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Return the parts of an address; raise ``UsageError``."""
+    host, _, port = address.rpartition(":")
+    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65_536
+    if not host or not is_port or "://" in address:
+        shown = re.sub(r"//.*@", "//", address)[:60]  # it may have a password
+        raise UsageError(
+            f"--address {shown}: no host and port (write --address HOST:PORT, for example "
+            f"127.0.0.1:6379; {_HOW})"
+        )
+    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -1,0 +1,380 @@
+"""What each node of a fleet offers: facts, asked once, from which it follows which cases it can
+run, and how they are planned.
+"""
+
+import dataclasses
+import itertools
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torch_conformance.execute.executor_protocol import Execution, Job
+from torch_conformance.language.load import load, surroundings_of
+from torch_conformance.machine import capabilities
+from torch_conformance.machine.capabilities import CaseAvailability, Machine
+from torch_conformance.machine.installed_torch import InstalledTorch, installed_torch, minor
+from torch_conformance.machine.redaction import redacted_texts
+from torch_conformance.model import codec, devices
+from torch_conformance.model.case import Availability, Case
+from torch_conformance.model.conditions import Surroundings
+from torch_conformance.model.diagnostics import InvalidSpecs, UsageError
+from torch_conformance.model.results import CaseResult
+from torch_conformance.plan.selection import without_benches
+from torch_conformance.plan.worker_plan import digest_of
+from torch_conformance.record.comparison import machine_differences
+from torch_conformance.record.run_folder import RunFolder
+from torch_conformance.run.pipeline import Jobs, exclusive, informed
+from torch_conformance.run.preparation import Prepared
+from torch_conformance.tools.fleet.health import read_canaries
+from torch_conformance.tools.fleet.lab import Lab
+from torch_conformance.tools.fleet.link import NAME, Node, as_label
+from torch_conformance.tools.fleet.messages import Message
+
+_NOT_RECORDED = ("torch_root", "answers", "cpu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One node that can be used."""
+
+    node: Node
+    machine: Machine
+    known: Surroundings
+    cases: Mapping[str, Case] | None
+    """The cases as its torch expands them, by id; None where it has the torch that the runner read
+    the specs for.
+    """
+    record: Mapping[str, str]
+    """What results say of it."""
+    environment: Mapping[str, str]
+    """The facts of its machine as the header of a run has them."""
+
+    def is_like(self, facts: Mapping[str, str]) -> bool:
+        """Whether its machine is like that of a node, by the facts that results record."""
+        both = self.environment.keys() & facts.keys()
+        return not machine_differences(
+            {name: self.environment[name] for name in both}, {name: facts[name] for name in both}
+        )
+
+    def case(self, case: Case) -> Case | None:
+        """Return a case as this node runs it; None where that is another case than the one that was
+        selected.
+        """
+        if self.cases is None:
+            return case
+        mine = self.cases.get(case.id)
+        return mine if mine is not None and digest_of(mine) == digest_of(case) else None
+
+
+@dataclass(eq=False)
+class Nodes:
+    """The nodes that a run uses, by name."""
+
+    _prepared: Prepared
+    _cases: Sequence[Case]
+    _recorded: Sequence[Case]
+    _folder: RunFolder
+    _lab: Lab | None
+
+    def __post_init__(self) -> None:
+        self._options, self._suite = self._prepared.options, self._prepared.suite
+        self.canaries = read_canaries()
+        self.offers: dict[str, Offer] = {}
+        self._machines: dict[str, Machine] = {}
+        self._jobs: dict[str, Jobs] = {}
+        """What makes the jobs of each node, with its facts."""
+        self.cases_of_jobs: dict[str, Case] = {}
+        """The case of each job, by the job's name, for all nodes."""
+        self._numbers = itertools.count(self._folder.next_number())
+        self._cases_of_torch: dict[tuple[str, str], Mapping[str, Case]] = {}
+        self._verdicts: dict[Hashable, tuple[CaseAvailability, frozenset[str]]] = {}
+        there = self._folder.header.environment if self._folder.header is not None else {}
+        self._first_attempts: dict[str, Mapping[str, str]] = {
+            case_id: attempts[0].node or there
+            for case_id, attempts in self._folder.attempts.items()
+            if attempts
+        }
+        """The machine of the first attempt of cases, by id: attempts of one case are compared, so
+        they run on nodes that are alike.
+        """
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def questions(self, name: str, hello: Message) -> list[Job]:
+        """Return the jobs by which a node reports its facts; raise ``UsageError`` where no case can
+        run there.
+        """
+        machine = codec.decode(Machine, hello["machine"], "machine")
+        # one of all cases that require the same, in the same environment: what they need is asked
+        # once
+        different = {
+            (_requires(case), case.device, case.body.compiles, repr(case.body.settings.env)): case
+            for case in self._cases
+        }
+        cases = [*different.values(), *self.canaries.cases.values()]
+        self._machines[name] = machine
+        self._jobs[name] = Jobs(
+            options=self._options,
+            memory_limit=self._prepared.scheduling.memory_limit,
+            backends=self._suite.backends.by_name,
+            folder=self._folder.path,
+            waiting=cases,
+            recorded=self._recorded,
+            machine=machine,
+            cases=self.cases_of_jobs,
+        )
+        jobs = self._jobs[name].for_facts()
+        if not jobs:
+            raise UsageError("no case and no canary can run there")
+        return jobs
+
+    def take_facts(self, name: str, execution: Execution) -> None:
+        """Take facts of a node; raise ``UsageError`` where it reported none that can be read."""
+        try:
+            self._machines[name] = informed(self._machines[name], execution)
+        except (AttributeError, TypeError, ValueError) as error:
+            # not the form that facts.collect writes
+            raise UsageError(
+                f"its facts cannot be read: {type(error).__name__}: {error}"
+            ) from error
+
+    def admit(self, node: Node, provenance: Mapping[str, str]) -> Machine:
+        """Use a node that reported all of its facts; raise ``UsageError`` where it is not what the
+        lab, or a run that is resumed, needs.
+        """
+        machine = self._machines[node.name]
+        known = replace(surroundings_of(machine.torch, machine), python=machine.python)
+        facts = {
+            fact: value for fact, value in _texts(machine).items() if fact not in _NOT_RECORDED
+        }
+        record = {
+            **redacted_texts(facts),
+            **{fact: str(value) for fact, value in provenance.items()},
+            "name": node.name,
+        }
+        environment = redacted_texts({**facts_of_files(machine), **_texts(machine)})
+        offer = Offer(
+            node=node,
+            machine=machine,
+            known=known,
+            cases=self._for_torch(machine),
+            record=record,
+            environment=environment,
+        )
+        if self._lab is not None:
+            entry = next(
+                (
+                    entry
+                    for name, entry in self._lab.nodes.items()
+                    if as_label(name) == node.labels.get(NAME, "")
+                ),
+                None,
+            )
+            if entry is None:
+                raise UsageError(
+                    f"it is not in {self._lab.document.file} (nodes there: "
+                    f"{', '.join(self._lab.nodes)})"
+                )
+            for difference in entry.differences(machine):
+                raise UsageError(difference)
+        if (header := self._folder.header) is not None:  # a run that is resumed
+            recorded = [
+                *self._folder.finished,
+                *(result for attempts in self._folder.attempts.values() for result in attempts),
+            ]
+            nodes = {tuple(sorted(result.node.items())) for result in recorded if result.node}
+            differences = machine_differences(environment, header.environment)
+            if differences and not any(
+                offer.is_like(dict(facts_of_node)) for facts_of_node in nodes
+            ):
+                words = "; ".join(
+                    difference.between("on the node", "in the run")
+                    for difference in differences[:3]
+                )
+                raise UsageError(f"it is like no machine of the run that is resumed: {words}")
+        if not self.canaries.of(machine):
+            verdict = _best(
+                capabilities.availability_of(case, machine) for case in self.canaries.cases.values()
+            )
+            raise UsageError(f"no canary can run there: {verdict.reason}")
+        self._jobs[node.name].machine = machine
+        self.offers[node.name] = offer
+        self._verdicts.clear()
+        return machine
+
+    def missing(self) -> Iterator[str]:
+        """Yield which nodes of the lab did not join, or cannot be used."""
+        joined = Counter(offer.node.labels.get(NAME, "") for offer in self.offers.values())
+        for name, entry in self._lab.nodes.items() if self._lab is not None else ():
+            if joined[as_label(name)] < entry.count:
+                yield (
+                    f"{entry.positions['']}: the lab has {entry.count} of {name}, and "
+                    f"{joined[as_label(name)]} can be used"
+                )
+
+    def _for_torch(self, machine: Machine) -> Mapping[str, Case] | None:
+        """Return the cases as the torch of a machine expands them, by id; None where it is the
+        runner's.
+        """
+        version, git = machine.torch or "", str(machine.facts.get("torch_git", ""))
+        mine = installed_torch()
+        if mine is not None and mine.version == version and mine.git in ("", git or mine.git):
+            return None
+        if (version, git) not in self._cases_of_torch:
+            # its source is not here: names come from the table of its minor version
+            torch = InstalledTorch(
+                version=version,
+                minor=minor(version),
+                root=Path("/nonexistent"),
+                builds=machine.builds,
+                git=git,
+            )
+            try:
+                suite = load(
+                    self._options.paths,
+                    self._options.backends,
+                    surroundings_of(version, None),
+                    torch,
+                )
+            except (InvalidSpecs, OSError) as error:
+                raise UsageError(
+                    f"the specs cannot be read for torch {version}: {str(error).splitlines()[0]}"
+                ) from error
+            bench = self._options.bench
+            self._cases_of_torch[version, git] = {
+                case.id: case if bench else without_benches(case) for case in suite.cases
+            }
+        return self._cases_of_torch[version, git]
+
+    # -- placing -----------------------------------------------------------------------------------
+
+    def reference(self) -> Machine:
+        """Return the machine of the node that can run the most cases, the first by name of
+        several.
+        """
+        counts = Counter(name for case in self._cases for name in self._answer(case)[1])
+        return self.offers[max(sorted(self.offers), key=lambda name: counts[name])].machine
+
+    def verdict(self, case: Case) -> CaseAvailability:
+        """Return whether any node can run a case, and why none can."""
+        return self._answer(case)[0]
+
+    def places(self, case: Case) -> frozenset[str]:
+        """Return the nodes for a case that begins to wait."""
+        places = self._answer(case)[1]
+        if case.id in self._first_attempts:
+            return places & self._like(self._first_attempts[case.id])
+        if self._options.repeat == 1 or not places:
+            return places
+        kinds = sorted(
+            {tuple(sorted(places & self._like(self.offers[name].environment))) for name in places}
+        )
+        return frozenset(kinds[sum(case.id.encode()) % len(kinds)])
+
+    def counted(self, result: CaseResult) -> None:
+        """Record the machine of a result that counts."""
+        if result.node:
+            self._first_attempts.setdefault(result.case_id, result.node)
+
+    def _like(self, facts: Mapping[str, str]) -> frozenset[str]:
+        return frozenset(name for name, offer in self.offers.items() if offer.is_like(facts))
+
+    def _answer(self, case: Case) -> tuple[CaseAvailability, frozenset[str]]:
+        """Return what the nodes say of a case, and which can run it; once for all cases that
+        require the same.
+        """
+        key = (
+            case.id
+            if any(offer.cases is not None for offer in self.offers.values())
+            else _requires(case)
+        )
+        if key not in self._verdicts:
+            verdicts: dict[str, CaseAvailability] = {}
+            for name, offer in self.offers.items():
+                if (mine := offer.case(case)) is None:
+                    verdicts[name] = CaseAvailability(
+                        Availability.NO,
+                        f"it is another case with torch {offer.machine.torch}",
+                        "torch",
+                    )
+                else:
+                    verdicts[name] = capabilities.availability_of(mine, offer.machine)
+            places = frozenset(
+                name
+                for name, verdict in verdicts.items()
+                if verdict.availability is not Availability.NO
+            )
+            self._verdicts[key] = _best(verdicts.values()), places
+        return self._verdicts[key]
+
+    # -- planning ----------------------------------------------------------------------------------
+
+    def job_of(self, case: Case, name: str, *, alone: bool) -> Job:
+        """Return the job of a case for a node, planned with its facts; raise ``TemplateError`` for
+        a fact that it lacks.
+        """
+        offer = self.offers[name]
+        mine = offer.case(case)
+        assert mine is not None
+        job = self._jobs[name].for_case(mine, offer.known, number=next(self._numbers))
+        return exclusive(job) if alone else job
+
+    def canary(self, case_id: str, name: str) -> Job:
+        """Return the job of a canary for a node."""
+        case = self.canaries.cases[case_id]
+        job = self._jobs[name].for_case(case, self.offers[name].known, number=next(self._numbers))
+        return dataclasses.replace(job, name=f"canary {name} {job.name}")
+
+
+def facts_of_files(machine: Machine) -> dict[str, str]:
+    """Return the facts of a machine that its files show."""
+    python = ".".join(map(str, machine.python))
+    facts = {
+        "python": python,
+        "torch": machine.torch or "",
+        **{name: version or "" for name, version in machine.builds.items()},
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def packages_of(cases: Sequence[Case]) -> list[str]:
+    """Return the top-level packages that cases require."""
+    packages: set[str] = set()
+    for requirement in itertools.chain.from_iterable(case.requires for case in cases):
+        argument = requirement.argument or ""
+        if requirement.name in ("module", "call"):
+            packages.add(argument.replace(":", ".").split(".")[0])
+        elif requirement.name == "device":
+            packages.add(devices.VendorDevice.parse(argument).module.partition(".")[0])
+    return sorted(filter(None, packages))
+
+
+def _texts(machine: Machine) -> dict[str, str]:
+    return {str(fact): str(value) for fact, value in machine.facts.items() if value is not None}
+
+
+def _best(verdicts: Iterable[CaseAvailability]) -> CaseAvailability:
+    """Return whether any node can run a case; else why none can: each reason once."""
+    known = list(verdicts)
+    for possible in (Availability.YES, Availability.UNKNOWN):
+        for verdict in known:
+            if verdict.availability is possible:
+                return verdict
+    reasons = "; ".join(dict.fromkeys(verdict.reason for verdict in known))
+    return CaseAvailability(
+        Availability.NO,
+        reasons or "no node of the lab is usable",
+        known[0].capability if known else "",
+    )
+
+
+def _requires(case: Case) -> Hashable:
+    """Return what decides whether a machine can run a case: equal for cases that require the
+    same.
+    """
+    return (
+        case.target,
+        case.missing_names,
+        tuple((requirement.name, requirement.argument) for requirement in case.requires),
+    )

@@ -1,0 +1,267 @@
+"""Inductor's code for a simulated GPU: wrappers are recorded, not loaded; their kernels are
+compiled and not launched.
+"""
+
+import ast
+import contextlib
+import copy
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch_conformance.tools.offline.simulated_options import FIXED
+from torch_conformance.worker.torch_compat import choice_census, compiling, torch_state
+from torch_conformance.worker.torch_compat.choice_census import Tuning
+
+_SELECTOR = "torch._inductor.select_algorithm"
+
+
+class Unfaithful(Exception):
+    """Something that a simulated GPU does not show. The text names it."""
+
+
+class Lowered(Exception):
+    """Raised where generated code would be called: the graphs of the call are generated, and
+    nothing runs.
+    """
+
+
+@dataclass
+class Graph:
+    """The code of one graph."""
+
+    wrapper: str
+    is_backward: bool
+
+
+@dataclass
+class Recording:
+    """What was generated since the recording began."""
+
+    graphs: list[Graph] = field(default_factory=list)
+    tunings: list[Tuning] = field(default_factory=list)
+    compiles_candidates: bool = True
+    """Whether each candidate of a selection is compiled."""
+    refused: list[str] = field(default_factory=list)
+    """What is not faithful, in the order in which it was met."""
+
+    def refuse(self, what: str) -> Unfaithful:
+        """Record why the code is not faithful, also where torch catches the exception; return the
+        exception.
+        """
+        if what not in self.refused:
+            self.refused.append(what)
+        return Unfaithful(what)
+
+
+_recording: list[Recording] = [Recording()]
+
+
+def take(*, compiles_candidates: bool = True) -> Recording:
+    """Return the recording, and begin a new one."""
+    taken, _recording[0] = _recording[0], Recording(compiles_candidates=compiles_candidates)
+    return taken
+
+
+class _Module:
+    """Stands for the module of a wrapper."""
+
+    __file__ = "<generated for a simulated GPU>"
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        raise Lowered
+
+
+def install() -> None:
+    """Set the options and install the hooks for the rest of the process.
+
+    Import Inductor after the simulation only.
+    """
+    for section, options in FIXED.items():
+        for name, value in options.items():
+            setattr(
+                importlib.import_module(torch_state.OPTIONS[section]), name, copy.deepcopy(value)
+            )
+    compiling.hook("torch._inductor.graph", "GraphLowering.compile_to_module", _record_wrapper)
+    compiling.hook(_SELECTOR, "AlgorithmSelectorCache.__call__", _record_selection)
+    compiling.hook(_SELECTOR, "AlgorithmSelectorCache.make_benchmark_fn", _rank_by_place)
+    compiling.hook(
+        _SELECTOR,
+        "AlgorithmSelectorCache.make_precompile_fn",
+        lambda original, *args, **kwargs: dict,
+    )
+    with contextlib.suppress(AttributeError, ImportError):
+        # it builds and loads a candidate of Composable Kernel
+        compiling.hook(
+            "torch._inductor.codegen.rocm.rocm_benchmark_request",
+            "ROCmBenchmarkRequest.update_workspace_size",
+            _do_nothing,
+        )
+    # the tables of times would show invented numbers
+    compiling.hook(_SELECTOR, "AlgorithmSelectorCache.log_results", _do_nothing)
+    compiling.hook(_SELECTOR, "_log_autotune_choices_stats", _do_nothing)
+    for module, name in (
+        ("torch._inductor.runtime.benchmarking", "Benchmarker.benchmark"),
+        ("torch._inductor.runtime.benchmarking", "Benchmarker.benchmark_gpu"),
+        ("torch._inductor.runtime.benchmarking", "TritonBenchmarker.benchmark_gpu"),
+        ("torch._inductor.runtime.benchmarking", "InductorBenchmarker.benchmark_gpu"),
+        (
+            "torch._inductor.fx_passes.pad_mm",
+            "should_pad_bench_key",
+        ),  # asked for where padding is decided by time alone
+    ):
+        with contextlib.suppress(AttributeError):  # the class does not override it
+            compiling.hook(module, name, _refuse_times)
+    for name in ("compile_fx", "_compile_fx_inner"):
+        # dynamo's graph, and the graph that Inductor lowers
+        compiling.hook("torch._inductor.compile_fx", name, _refuse_operators)
+
+
+def _record_wrapper(original: Callable[..., Any], graph: Any) -> Any:
+    if graph.cpp_wrapper:
+        raise _recording[0].refuse(
+            "cpp_wrapper: its C++ is not compiled without the headers of the GPU"
+        )
+    code, _ = graph.codegen()
+    _recording[0].graphs.append(Graph(code.value, bool(graph.is_backward)))
+    return _Module()
+
+
+def _rank_by_place(
+    original: Callable[..., Any], selector: Any, choices: Sequence[Any], *args: Any, **kwargs: Any
+) -> Any:
+    """Nothing is timed: the first template of Triton is taken, else the first candidate.
+
+    Which is fastest is not known.
+    """
+
+    def ranked(candidates: Sequence[Any], *more: Any, **others: Any) -> dict[Any, float]:
+        first = [
+            choice for choice in candidates if choice_census.backend_of(choice) == "TRITON"
+        ] or list(candidates)
+        places = {id(choice): place for place, choice in enumerate(first)}
+        return {
+            choice: float(places.get(id(choice), len(candidates))) + 1.0 for choice in candidates
+        }
+
+    return ranked
+
+
+def _do_nothing(original: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Return None in the place of a function."""
+
+
+def _refuse_times(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    raise _recording[0].refuse("a choice that Inductor makes by timing something on the device")
+
+
+_CHOSEN_IN_CPP = (
+    "scaled_dot_product",
+    "flash_attention",
+    "efficient_attention",
+    "transformer_encoder_layer",
+    "native_multi_head_attention",
+)
+"""Parts of the names of operators whose implementation C++ code chooses by how torch was built."""
+
+_COLLECTIVES = ("_c10d_functional", "c10d.")
+
+
+def refuse_operators(nodes: Any) -> None:
+    """Raise ``Unfaithful`` where a graph has an operator that a simulated GPU does not show."""
+    for node in nodes:
+        name = f"{getattr(node.target, '__module__', '')}.{getattr(node.target, '__name__', node.target)}"  # noqa: E501
+        if any(part in name for part in _CHOSEN_IN_CPP):
+            raise _recording[0].refuse(
+                f"{name}: C++ code chooses its implementation by how torch was built"
+            )
+        if any(part in str(node.target) for part in _COLLECTIVES):
+            raise _recording[0].refuse(f"{name}: a collective needs its processes")
+
+
+def _refuse_operators(original: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
+    refuse_operators(module.graph.nodes)
+    return original(module, *args, **kwargs)
+
+
+def _record_selection(
+    original: Callable[..., Any], selector: Any, op: Any, choices: Any, *args: Any, **kwargs: Any
+) -> Any:
+    from torch._inductor import select_algorithm
+    from torch._inductor.codecache import PyCodeCache
+
+    # the candidates that the options of ``test_configs`` leave, as the selector filters them
+    candidates = list(choices)
+    for name in ("filter_choices_by_name_regex", "filter_choices_by_desc_regex"):
+        candidates = list(getattr(select_algorithm, name)(candidates))
+    tuning = Tuning(op=str(op), how="only" if len(candidates) == 1 else "untimed")
+    _recording[0].tunings.append(tuning)
+    for choice in candidates:
+        tally = tuning.tallies[tuning.add(choice)]
+        request: Any = getattr(choice, "bmreq", None)
+        if _recording[0].compiles_candidates and hasattr(request, "module_path"):
+            _choose_assembler()
+            try:
+                module = PyCodeCache.load_by_key_path(
+                    request.module_cache_key, request.module_path, set_sys_modules=False
+                )
+                list(compiled_configs(getattr(module, request.kernel_name)))
+            except Exception as error:  # a compiler may raise anything: it is counted
+                tally["failed"] += 1
+                tally["error"] = (
+                    tally["error"]
+                    or f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+                )
+            else:
+                tally["compiled"] += 1
+    return original(selector, op, choices, *args, **kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A kernel of Triton in a wrapper."""
+
+    name: str
+    text: str
+
+
+def sources(wrapper: str) -> list[Source]:
+    """Return the kernels that a wrapper defines, in order."""
+    kernel_sources: list[Source] = []
+    for node in ast.parse(wrapper).body:
+        match node:
+            case ast.Assign(
+                targets=[ast.Name()],
+                value=ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="async_compile"), attr="triton"),
+                    args=[ast.Constant(value=str(name)), ast.Constant(value=str(text)), *_],
+                ),
+            ):
+                kernel_sources.append(Source(name, text))
+    return kernel_sources
+
+
+def load(source: Source) -> Any:
+    """Return the kernel of a source with Inductor's own options: its heuristics, its configurations
+    and its assembler.
+    """
+    from torch._inductor.codecache import PyCodeCache
+
+    _choose_assembler()
+    return getattr(PyCodeCache.load(source.text), source.name)
+
+
+def _choose_assembler() -> None:
+    """Let torch choose the assembler, as before it compiles a kernel: some wheels have their own,
+    and Triton writes its version of PTX.
+    """
+    from torch._inductor.runtime.compile_tasks import _set_triton_ptxas_path
+
+    _set_triton_ptxas_path()
+
+
+def compiled_configs(kernel: Any) -> Iterator[Any]:
+    """Yield what Triton made of each configuration of a kernel, as Inductor compiles it."""
+    for config in kernel.configs:
+        yield kernel._precompile_config(config).kernel

@@ -1,0 +1,1253 @@
+"""The calibrated judge of ``close``: the answer's error against a float64 reference, compared with
+eager's own error.
+
+These rules must hold:
+
+- Each element: its error is at most the greater of its floor and the smaller of two figures:
+  ``FACTOR`` times eager's greatest error in
+  the tensor, and ``FACTOR * slack`` times its greatest error among elements that are alike (a
+  slice, neighbours, one magnitude).
+  The floor is some ulp of the reference; for wide formats also what a change of the last digits of
+  the inputs does to the element.
+- Each quantile, where there are enough elements: at most ``FACTOR`` times eager's, with a floor.
+- In bfloat16 and float16 the mean of the signed deviations, over the tensor and over parts of it:
+  the same.
+
+The worker sends the element that is nearest to its bound, or farthest outside, with the figures of
+its group, and the quantiles. The bounds are computed here from these figures.
+``docs/design/numbers.md`` has the measurements.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch_conformance.model.protocol import Json
+from torch_conformance.vocabulary.worker_torch import torch
+
+FACTOR = 2.0
+"""How many times eager's error a right answer may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A floating-point format, and how much of its resolution a right answer may lose."""
+
+    bits: int
+    """The bits of the fraction that are stored."""
+    least: int
+    """The exponent of the smallest unit: of the smallest normal number where devices flush smaller
+    ones to 0, else of a subnormal one.
+    """
+    element_floor: float
+    """In ulp.
+
+    An element within this distance of the reference is right, even where eager has no error at all.
+    """
+    quantile_floor: float
+    """In ulp. A quantile of the errors that is at most this is right."""
+    slack: float
+    """By how much an element may exceed the errors of eager in its group, besides ``FACTOR``."""
+    nudges: float
+    """How far an element may be from its reference, in movements of the reference under nudged
+    inputs. 0 for narrow formats: results are accumulated in a wider format, so another order of
+    additions, or another exp, does not change them."""
+    blind: float
+    """In ulp.
+
+    Where eager's median error is greater, it says little: the answer's median distance from eager
+    or float64 is judged too.
+    """
+    bias_floor: float
+    """In bounds of the elements. A mean of signed deviations up to this is right; infinite where it
+    is not judged. Wide formats are accumulated in themselves: their errors are no independent
+    roundings."""
+    reordered: float
+    """In ulp of the greatest value. Runs of eager that differ for the same inputs may be this far
+    from the reference: additions in another order, as by atomics. What is farther has another
+    reason, and no reference."""
+
+
+FORMATS: Mapping[str, Format] = {
+    "float64": Format(52, -1074, 1024.0, 512.0, 64.0, 64.0, 2.0**40, math.inf, 2.0**14),
+    "float32": Format(23, -126, 64.0, 32.0, 8.0, 8.0, 2.0**13, math.inf, 2.0**10),
+    "float16": Format(10, -24, 1.5, 0.5, 1.0, 0.0, 16.0, 2.0**-6, 64.0),
+    "bfloat16": Format(7, -126, 1.5, 0.5, 1.0, 0.0, 4.0, 2.0**-6, 16.0),
+    "float8_e4m3fn": Format(3, -9, 1.0, 0.5, 1.0, 0.0, 2.0, math.inf, 2.0),
+    "float8_e5m2": Format(2, -16, 1.0, 0.5, 1.0, 0.0, 2.0, math.inf, 1.0),
+}
+
+VERSION = 2
+"""Of the facts.
+
+Those of version 1, without this number, have no bias; they are judged without it.
+"""
+
+LEAST_OF_SLICE = 8
+"""A slice of fewer elements is no group. The errors of one element in several runs have its
+sensitivity in common, so they may all be small by chance."""
+
+LEAST_OF_GROUP = 64
+"""Fewer elements are no group for a bias."""
+
+COMPONENTS = {"complex64": "float32", "complex128": "float64"}
+
+QUANTILES: tuple[tuple[float, int], ...] = ((0.5, 32), (0.9, 160), (0.99, 1600))
+"""Each quantile, and the number of elements from which it is judged."""
+
+
+def format_of(dtype: str) -> Format | None:
+    """Return the format of a dtype's numbers; None for dtypes that are exact or unknown."""
+    return FORMATS.get(COMPONENTS.get(dtype, dtype))
+
+
+def form_of(dtype: str, facts: Mapping[str, Any]) -> Format | None:
+    """Return the format by which an answer of a dtype is judged; raise ``ValueError`` for facts
+    that do not fit.
+
+    A float32 result that eager rounded to bfloat16 last is one of bfloat16. Where wide operators
+    followed, see ``between``.
+    """
+    outer, through = format_of(dtype), facts.get("through")
+    if outer is None or through is None:
+        return outer
+    inner = FORMATS[through]
+    if inner.bits >= outer.bits:
+        raise ValueError(f"{through} is not narrower than {dtype}")
+    if not facts["is_rounded"]:
+        return between(outer, inner, facts["eager_quantiles"], float(facts["whole_ulp"]))
+    eager = facts["worst"]["eager_value"] if facts["worst"] is not None else 0.0
+    if math.isfinite(eager) and math.fmod(eager, ulp(eager, inner)):
+        raise ValueError(f"eager's {eager!r} is no number of {through}")
+    return inner
+
+
+def between(
+    outer: Format, inner: Format, eager_quantiles: Sequence[float], whole_ulp: float
+) -> Format:
+    """Return the format of results of ``outer`` that were rounded to ``inner`` on their way.
+
+    Eager's errors are in ulp of ``outer``.
+
+    Their errors are independent roundings to ``inner``. A mean of many such numbers has a smaller
+    error than one rounding: so the floor is also at most some of eager's errors.
+    """
+    finer = 2.0 ** (outer.bits - inner.bits)
+    typical = (eager_quantiles[-1] if eager_quantiles else 0.0) or whole_ulp
+    floor = max(outer.element_floor, min(inner.element_floor * finer, _TYPICAL * typical))
+    return replace(
+        outer, element_floor=floor, blind=inner.blind * finer, bias_floor=inner.bias_floor
+    )
+
+
+_TYPICAL = 8.0
+"""The floor of an element that was rounded to a narrower format on its way is at most so many times
+eager's highest quantile.
+"""
+
+
+def ulp(value: float, form: Format) -> float:
+    """Return the unit in the last place of a number in a format."""
+    if not math.isfinite(value):
+        return math.nan
+    exponent = math.frexp(value)[1] - 1 if value else -(10**6)
+    return math.ldexp(1.0, max(exponent - form.bits, form.least))
+
+
+@functools.cache
+def spread(draws: int, numel: int) -> float:
+    """Return how much a maximum of few draws is widened, so that the bound covers ``numel``
+    elements.
+
+    Errors are taken as normally distributed. The greatest of ``draws`` is at least ``low`` and the
+    greatest of ``numel`` at most ``high`` standard deviations, each with a probability of 0.999;
+    the default factor covers a ratio of 2.
+    """
+    from statistics import (
+        NormalDist,
+    )  # the commands that need no torch never call this, and start faster without the import
+
+    normal = NormalDist()
+    low = normal.inv_cdf((1 + 0.001 ** (1 / draws)) / 2)
+    high = -normal.inv_cdf(0.001 / numel / 2)
+    return max(1.0, high / (FACTOR * low))
+
+
+SINGLE = 0.5 + 2.0**-5
+"""In ulp.
+
+Where no run of eager has a greater error, each of its errors is that of one rounding: a maximum of
+few is not widened.
+"""
+
+
+FLUSHED = 4.0
+"""In units of the smallest number: the least floor of an element.
+
+A device flushes smaller numbers to 0, also within a kernel.
+"""
+
+
+def floor_of(value: float, form: Format) -> float:
+    """Return the least bound of an element with this reference: some ulp of it, and for numbers
+    near 0 a few of the smallest.
+    """
+    relative = form.element_floor * ulp(value, replace(form, least=-1074))
+    return min(
+        form.element_floor * ulp(value, form), max(relative, FLUSHED * math.ldexp(1.0, form.least))
+    )
+
+
+def widening(draws: int, numel: int, form: Format, whole_ulp: float) -> float:
+    """Return ``spread``, or 1 where eager's errors are single roundings, which have no tails."""
+    return 1.0 if form.nudges == 0 and 0 < whole_ulp <= SINGLE else spread(draws, numel)
+
+
+def bias_bound(facts: Mapping[str, Any], form: Format) -> float:
+    """Return the greatest right bias of the groups of one kind, in bounds of their elements.
+
+    A right answer may round once more than eager, which moves an element by one ulp with a
+    probability of at most 1/4 in each direction. The standard deviation of the mean is then at most
+    1/2 ulp, 1/3 of the least bound, over the root of the number of distinct elements: equal
+    elements are one rounding. ``high`` is what the greatest of so many means exceeds with a
+    probability of 1e-4.
+    """
+    from statistics import NormalDist  # as in spread
+
+    groups, distinct = int(facts["groups"]), max(int(facts["distinct"]), 1)
+    high = -NormalDist().inv_cdf(0.0001 / groups / 2)
+    own = FACTOR * float(facts["eager"]) * spread(groups * int(facts["runs"]), groups)
+    return max(form.bias_floor + high / (3 * math.sqrt(distinct)), own)
+
+
+def is_zero(most: float, whole_error: float) -> bool:
+    """Whether the right result is 0, as the gradient of a bias before a batch norm is: all digits
+    of eager and of a right answer differ.
+
+    Which elements of eager are exactly 0 is chance, so no group of elements has smaller bounds than
+    others.
+    """
+    return most * 2.0**10 <= whole_error
+
+
+def element_bound(facts: Mapping[str, Any], form: Format) -> float:
+    """Return the greatest right error of the element ``worst`` of the facts."""
+    worst, numel = facts["worst"], int(facts["numel"])
+    if int(worst["group_draws"]) < min(LEAST_DRAWS, numel * int(facts["runs"])):
+        raise ValueError(f"a group of {worst['group_draws']} errors")
+    floor = max(floor_of(float(worst["reference"]), form), form.nudges * float(worst["nudge"]))
+    whole_ulp = float(facts.get("whole_ulp", math.inf))
+    whole = (
+        FACTOR
+        * float(facts["whole_error"])
+        * widening(numel * int(facts["runs"]), numel, form, whole_ulp)
+    )
+    whole = max(whole, form.element_floor * ulp(float(facts["most"]), form))
+    if is_zero(float(facts["most"]), float(facts["whole_error"])):
+        return max(floor, whole)
+    group = (
+        FACTOR
+        * form.slack
+        * float(worst["group_error"])
+        * widening(int(worst["group_draws"]), numel, form, whole_ulp)
+    )
+    return max(floor, min(whole, group))
+
+
+MEDIAN_FLOOR = 4.0
+"""In ulp. Pointwise operators of devices have errors of up to 2 ulp in most elements: a median of
+so many is right in wide formats, where runs with fine roundings say what additions do."""
+
+
+def quantiles_of(numel: int, *, has_fine_runs: bool = False) -> tuple[float, ...]:
+    """Return the quantiles that are judged of so many elements."""
+    return tuple(
+        share
+        for share, least in QUANTILES
+        if numel >= (LEAST_OF_SLICE if has_fine_runs and share == QUANTILES[0][0] else least)
+    )
+
+
+LEAST_DRAWS = 16
+"""A group with fewer errors of eager is not used."""
+
+
+def problems(facts: Mapping[str, Any], form: Format, *, is_near: bool = False) -> list[str]:
+    """Return what is wrong with an answer by its facts; empty for a right one.
+
+    Facts of another form raise what reading them raises.
+
+    ``is_near``: the answer is within the tolerance of its dtype from eager. Where most right
+    elements are 0, eager and a right answer may differ in all digits.
+    """
+    numel = int(facts["numel"])
+    failures = []
+    if facts["nonfinite"]:
+        failures.append(
+            f"NaN or an infinity on one side only in {facts['nonfinite']} of {numel} elements"
+        )
+    if numel == 0:
+        return failures
+    if kept := facts.get("unwritten"):
+        first = f"at {kept['index']}: {kept['value']!r}, before the call {kept['before']!r}"
+        failures.append(
+            f"{kept['count']} of {numel} elements changed that eager does not write; {first}"
+        )
+    worst, bound = facts["worst"], element_bound(facts, form)
+    if not worst["error"] <= bound:
+        error, own = float(worst["error"]), float(facts["whole_error"])
+        runs = f" in {facts['runs']} runs" if own > facts.get("eager_max_error", own) else ""
+        times = (
+            f"{error / own:.3g} times eager's greatest error{runs}"
+            if own > 0
+            else "eager has no error"
+        )
+        size = (
+            f"error of {error / ulp(float(worst['reference']), form):.3g} ulp ({times}), "
+            f"{error / bound:.3g} times the bound"
+        )
+        pair = (
+            f"{worst['value']!r}, eager {worst['eager_value']!r}, float64 "
+            f"{worst['reference_value']!r}"
+        )
+        failures.append(f"{size}; at {worst['index']}: {pair}")
+    shares = quantiles_of(numel, has_fine_runs=bool(facts.get("has_fine_runs")))
+    is_noise = is_zero(float(facts["most"]), float(facts["whole_error"]))
+    floors = [
+        MEDIAN_FLOOR if facts.get("has_fine_runs") else form.quantile_floor,
+        form.quantile_floor,
+        form.quantile_floor,
+    ]
+    columns = [facts[name] for name in ("quantiles", "eager_quantiles", "nudge_quantiles")]
+    for share, error, own, nudge, floor in zip(
+        shares, *columns, floors[: len(shares)], strict=True
+    ):
+        most = max(FACTOR * float(own), form.nudges * float(nudge), floor)
+        if not error <= most and not is_noise:
+            # an error in units of a reference that is 0 but for rounding says nothing
+            failures.append(
+                f"quantile {share:g} of the error is {error:.3g} ulp: the bound is {most:.3g} "
+                f"ulp, eager's {own:.3g}"
+            )
+    is_blind = facts["eager_quantiles"][0] > form.blind if shares else facts["nearest"] is not None
+    if is_blind and not is_near and not is_noise and not facts.get("unexplained"):
+        nearest = nearest_bound(
+            float(facts["eager_quantiles"][0]) if shares else math.inf, form, numel
+        )
+        if not facts["nearest"] <= nearest:
+            failures.append(
+                "the median distance from the nearer of eager and float64 is "
+                f"{facts['nearest']:.3g} ulp: the bound is {nearest:.3g} ulp"
+            )
+    if is_noise or math.isinf(form.bias_floor) or facts.get("version", 1) < VERSION:
+        return failures
+    if not facts["bias"] and numel >= LEAST_OF_GROUP:
+        raise ValueError("no bias was measured")
+    for bias in facts["bias"]:
+        bound = bias_bound(bias, form)
+        if not abs(bias["mean"]) <= bound:  # the elements of a group deviate in one direction
+            where = (
+                bias["group"]
+                if bias["groups"] == 1
+                else f"{bias['group']}, {bias['index']} of {bias['groups']}"
+            )
+            text = f"the bound is {bound:.3g}, eager's {bias['eager']:.3g}, in bounds of an element"
+            failures.append(f"bias of {bias['mean']:.3g} of the {bias['of']}s ({where}): {text}")
+    return failures
+
+
+def nearest_bound(own: float, form: Format, numel: int) -> float:
+    """Return the bound of the median distance from the nearer of eager and float64, in ulp, where
+    eager's median error says little.
+
+    A result in float32 that autocast computed in bfloat16 has the error of bfloat16: so much is
+    right in wide formats, up to 2**-6. The median of a few elements is nearly the greatest of them:
+    half a unit of the last rounding, and one of each of two factors that a graph gets or saves in
+    the narrow format. A factor of 1.02 is at least 2.56 units of bfloat16.
+    """
+    least = form.blind / 2 if numel >= LEAST_OF_SLICE else max(form.blind / 2, 2.5)
+    return max(least, min(FACTOR * own, 2.0 ** (form.bits - 6))) if form.nudges else least
+
+
+def summary(facts: Mapping[str, Any]) -> str:
+    """Return the errors on one line."""
+    if not facts["numel"]:
+        return "no elements"
+    if any(
+        isinstance(facts["worst"][name], float) and not math.isfinite(facts["worst"][name])
+        for name in ("value", "reference_value")
+    ):
+        return (
+            "no element is finite on both sides"  # the worst of those that are, where there is one
+        )
+    if facts["nonfinite"] and not facts["max_error"]:
+        return "the elements that are finite on both sides have no error"
+    outside = (
+        f"{facts['outside']} of {facts['numel']} elements outside; " if facts["outside"] else ""
+    )
+    own = f"eager's {facts['eager_max_ulp']:.3g} ulp ({facts['eager_max_error']:.3g})"
+    of = " of the finite elements" if facts["nonfinite"] else ""
+    return (
+        f"{outside}greatest error{of} {facts['max_ulp']:.3g} ulp ({facts['max_error']:.3g}), {own}"
+    )
+
+
+# -- what is measured, in the worker ---------------------------------------------------------------
+
+BINS = range(-4, 33)
+"""The exponents of the histogram's bins: errors of at least 2**n ulp and less than 2**(n + 1).
+
+The first bin has all smaller ones.
+"""
+
+BLOCK = 64
+"""The number of neighbours in memory order whose errors are taken together."""
+
+NEIGHBOURS = 16
+"""The number of neighbours in memory order whose movement is compared."""
+
+TILE = 16
+"""The length of a tile's sides, in the last two dimensions: kernels write multiples of it."""
+
+LEAST_NEIGHBOURS = 64
+"""The number of elements that follow each other in memory and are taken together."""
+
+EXPLAINED = 16.0
+"""How many times its movement with other roundings eager's error may be, so that rounding explains
+it.
+"""
+
+ROUNDINGS = 128.0
+"""In wide formats, how many times farther than eager with one other rounding of each operator an
+element of a right answer may be: a kernel rounds each of its additions."""
+
+TYPICAL = 32.0
+"""The same for a quantile of the elements."""
+
+MEDIAN = 3.0
+"""In wide formats, how many times farther than eager with fine roundings the median of a right
+answer may be.
+"""
+
+COMPUTED = 32.0
+"""In ulp.
+
+Where eager changes no element by more, its changes are rounding: so far may a right answer be from
+those that it left.
+"""
+
+COHERENT = 8.0
+"""How many times farther a result may be that is 0 but for rounding: the errors of what is summed
+may have one sign.
+"""
+
+_TRIED = 8
+"""Of each kind, how many groups with the greatest means are compared with their bounds."""
+
+_MOST_COMPARED = 1 << 16
+"""How many numbers of a group are compared to count different ones, evenly spread: fewer distinct
+ones only widen the bound.
+"""
+
+
+class NoReference(Exception):
+    """No float64 reference; the message has the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One run of eager: its answer, and the float64 reference for the same inputs.
+
+    Both are tensors of one shape.
+    """
+
+    answer: Any
+    reference: Any
+    step: float = 0.0
+    """The resolution of the inputs that were nudged; 0 for the case's own inputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """Eager's error for each element of a leaf.
+
+    The tensors are flat; those of numbers are float64, or complex128.
+    """
+
+    dtype: str
+    form: Format
+    through: str
+    """The narrower format that a result of a wide one was rounded to on its way; empty where there
+    is none.
+    """
+    is_rounded: bool
+    """Whether all of eager's results are numbers of that format: it was rounded to last."""
+    reference: Any
+    """That of float64, but eager's number where that one is finite by its rounding alone."""
+    precise: Any
+    """That of float64."""
+    eager: Any
+    units: Any
+    """The ulp of each element."""
+    group_error: Any
+    """For each element, eager's greatest error in the group that gives the smallest bound."""
+    group_draws: Any
+    nudge: Any
+    """For each element, how far the reference moves when the last digits of the inputs change."""
+    bounds: Any
+    """For each element its bound, in parts: the floor, and what is multiplied by ``FACTOR``."""
+    whole_error: float
+    whole_ulp: float
+    most: float
+    runs: int
+    bias: Mapping[str, Sequence[float]] | None
+    """Eager's greatest bias in any run, for each kind of deviation and each way to group the
+    elements; None for wide formats.
+    """
+    eager_quantiles: list[float]
+    nudge_quantiles: list[float]
+    unexplained: int
+    """Where not 0, eager itself is the reference: in so many elements float64 is farther from it
+    than rounding explains.
+    """
+    has_fine_runs: bool
+    """Whether the median is judged by eager with fine roundings."""
+
+
+# -- numbers of tensors ----------------------------------------------------------------------------
+
+
+def wide(tensor: Any) -> Any:
+    """Return the numbers of a tensor, flat, in float64 or complex128."""
+    return (
+        tensor.detach().to(torch.complex128 if tensor.is_complex() else torch.float64).reshape(-1)
+    )
+
+
+def units_of(reference: Any, form: Format) -> Any:
+    """Return the ulp of each element of a float64 tensor; that of the smallest number where it is
+    not finite.
+    """
+    size = torch.where(reference.abs().isfinite(), reference.abs(), 0.0)
+    exponent = torch.where(size > 0, torch.frexp(size).exponent.to(torch.float64) - 1, -1100.0)
+    return torch.exp2((exponent - form.bits).clamp(min=float(form.least)))
+
+
+def errors_of(answer: Any, reference: Any) -> Any:
+    """Return |answer - reference|; 0 where one of them is not finite."""
+    error = (answer - reference).abs()
+    return torch.where(error.isfinite(), error, 0.0)
+
+
+def quantiles_in(values: Any, shares: Sequence[float]) -> list[float]:
+    """Return quantiles as elements of the sorted values: torch.quantile is limited to 16
+    million.
+    """
+    count = len(values)
+    return [float(values.kthvalue(min(math.ceil(share * count), count)).values) for share in shares]
+
+
+def _greatest(values: Any) -> float:
+    """Return the greatest of values that are finite numbers; 0 for none."""
+    return float(values.max()) if values.numel() else 0.0
+
+
+def _finite_sizes(numbers: Any) -> Any:
+    return torch.where(numbers.abs().isfinite(), numbers.abs(), 0.0)
+
+
+def _plain(element: Any) -> float | str:
+    return str(element.item()) if element.is_complex() else float(element)
+
+
+# -- runs of eager ---------------------------------------------------------------------------------
+
+
+def runs_of(numel: int) -> int:
+    """Return how many runs of eager are measured: more where there are few elements, because a few
+    errors may all be small by chance.
+    """
+    return min(12, max(3, math.ceil(1024 / max(numel, 1))))
+
+
+def fine_runs_of(numel: int) -> int:
+    """Return how many runs with fine roundings are measured: the median of many elements needs
+    one.
+    """
+    return math.ceil(256 / max(numel, 32))
+
+
+def nudged(tensor: Any, generator: Any, least: float = 0.0) -> Any:
+    """Return a floating-point tensor with every value nearer to 0 by up to eight units of its
+    resolution: eager rounds it differently.
+
+    Signs, zeros, infinities and NaN remain. Values stay in a domain such as [0, 1] or [-1, 1].
+    ``least``: the resolution of a narrower format that eager rounds values to on their way; else
+    every run would round them in the same way.
+    """
+    if tensor.is_complex():
+        return torch.view_as_complex(
+            nudged(
+                torch.view_as_real(tensor.detach().resolve_conj()).contiguous(), generator, least
+            )
+        )
+    eps = max(torch.finfo(tensor.dtype).eps, least)
+    less = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * (8 * eps)
+    return (tensor.detach().to(torch.float64) * (1 - less.to(tensor.device))).to(tensor.dtype)
+
+
+def is_reordered(answers: Sequence[Any], reference: Any) -> bool:
+    """Whether answers to the same inputs are so near to the reference that another order of
+    additions explains how they differ.
+
+    Atomic additions have no fixed order. A function with a state of its own, or with numbers from
+    elsewhere, is farther away.
+    """
+    form = format_of(str(answers[0].dtype).removeprefix("torch."))
+    right = wide(reference)
+    most = _greatest(_finite_sizes(right))
+    return form is not None and all(
+        bool((errors_of(wide(answer), right) <= form.reordered * ulp(most, form)).all())
+        for answer in answers
+    )
+
+
+def _drawn(samples: Sequence[Sample], dtype: Any) -> tuple[list[Any], Any]:
+    """Return the errors of each run, and how far the reference moved at most."""
+    errors: list[Any] = []
+    first = wide(samples[0].reference)
+    moved = torch.zeros_like(first.abs())
+    for sample in samples:
+        answer, right = wide(sample.answer), wide(sample.reference)
+        shrink = torch.finfo(dtype).eps / torch.finfo(sample.answer.dtype).eps
+        error = errors_of(answer, right)
+        if shrink < 1:
+            # the narrower range of the format is not an error of eager
+            error = torch.where(answer.abs() < torch.finfo(sample.answer.dtype).tiny, 0.0, error)
+        errors.append(error * shrink)
+        # a nudge of the inputs moves the reference by as many units of a finer format
+        distance = errors_of(right, first) * min(
+            1.0, torch.finfo(dtype).eps / sample.step if sample.step else 1.0
+        )
+        moved = torch.maximum(moved, distance)
+    return errors, moved
+
+
+def _beside_neighbours(moved: Any) -> Any:
+    """Return movements that are at least the median of their neighbours: a sum may move little by
+    chance where its neighbours move.
+    """
+    count, rest = len(moved), -len(moved) % NEIGHBOURS
+    if count < NEIGHBOURS:
+        return torch.maximum(moved, moved.median()) if count else moved
+    padded = torch.cat([moved, moved[count - rest :]]) if rest else moved
+    return torch.maximum(
+        moved,
+        padded.reshape(-1, NEIGHBOURS).median(-1).values.repeat_interleave(NEIGHBOURS)[:count],
+    )
+
+
+def _in_block(values: Any) -> Any:
+    """Return for each value the greatest of its ``BLOCK`` neighbours."""
+    block = (torch.arange(len(values), device=values.device) // BLOCK).clamp(
+        max=max(len(values) // BLOCK - 1, 0)
+    )
+    return values.new_zeros(len(values)).scatter_reduce(0, block, values, "amax")[block]
+
+
+def _unexplained(own: Any, eager: Any, right: Any, moved: Any, form: Format) -> int:
+    """Return in how many elements eager's error is greater than rounding explains; 0 for a few,
+    where results may flip, as of a comparison.
+
+    Explained is ``EXPLAINED`` times the movement of eager with other roundings, and additions in
+    another order, among 64 neighbours.
+    """
+    if not len(own):
+        return 0
+    likely = (
+        moved.amax()
+        if is_zero(_greatest(_finite_sizes(right)), _greatest(own))
+        else _in_block(moved)
+    )
+    explained = EXPLAINED * likely + form.reordered * units_of(
+        _in_block(_finite_sizes(eager)), form
+    )
+    count = int((own > explained).sum())
+    return count if count > most_by_chance(len(own)) else 0
+
+
+def is_explained(
+    eager: Any, reference: Any, jittered: Sequence[Any], amplitude: float = 1.0
+) -> bool:
+    """Whether rounding explains how far an answer of eager is from the reference.
+
+    It may be on another device than the other runs.
+    """
+    ours, right = wide(eager), wide(reference).cpu()
+    moved = (
+        torch.stack([errors_of(wide(other), wide(jittered[0])) for other in jittered]).amax(0).cpu()
+        / amplitude
+    )
+    form = format_of(str(eager.dtype).removeprefix("torch."))
+    return form is not None and not _unexplained(
+        errors_of(ours.cpu(), right), ours.cpu(), right, moved, form
+    )
+
+
+def most_by_chance(numel: int) -> int:
+    """Return in how many elements the reference may be another number than eager's by rounding, as
+    where a comparison flips.
+    """
+    return max(numel // 128, int(numel >= LEAST_OF_SLICE))
+
+
+def _grouped(
+    most: Any, size: Any, shape: tuple[int, ...], runs: int, form: Format, whole_ulp: float
+) -> tuple[Any, Any, Any]:
+    """Return for each element the error, the number of draws and the widened error of the group
+    with the smallest bound.
+    """
+    numel = most.numel()
+    best = torch.full_like(most, math.inf)
+    best_error, best_draws = (
+        most.new_zeros(numel),
+        torch.zeros(numel, dtype=torch.int64, device=most.device),
+    )
+    for error, draws in _groups(most, size, shape, runs) if numel else ():
+        values, places = draws.unique(return_inverse=True)
+        factors = [widening(int(value), numel, form, whole_ulp) for value in values]
+        bound = error * torch.tensor(factors, dtype=torch.float64, device=draws.device)[places]
+        better = bound < best
+        best = torch.where(better, bound, best)
+        best_error, best_draws = (
+            torch.where(better, error, best_error),
+            torch.where(better, draws, best_draws),
+        )
+    return best_error, best_draws, best
+
+
+def _groups(most: Any, size: Any, shape: tuple[int, ...], runs: int) -> Iterator[tuple[Any, Any]]:
+    """Yield for each way of grouping the error of each element's group, and how many draws it is
+    of.
+    """
+    numel = most.numel()
+    yield most.amax().expand(numel), torch.full_like(most, max(numel * runs, 1), dtype=torch.int64)
+    shaped = most.reshape(shape)
+    for dimension, length in enumerate(shape):
+        others = [other for other in range(len(shape)) if other != dimension]
+        draws = numel // length * runs
+        if length > 1 and numel // length >= LEAST_OF_SLICE and draws >= LEAST_DRAWS:
+            error = shaped.amax(others, keepdim=True).expand(shape) if others else shaped
+            yield error.reshape(-1), torch.full_like(most, draws, dtype=torch.int64)
+    if numel > BLOCK:
+        for order in (torch.arange(numel, device=most.device), size.argsort()):
+            # groups of elements that follow each other in memory, or in size; the last group has
+            # the remaining ones
+            group = (torch.arange(numel, device=most.device) // BLOCK).clamp(max=numel // BLOCK - 1)
+            maxima = most.new_zeros(numel // BLOCK).scatter_reduce(0, group, most[order], "amax")
+            counts = torch.bincount(group) * runs
+            error, drawn = torch.empty_like(most), torch.empty_like(group)
+            error[order], drawn[order] = maxima[group], counts[group]
+            yield error, drawn
+
+
+# -- biases ----------------------------------------------------------------------------------------
+
+
+def _ways_to_group(shape: tuple[int, ...]) -> Iterator[tuple[str, int, Callable[[Any], Any]]]:
+    """Yield the ways to group the elements of a tensor: the tensor itself, the slices of each
+    dimension, tiles, neighbours in memory.
+
+    Each has a name, the number of groups, and what returns the values of each group as a row; what
+    that receives is flat.
+    """
+    numel = math.prod(shape)
+    if numel < LEAST_OF_GROUP:
+        return
+    yield "tensor", 1, lambda values: values.reshape(1, -1)
+    for dimension, length in enumerate(shape):
+        if length > 1 and numel // length >= LEAST_OF_GROUP:
+
+            def slices(values: Any, dimension: int = dimension, length: int = length) -> Any:
+                return values.reshape(shape).movedim(dimension, 0).reshape(length, -1)
+
+            yield f"slice of dimension {dimension}", length, slices
+    if len(shape) > 1 and min(shape[-2:]) >= 2 * TILE:
+        rows, columns = shape[-2] // TILE, shape[-1] // TILE
+
+        def tiles(values: Any) -> Any:
+            inner = values.reshape(-1, *shape[-2:])[:, : rows * TILE, : columns * TILE].reshape(
+                -1, rows, TILE, columns, TILE
+            )
+            return inner.transpose(2, 3).reshape(-1, TILE * TILE)
+
+        yield "tile", numel // (shape[-2] * shape[-1]) * rows * columns, tiles
+    if numel >= 2 * LEAST_NEIGHBOURS:
+        count = numel // LEAST_NEIGHBOURS
+        yield (
+            "neighbours",
+            count,
+            lambda values: values[: count * LEAST_NEIGHBOURS].reshape(count, LEAST_NEIGHBOURS),
+        )
+
+
+def _deviations(answer: Any, reference: Any, scale: Scale) -> dict[str, Any]:
+    """Return answer - reference as eager's last dtype rounds it, in multiples of each element's
+    bound; 0 where one of them is not finite.
+
+    ``value`` has them with their signs, which a defect of some places shows; in ``size`` they are
+    positive away from 0, which a factor shows. Against the rounded reference a right answer
+    deviates in few elements: its mean is nearer to 0 than that of its errors.
+    """
+    dtype = getattr(torch, scale.through if scale.is_rounded else scale.dtype)
+    deviating = (answer - reference.to(dtype).to(reference.dtype)) / bounds_of(scale)
+    deviating = torch.where(deviating.isfinite(), deviating, 0.0)
+    return {"value": deviating, "size": deviating * reference.sign()}
+
+
+def _bias_facts(answer: Any, shape: tuple[int, ...], scale: Scale) -> list[dict[str, Json]]:
+    """Return for each way to group the group that is nearest to its bound, or farthest outside; for
+    values and for sizes.
+    """
+    if scale.bias is None:
+        return []
+    biases: list[dict[str, Any]] = []
+    deviating = _deviations(answer, scale.reference, scale)
+    for number, (kind, count, rows_of) in enumerate(_ways_to_group(shape)):
+        for of, values in deviating.items():
+            means, inside = rows_of(values).mean(1), rows_of(scale.reference)
+            common = {
+                "of": of,
+                "group": kind,
+                "groups": count,
+                "eager": scale.bias[of][number],
+                "runs": scale.runs + 1,
+            }
+            facts: list[dict[str, Any]] = []
+            for place in means.abs().topk(min(_TRIED, len(means))).indices.tolist():
+                row = inside[place]
+                distinct = int(row[:: math.ceil(len(row) / _MOST_COMPARED)].abs().unique().numel())
+                facts.append(
+                    {**common, "index": place, "distinct": distinct, "mean": float(means[place])}
+                )
+            biases.append(
+                max(facts, key=lambda bias: abs(bias["mean"]) / bias_bound(bias, scale.form))
+            )
+    return biases
+
+
+# -- eager's error, and an answer's ----------------------------------------------------------------
+
+
+def scale_of(
+    samples: Sequence[Sample],
+    answer: Any,
+    reference: Any,
+    through: str = "",
+    jittered: Sequence[Any] = (),
+    amplitude: float = 1.0,
+    fine: Sequence[Any] = (),
+) -> Scale:
+    """Return eager's error by its samples; ``answer`` and ``reference`` are those of the case's own
+    inputs.
+
+    Raise ``NoReference``.
+
+    ``jittered`` are answers of eager to these inputs with other roundings, each of up to
+    ``amplitude`` units, or fine ones.
+
+    The first sample is of those inputs, the others are of nudged ones. The samples of float64 are
+    runs of float32, whose errors are scaled. ``through`` is the narrowest format that eager rounded
+    the values to on their way.
+    """
+    dtype = str(answer.dtype).removeprefix("torch.")
+    form = format_of(dtype)
+    if form is None:
+        raise NoReference(f"values of dtype {dtype} are exact")
+    precise, eager, limits = wide(reference), wide(answer), torch.finfo(answer.dtype)
+    # a reference a few units beyond the greatest number is one that eager's rounding kept below the
+    # overflow
+    if bool(
+        (
+            eager.isfinite()
+            & precise.isfinite()
+            & (precise.abs() / limits.max > 1 + 4 * limits.eps)
+        ).any()
+    ):
+        # nan_to_num and functions like it give the greatest number of their dtype: in float64 they
+        # are other functions
+        raise NoReference(
+            f"the float64 reference is beyond the range of {dtype} where eager is finite"
+        )
+    # A power of a negative number is NaN unless the exponent is whole. In bfloat16 an exponent of
+    # -7.03 becomes whole when 1 is subtracted, for its gradient. A kernel that computes in float32
+    # has NaN as float64 has.
+    is_by_rounding = eager.isfinite() & ~precise.isfinite()
+    count, numel = int(is_by_rounding.sum()), is_by_rounding.numel()
+    if count > most_by_chance(numel):
+        raise NoReference(
+            f"the float64 reference is not finite in {count} of {numel} elements where eager is"
+        )
+    right = torch.where(is_by_rounding, eager, precise)
+
+    has_fine_runs = bool(fine and form.nudges and not through)
+    own, unexplained, by_rounding = errors_of(eager, right), 0, torch.zeros_like(eager.abs())
+    errors, moved = _drawn(samples, answer.dtype)
+    if jittered:
+        by_rounding = (
+            torch.stack([errors_of(wide(other), eager) for other in jittered]).amax(0) / amplitude
+        )
+        unexplained = _unexplained(torch.maximum(own, errors[0]), eager, right, by_rounding, form)
+    if unexplained:
+        # the reference is another function, or of another state: eager's distance from it is no
+        # error of rounding
+        right = precise = eager
+        own = torch.zeros_like(own)
+        samples = [Sample(other, answer) for other in jittered]
+        errors, moved = _drawn(samples, answer.dtype)
+        errors = [error / amplitude for error in errors]
+    is_whole = bool(right.abs().isfinite().all())
+    if (
+        jittered
+        and is_whole
+        and form is FORMATS["float64"]
+        and _greatest(right.abs()) <= EXPLAINED * _greatest(by_rounding)
+    ):
+        right = precise = torch.zeros_like(
+            right
+        )  # eager is no more precise than a run of float64: all of its digits are rounding
+        own = errors_of(eager, right)
+    if jittered and numel:
+        # a nudged label or mask makes another function of it: where a nudge moves farther than
+        # rounding can, it says nothing of rounding
+        moved = torch.minimum(moved, EXPLAINED * _in_block(by_rounding))
+    finer = (
+        limits.eps / torch.finfo(getattr(torch, through)).eps if through else 1.0
+    )  # as if all had been roundings to this format
+    by_rounding_of_wide = by_rounding * (finer / form.nudges if form.nudges else 0.0)
+    typical, moved = (
+        _beside_neighbours(torch.maximum(moved, times * by_rounding_of_wide))
+        for times in (TYPICAL, ROUNDINGS)
+    )
+    runs = [*samples, Sample(answer, right.reshape(answer.shape))]
+    # the runs in place of a float64 one are of float32; eager's own error counts too, where a part
+    # of it computes in a narrower dtype
+    most = torch.maximum(torch.stack(errors).amax(0), own)
+    if numel and is_zero(_greatest(_finite_sizes(right)), _greatest(most)):
+        moved = COHERENT * moved.amax().expand(numel)
+
+    def greatest_ulp(form: Format) -> float:
+        """Return the greatest error of all runs of eager, in ulp."""
+        pairs = [(wide(run.answer), wide(run.reference)) for run in runs if run.answer.numel()]
+        return max(
+            (
+                float((errors_of(ours, theirs) / units_of(theirs, form)).max())
+                for ours, theirs in pairs
+            ),
+            default=0.0,
+        )
+
+    # Whether eager's errors show the narrower format. For a float64 result the runs of eager are in
+    # float32: there is none.
+    if (
+        not through
+        or form is FORMATS["float64"]
+        or FORMATS[through].bits >= form.bits
+        or greatest_ulp(form) <= form.quantile_floor
+    ):
+        through = ""
+    is_rounded = bool(through) and all(
+        bool(
+            (
+                (run.answer.to(getattr(torch, through)).to(run.answer.dtype) == run.answer)
+                | ~run.answer.isfinite()
+            ).all()
+        )
+        for run in runs
+    )
+    if is_rounded:
+        form = FORMATS[through]
+    elif through:  # roundings move by half a unit: these are more draws of eager's error
+        most = torch.maximum(most, by_rounding / 2)
+    units = units_of(right, form)
+    whole_ulp = greatest_ulp(form) if form.nudges == 0 or through else 0.0
+    shares = quantiles_of(numel, has_fine_runs=has_fine_runs)
+    # of the errors of all samples, or of eager's own error where that is greater
+    of_samples = quantiles_in(torch.cat([error / units for error in errors]), shares)
+    eager_quantiles = list(map(max, of_samples, quantiles_in(own / units, shares)))
+    if through and not is_rounded:
+        form = between(form, FORMATS[through], eager_quantiles, whole_ulp)
+    group_error, draws, group_bound = _grouped(
+        most, right.abs(), tuple(answer.shape), len(samples), form, whole_ulp
+    )
+    nudge_quantiles = quantiles_in(typical / units, shares)
+    if has_fine_runs and shares:
+        finely = torch.cat(
+            [_beside_neighbours(errors_of(wide(other), eager)) / units for other in fine]
+        )
+        nudge_quantiles[0] = MEDIAN / form.nudges * quantiles_in(finely, shares[:1])[0]
+    floors = form.element_floor * units_of(
+        right, replace(form, least=-1074)
+    )  # as ``floor_of`` computes it of one
+    floors = floors.clamp(min=FLUSHED * math.ldexp(1.0, form.least)).minimum(
+        form.element_floor * units
+    )
+    scale = Scale(
+        dtype=dtype,
+        form=form,
+        through=through,
+        is_rounded=is_rounded,
+        reference=right,
+        precise=precise,
+        eager=eager,
+        units=units,
+        group_error=group_error,
+        group_draws=draws,
+        nudge=moved,
+        bounds=(torch.maximum(floors, form.nudges * moved), group_bound * form.slack),
+        whole_error=_greatest(most),
+        whole_ulp=whole_ulp,
+        bias=None,
+        most=_greatest(_finite_sizes(right)),
+        runs=len(samples),
+        eager_quantiles=eager_quantiles,
+        nudge_quantiles=nudge_quantiles,
+        has_fine_runs=has_fine_runs,
+        unexplained=unexplained,
+    )
+    if math.isinf(form.bias_floor):
+        return scale
+    deviating = [_deviations(wide(run.answer), wide(run.reference), scale) for run in runs]
+    ways = [rows_of for _, _, rows_of in _ways_to_group(tuple(answer.shape))]
+    bias = {
+        of: [
+            max(float(rows_of(run[of]).mean(1).abs().max()) for run in deviating)
+            for rows_of in ways
+        ]
+        for of in ("value", "size")
+    }
+    return replace(scale, bias=bias)
+
+
+def bounds_of(scale: Scale) -> Any:
+    """Return the bound of each element, as ``element_bound`` computes it of one."""
+    numel = scale.reference.numel()
+    floor, group = scale.bounds
+    if numel == 0:
+        return floor
+    whole = (
+        FACTOR
+        * scale.whole_error
+        * widening(numel * scale.runs, numel, scale.form, scale.whole_ulp)
+    )
+    whole = max(whole, scale.form.element_floor * ulp(scale.most, scale.form))
+    if is_zero(scale.most, scale.whole_error):
+        return floor.clamp(min=whole)
+    return torch.maximum(floor, (FACTOR * group).clamp(max=whole))
+
+
+def compare(
+    actual: Any, scale: Scale, *, equal_nan: bool = True, histogram: bool = True
+) -> dict[str, Json]:
+    """Return the facts of an answer: nonfinite mismatches, the element nearest to its bound,
+    quantiles, and a histogram.
+    """
+    right, eager = scale.reference, scale.eager
+    answer = wide(actual).to(right.device)
+    numel = answer.numel()
+    judged = answer.isfinite() & right.isfinite()
+    # the elements that are not finite where neither eager nor the reference has the same
+    nonfinite = ~judged
+    for other in (eager, scale.precise.to(getattr(torch, scale.dtype)).to(scale.precise.dtype)):
+        same = answer == other
+        nonfinite &= ~(same | (answer.isnan() & other.isnan()) if equal_nan else same)
+    facts: dict[str, Any] = {
+        "version": VERSION,
+        "runs": scale.runs,
+        "numel": numel,
+        "nonfinite": int(nonfinite.sum()),
+    }
+    if numel == 0:
+        return {**facts, "outside": 0, "worst": None, "quantiles": [], "eager_quantiles": []}
+    if scale.through:
+        facts.update(through=scale.through, is_rounded=scale.is_rounded)
+    if scale.has_fine_runs:
+        facts["has_fine_runs"] = True
+    if scale.unexplained:
+        facts["unexplained"] = scale.unexplained
+    errors = torch.where(judged, errors_of(answer, right), 0.0)
+    ratio = torch.where(judged, errors / bounds_of(scale), -1.0)
+    ulps = errors / scale.units
+    place = int(ratio.argmax())
+    facts["outside"] = int((ratio > 1).sum())
+    facts["worst"] = {
+        "index": [int(index) for index in torch.unravel_index(torch.tensor(place), actual.shape)],
+        "value": _plain(answer[place]),
+        "eager_value": _plain(eager[place]),
+        "reference_value": _plain(right[place]),
+        # where no element is finite in both, the first stands here: it has no error, and its NaN or
+        # infinity is counted as nonfinite
+        "reference": float(right[place].abs()) if bool(right[place].isfinite()) else 0.0,
+        "error": float(errors[place]),
+        "group_error": float(scale.group_error[place]),
+        "group_draws": int(scale.group_draws[place]),
+        "nudge": float(scale.nudge[place]),
+    }
+    facts.update(whole_error=scale.whole_error, whole_ulp=scale.whole_ulp, most=scale.most)
+    facts.update(
+        bias=_bias_facts(answer, tuple(actual.shape), scale),
+        max_error=float(errors.max()),
+        max_ulp=float(ulps.max()),
+    )
+    quantiles = quantiles_in(ulps, quantiles_of(numel, has_fine_runs=scale.has_fine_runs))
+    facts.update(
+        quantiles=quantiles,
+        eager_quantiles=scale.eager_quantiles,
+        nudge_quantiles=scale.nudge_quantiles,
+    )
+    eager_errors = errors_of(eager, right)
+    eager_ulps = eager_errors / scale.units
+    facts.update(
+        eager_max_error=float(eager_errors.max()),
+        eager_max_ulp=float(eager_ulps.max()),
+        nearest=None,
+    )
+    if quantiles_in(eager_ulps, (0.5,))[0] > scale.form.blind or (
+        facts["quantiles"] and facts["eager_quantiles"][0] > scale.form.blind
+    ):
+        apart = torch.minimum(
+            torch.where(judged, errors_of(answer, eager), 0.0) / scale.units, ulps
+        )
+        facts["nearest"] = quantiles_in(apart, (0.5,))[0]
+    if histogram:  # errors by their exponents
+        facts["histogram"] = {"first": BINS[0]}
+        for side, of_side in (("compiled", ulps), ("eager", eager_ulps)):
+            exponents = torch.where(
+                of_side > 0, torch.frexp(of_side).exponent.to(torch.int64) - 1, BINS[0]
+            )
+            counts = torch.bincount(
+                exponents.clamp(BINS[0], BINS[-1]) - BINS[0], minlength=len(BINS)
+            )
+            facts["histogram"][side] = [int(count) for count in counts]
+    return facts
+
+
+def changed_elements(
+    actual: Any, scale: Scale, unwritten: Any, before: Any = None
+) -> dict[str, Json] | None:
+    """Return the elements that eager does not write and that differ in an answer: their number, and
+    the first; None without any.
+
+    ``unwritten`` is a mask of the elements in which eager's number is that of before. Eager may
+    have computed the same number: it did where float64 has another. Where float64 has the same too,
+    as of ``0.9 * x + 0.1 * x``, a right answer is at most 2 ulp from it, or ``COMPUTED``. A few
+    such elements are chance. A result in float64 has no more precise reference, and is not
+    measured.
+    """
+    form = format_of(scale.dtype)
+    if form is None or actual.dtype in (torch.float64, torch.complex128) or not actual.numel():
+        return None
+    answer, mask = wide(actual).to(scale.eager.device), unwritten.reshape(-1).to(scale.eager.device)
+    units = units_of(scale.eager, form)
+    is_step_of_rounding = (
+        form.nudges
+        and before is not None
+        and bool((errors_of(scale.eager, wide(before)) <= COMPUTED * units).all())
+    )
+    is_near = (answer - scale.eager).abs() <= (COMPUTED if is_step_of_rounding else 2) * units
+    changed = (answer != scale.eager) & ~is_near
+    if not answer.is_complex():
+        changed |= (answer == 0) & (scale.eager == 0) & (answer.signbit() != scale.eager.signbit())
+        mask &= scale.precise.signbit() == scale.eager.signbit()
+    changed &= mask & (scale.precise == scale.eager)
+    if (
+        int((mask & (scale.precise == scale.eager)).sum()) <= most_by_chance(len(mask))
+        or not changed.any()
+    ):
+        return None
+    place = int(changed.nonzero()[0])
+    index = [int(part) for part in torch.unravel_index(torch.tensor(place), actual.shape)]
+    return {
+        "count": int(changed.sum()),
+        "index": index,
+        "value": _plain(answer[place]),
+        "before": _plain(scale.eager[place]),
+    }
+
+
+LEAST_CHANGE = 4.0
+"""From how many ulp of its values on a change is judged, in the root mean square."""
+
+MOST_OTHER = 0.5
+"""Which share of eager's change the distance of the two sides may have."""
+
+MOST_NOISE = 1 / 16
+"""Which share of eager's change its distance from float64 may have: of a greater one another right
+answer may differ by as much.
+"""
+
+
+def other_change(
+    ours: Any, theirs: Any, before: Any, precise: Any = None, movement: Any = None
+) -> dict[str, Json] | None:
+    """Return how the compiled side changed a tensor, or 64 neighbours of it, otherwise than eager;
+    None where it did not.
+
+    ``precise`` is the float64 reference; without it only values that the compiled side left as they
+    were are another change. ``movement`` is that of a result without a more precise reference: what
+    exceeds the roundings of the values themselves is noise. All figures are root mean squares:
+    ``eager`` and ``compiled`` are the changes, ``apart`` is the distance of the sides.
+    """
+    form = format_of(str(theirs.dtype).removeprefix("torch."))
+    if (
+        form is None
+        or ours.dtype != theirs.dtype
+        or ours.shape != theirs.shape
+        or not theirs.numel()
+    ):
+        return None
+    old, eager, compiled = wide(before), wide(theirs), wide(ours)
+    parts = {
+        "eager": eager - old,
+        "compiled": compiled - old,
+        "apart": compiled - eager,
+        "units": units_of(torch.maximum(old.abs(), eager.abs()), form),
+    }
+    if precise is not None:
+        parts["noise"] = eager - wide(precise)
+        if movement is not None:
+            parts["noise"] = torch.maximum(
+                parts["noise"].abs(), (movement - LEAST_CHANGE * parts["units"]).clamp(min=0.0)
+            )
+    count = eager.numel() // LEAST_NEIGHBOURS
+    worst: dict[str, Json] | None = None
+    for rows in ((1, -1), (count, LEAST_NEIGHBOURS))[: 2 if count > 1 else 1]:
+        sizes = {
+            name: torch.where(part.isfinite(), part.abs(), 0.0)[
+                : None if rows[0] == 1 else count * LEAST_NEIGHBOURS
+            ]
+            .reshape(rows)
+            .square()
+            .mean(1)
+            .sqrt()
+            for name, part in parts.items()
+        }
+        is_other = (sizes["eager"] > LEAST_CHANGE * sizes["units"]) & (
+            sizes["apart"] > MOST_OTHER * sizes["eager"]
+        )
+        is_other &= (
+            sizes["compiled"] == 0
+            if precise is None
+            else sizes["noise"] <= MOST_NOISE * sizes["eager"]
+        )
+        if is_other.any() and worst is None:
+            place = int(torch.where(is_other, sizes["apart"] / sizes["eager"], 0.0).argmax())
+            worst = {name: float(size[place]) for name, size in sizes.items()}
+            worst["elements"] = (
+                None
+                if rows[0] == 1
+                else [place * LEAST_NEIGHBOURS, (place + 1) * LEAST_NEIGHBOURS - 1]
+            )
+    return worst

@@ -1,0 +1,1019 @@
+"""``close``: every tensor of a value is close to its reference.
+
+The judge needs no tensors: |a - b| <= atol + rtol * |b| for all elements is the same as max(|a - b|
+- rtol * |b|) <= atol. The worker sends that maximum in float64, with the values at its position.
+The other judges have other facts.
+"""
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Annotated, Any, ClassVar, Literal
+
+from torch_conformance.model.case_facts import StepFacts
+from torch_conformance.model.conditions import Surroundings
+from torch_conformance.model.expectation import About, Mutant, Verdict, WrongValue
+from torch_conformance.model.protocol import Json
+from torch_conformance.vocabulary.expectations import calibrated
+from torch_conformance.vocabulary.expectations.comparing import (
+    bits,
+    default_tolerance,
+    describe_leaf,
+    differences,
+    leaves_of,
+    structure,
+    unnested,
+)
+from torch_conformance.vocabulary.expectations.expectation_base import (
+    EAGER,
+    OUTPUT,
+    BadExpectation,
+    ConditionalOnCode,
+)
+from torch_conformance.vocabulary.expectations.stand_ins import (
+    Comparer,
+    judged_stand_ins,
+    measure_other_inputs,
+    measure_stand_ins,
+)
+from torch_conformance.vocabulary.forms import Boolean, Form, Keywords, Number, ValueName
+from torch_conformance.vocabulary.worker_torch import pytree, torch
+
+NAMES = ("zeros", "negated", "rows swapped", "one element off", "NaN", "other inputs")
+"""The names of the stand-ins in a spec."""
+
+MORE_NAMES = ("one element zero", "lower precision", "sign of zero")
+"""The names of those that only the judges without a tolerance must reject."""
+
+_MOST_REASONS = 5
+"""The maximum number of reasons why there is no float64 reference that a verdict names."""
+
+TOLERANCES = Form({"dependentRequired": {"atol": ["rtol"], "rtol": ["atol"]}})
+
+
+class Judge(Enum):
+    """How the numbers of a leaf are judged."""
+
+    TOLERANCE = "tolerance"
+    """``atol`` and ``rtol``, or those of the dtype."""
+    CALIBRATED = "calibrated"
+    """The error against a float64 reference, compared with eager's."""
+    EXACT = "exact"
+
+
+def is_eager(name: str) -> bool:
+    """Whether a name is eager's result or a part of it."""
+    return name.partition(".")[0] == EAGER
+
+
+def measure(
+    arguments: Mapping[str, Any], value: Callable[[str], Any], *, with_stand_ins: bool = True
+) -> Any:
+    """Measure in the worker.
+
+    ``value`` returns a named value; tensors may be on any device and have any dtype.
+    """
+    ours, theirs = value(arguments["of"]), value(arguments["to"])
+    kinds: tuple[list[str], list[str]] = [], []
+    leaves, form = pytree.tree_flatten_with_path(unnested(ours, kinds[0]))
+    reference_leaves, reference_form = pytree.tree_flatten_with_path(unnested(theirs, kinds[1]))
+    facts: dict[str, Any] = {
+        "structure": structure(form, ", ".join(kinds[0])),
+        "reference_structure": structure(reference_form, ", ".join(kinds[1])),
+        "leaves": [],
+    }
+    if len(leaves) == len(reference_leaves):
+        for (path, leaf), (_, reference) in zip(leaves, reference_leaves, strict=True):
+            if leaf is None and reference is None:
+                continue
+            described = {"path": pytree.keystr(path), **describe_leaf(leaf, reference, arguments)}
+            if is_eager(arguments["to"]) and not arguments.get("strides"):
+                described.update(strides=_strides(leaf), reference_strides=_strides(reference))
+            facts["leaves"].append(described)
+            if "excess" not in described:
+                continue
+            comparer = _by_bits(reference, arguments)
+            described.update(comparer(leaf) if comparer else {})
+            if not with_stand_ins:
+                continue
+            if comparer is None:
+                against, rtol, atol = (
+                    _against(described, arguments),
+                    described["rtol"],
+                    described["atol"],
+                )
+                described["stand_ins"] = measure_stand_ins(
+                    reference, rtol=rtol, atol=atol, against=against
+                )
+            else:
+                bounds = torch.zeros(reference.shape, dtype=torch.float64)
+                described["stand_ins"] = judged_stand_ins(reference, bounds, comparer, exact=True)
+            if not has_other_inputs(arguments):
+                described["stand_ins"]["other inputs"] = {
+                    "why_not": "only eager has a value for other inputs"
+                }
+    return facts
+
+
+def _strides(value: Any) -> list[int] | None:
+    """Return the strides of a strided tensor in elements, 0 for dimensions of size 1, which have
+    none that matters; else None.
+    """
+    if (
+        not isinstance(value, torch.Tensor)
+        or value.layout is not torch.strided
+        or not value.numel()
+    ):
+        return None
+    return [
+        0 if size == 1 else stride for size, stride in zip(value.shape, value.stride(), strict=True)
+    ]
+
+
+def has_other_inputs(arguments: Mapping[str, Any]) -> bool:
+    """Whether the stand-in "other inputs" applies: the output, or a part of it, is compared with
+    the same part of eager.
+    """
+    (first, part), (other, same_part) = (
+        name.partition(".")[::2] for name in (arguments["of"], arguments["to"])
+    )
+    return (first, other) == (OUTPUT, EAGER) and part == same_part
+
+
+def needs_reference(arguments: Mapping[str, Any]) -> bool:
+    """Whether a measurement needs a float64 reference."""
+    return arguments.get("judge") == Judge.CALIBRATED.value
+
+
+def add_other_inputs(
+    facts: dict[str, Any],
+    arguments: Mapping[str, Any],
+    reference: Any,
+    answer: Callable[[], Any],
+    comparers: Mapping[int, Comparer] | None = None,
+) -> None:
+    """Add the stand-in "other inputs" to the result of ``measure``.
+
+    ``reference`` is the eager value of the comparison, ``answer`` returns its value for other
+    inputs. It is called after the case ends, because the case must not see another call of its
+    function. ``comparers`` has those of leaves with a float64 reference, by identity.
+    """
+    references = leaves_of(reference)
+    try:
+        others = [
+            leaf if isinstance(leaf, torch.Tensor) else "other inputs give no tensor here"
+            for leaf in leaves_of(answer())
+        ]
+        if len(others) != len(references):
+            others = ["other inputs give another structure"] * len(references)
+    except Exception as error:  # a spec's code may raise anything for unexpected inputs
+        others = [f"{type(error).__name__}: {error}"[:300]] * len(references)
+    for leaf, right, other in zip(facts["leaves"], references, others, strict=False):
+        if "stand_ins" in leaf:
+            comparer = (comparers or {}).get(id(leaf)) or _by_bits(right, arguments)
+            leaf["stand_ins"]["other inputs"] = measure_other_inputs(
+                right, other, _against(leaf, arguments), comparer
+            )
+
+
+def _against(
+    leaf: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> Callable[[Any, Any], Mapping[str, Any]]:
+    return functools.partial(
+        differences, rtol=leaf["rtol"], atol=leaf["atol"], equal_nan=arguments["equal_nan"]
+    )
+
+
+def _by_bits(reference: Any, arguments: Mapping[str, Any]) -> Comparer | None:
+    """Return what compares a tensor with its reference by bits; None for other judges."""
+    return (
+        (lambda other: {"bits": bits(other, reference)})
+        if arguments.get("judge") == Judge.EXACT.value
+        else None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Close(ConditionalOnCode):
+    """Every tensor of a value is close to its counterpart: same structure, shape and dtype.
+
+    To eager without further words: the error against a float64 reference is at most twice eager's
+    own (by element and by quantile), with a floor of some units in the last place; where there is
+    no float64 reference, the dtype's tolerance judges, and the verdict says why. To another value,
+    or with atol and rtol: NaN and infinities in the same places, and |a - b| <= atol + rtol * |b|,
+    measured in float64. The eager reference runs before the compiled call, with compilation off, on
+    copies of modules and arguments. Globals of the spec's Python that the reference changed (plain
+    values, lists, dicts, sets, tensors) are set back before the compiled call. What a call changes
+    (arguments, parameters, buffers) is compared as well.
+
+    ``close: {to: eager}``
+    ``close: {to: eager, atol: 0.01, rtol: 0.01}``
+    ``close: {to: eager, exact: true}``
+    """
+
+    form: ClassVar[Keywords] = TOLERANCES
+    measure = staticmethod(measure)
+    about: ClassVar[About] = About.ANYTHING
+    of: ValueName = OUTPUT
+    """The value; the step's own result when absent."""
+    to: Annotated[ValueName, Form({"allOf": [{"$ref": "names.schema.json#/$defs/compared"}]})] = (
+        EAGER
+    )
+    """eager (the function run without compiling, first, on its own copies) or the name of a value.
+    """
+    atol: Number | None = None
+    """Absolute tolerance. Stated together with rtol."""
+    rtol: Number | None = None
+    """Relative tolerance. Stated together with atol."""
+    exact: Annotated[bool, Form({"const": True})] = False
+    """Every element has the same bits; the sign of zero matters, the payload of NaN does not.
+
+    Without atol, rtol and equal_nan.
+    """
+    equal_nan: Boolean = True
+    """NaN equals NaN in the same place; true when absent."""
+    strides: Literal["any"] | None = None
+    """Tensors may have other strides than eager's. When absent they have the same; dimensions of
+    size 1 and empty tensors have none that count. For example ``any``."""
+
+    @classmethod
+    def parse(cls, body: Any) -> "Close":
+        """Read the arguments; raise ``BadExpectation`` for a comparison that cannot fail, and for
+        words that exclude each other.
+        """
+        for word in ("atol", "rtol"):
+            if not 0 <= body.get(word, 0) < math.inf:
+                raise BadExpectation(
+                    f"{word} is {body[word]}",
+                    "a tolerance is a finite number, at least 0",
+                    path=(word,),
+                )
+        if "exact" in body and ("atol" in body or "rtol" in body):
+            raise BadExpectation(
+                "'atol' and 'exact' both choose how numbers are judged",
+                "remove 'atol' or 'exact'",
+                path=("exact",),
+            )
+        if "exact" in body and "equal_nan" in body:
+            raise BadExpectation(
+                "'equal_nan' means nothing beside 'exact'",
+                "remove 'equal_nan'",
+                path=("equal_nan",),
+            )
+        expectation = cls(**body)
+        if expectation.of == expectation.to:
+            raise BadExpectation(
+                f"'{expectation.of}' is compared with itself",
+                "name another value in 'of' or 'to'",
+                path=("to",),
+            )
+        if expectation.strides and not is_eager(expectation.to):
+            raise BadExpectation(
+                "'strides' means nothing here",
+                "only strides of eager are compared; remove 'strides'",
+                path=("strides",),
+            )
+        return expectation
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The value and its reference."""
+        return self.of, self.to
+
+    @property
+    def compares_with_eager(self) -> bool:
+        """Eager's result, or a part of it."""
+        return is_eager(self.to)
+
+    @property
+    def judge_kind(self) -> Judge:
+        """The judge that the words choose."""
+        if self.exact:
+            return Judge.EXACT
+        return (
+            Judge.TOLERANCE if self.atol is not None or not is_eager(self.to) else Judge.CALIBRATED
+        )
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker measures with the tolerance of the judgement, and what the judge needs."""
+        arguments: dict[str, Json] = {
+            "of": self.of,
+            "to": self.to,
+            "atol": self.atol,
+            "rtol": self.rtol,
+            "equal_nan": self.equal_nan,
+        }
+        arguments.update({"strides": self.strides} if self.strides else {})
+        if self.judge_kind is Judge.TOLERANCE:
+            return arguments
+        return {**arguments, "judge": self.judge_kind.value}
+
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+        """Judge the structure first, then each leaf. The judgement shows the first failed leaf."""
+        expected = f"{self.of} close to {self.to}"
+        measured = facts.measured
+        if measured["structure"] != measured["reference_structure"]:
+            return [
+                Verdict.failed(
+                    expected=f"{self.of} is {measured['reference_structure']}",
+                    observed=measured["structure"],
+                )
+            ]
+        changes = facts.effects.changes if facts.effects else 0
+        if not measured["leaves"] and changes and is_eager(self.to):
+            return [
+                Verdict.passed(
+                    expected=expected,
+                    observed=f"no number; {changes} values that eager changed are compared",
+                )
+            ]
+        if not measured["leaves"]:
+            return [
+                Verdict.error(
+                    "nothing to compare: the value holds no tensor and no number", expected=expected
+                )
+            ]
+        if problem := self.first_problem(measured["leaves"]):
+            return [problem]
+        return [Verdict.passed(expected=expected, observed=told(measured["leaves"]))]
+
+    def first_problem(self, leaves: Sequence[Mapping[str, Any]]) -> Verdict | None:
+        """Return the judgement of the first wrong value, which names all of them for waivers; None
+        where none is wrong.
+        """
+        problems = [
+            (leaf, problem)
+            for leaf in leaves
+            if (problem := self.problem_of_leaf(leaf)) is not None
+        ]
+        if not problems:
+            return None
+        wrong = (
+            WrongValue(
+                message=f"expected {judgement.expected}, observed {judgement.observed}",
+                numbers=numbers_of(leaf),
+            )
+            for leaf, judgement in problems
+        )
+        return replace(problems[0][1], wrong=tuple(wrong))
+
+    def problem_of_leaf(self, leaf: Mapping[str, Any]) -> Verdict | None:
+        """Return the judgement of a value that is not close to its reference, or that was not
+        measured as its judge needs it.
+        """
+        are_tensors = (
+            leaf["type"] == leaf["reference_type"] == "tensor"
+            and leaf["shape"] == leaf["reference_shape"]
+        )
+        if self.judge_kind is Judge.CALIBRATED and are_tensors and "calibrated" not in leaf:
+            return Verdict.error(
+                "the float64 reference was not measured", expected=f"{self.of}{leaf['path']}"
+            )
+        return self.problem(leaf)
+
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+        """One mutant for each leaf and each stand-in that the worker measured for it."""
+        leaves = facts.measured["leaves"]
+        if not leaves:
+            yield Mutant(name="nothing changed", facts=replace(facts, effects=None))
+        most = max(
+            (leaf.get("stand_ins", {}).get("zeros", {}).get("excess", 0.0) for leaf in leaves),
+            default=0.0,
+        )
+        for index, leaf in enumerate(leaves):
+            where = f"{self.of}{leaf['path']}"
+            if leaf["type"] == "tensor":
+                known = leaf.get("stand_ins", {})
+                names = (*NAMES, *(name for name in MORE_NAMES if name in known))
+                stand_ins = {
+                    name: known.get(name, {"why_not": "it was not measured in the run"})
+                    for name in names
+                }
+            else:
+                stand_ins = {
+                    "another value": {"equal": False, "value": "another", "movement": None}
+                }
+            for name, measured in stand_ins.items():
+                if why_not := measured.get("why_not") or _by_rounding(
+                    name, leaf["dtype"], measured, stand_ins.get("zeros", {}), most
+                ):
+                    yield Mutant.not_applicable(name, why_not, where=where)
+                else:
+                    changed = [*leaves[:index], {**leaf, **measured}, *leaves[index + 1 :]]
+                    yield Mutant(name=name, facts=facts.with_measured(leaves=changed), where=where)
+
+    def problem(self, leaf: Mapping[str, Any]) -> Verdict | None:
+        """Return the judgement of a value that is not close to its reference; None if it is."""
+        where = f"{self.of}{leaf['path']}"
+        for fact in ("type", "shape", "dtype", "device"):
+            if leaf[fact] != leaf[f"reference_{fact}"]:
+                return Verdict.failed(
+                    expected=f"{where} of {fact} {leaf[f'reference_{fact}']}",
+                    observed=str(leaf[fact]),
+                )
+        if self.strides is None and leaf.get("strides") != leaf.get("reference_strides"):
+            hint = "dimensions of size 1 are 0; where torch promises no layout: strides: any"
+            return Verdict.failed(
+                expected=f"{where} of strides {leaf['reference_strides']}",
+                observed=str(leaf["strides"]),
+                detail=hint,
+            )
+        if leaf["type"] != "tensor":
+            is_moved = (
+                leaf.get("movement") is not None
+                and leaf["distance"] <= calibrated.FORMATS["float32"].nudges * leaf["movement"]
+            )
+            if leaf["equal"] is True or is_moved:
+                # a float that other roundings of eager move as far
+                return None
+            return Verdict.failed(
+                expected=f"{where} is {leaf['reference_value']}", observed=str(leaf["value"])
+            )
+        if self.judge_kind is Judge.EXACT:
+            facts, expected = leaf["bits"], f"{where} bit for bit"
+            problem = _incomplete(leaf, leaf["numel"], expected)
+            if problem is not None or facts["differing"] == 0:
+                return problem
+            observed = f"at {facts['index']}: {facts['value']} against {facts['reference']}"
+            return Verdict.failed(
+                expected=expected,
+                observed=observed,
+                detail=f"{facts['differing']} of {leaf['numel']} elements differ",
+            )
+        why_not = leaf["calibrated"].get("why_not") if "calibrated" in leaf else None
+        if self.judge_kind is Judge.TOLERANCE or "calibrated" not in leaf or why_not is not None:
+            is_reason = self.judge_kind is Judge.CALIBRATED and why_not is not None
+            return self._by_tolerance(
+                where, leaf, f" (no float64 reference: {why_not})" if is_reason else ""
+            )
+        # the error against the float64 reference, by that of eager
+        facts = leaf["calibrated"]
+        expected = f"{where} within {calibrated.FACTOR:g} x eager's error against float64"
+        if unexplained := facts.get("unexplained"):
+            why = (
+                f"in {unexplained} of {facts['numel']} elements float64 is farther from eager "
+                "than rounding explains: no reference"
+            )
+            expected = (
+                f"{where} within {calibrated.FACTOR:g} x what other roundings change of eager "
+                f"({why})"
+            )
+        form = calibrated.form_of(leaf["dtype"], facts)
+        if form is None:
+            return Verdict.error(f"values of dtype {leaf['dtype']} are exact", expected=expected)
+        problem = _incomplete(leaf, leaf["numel"], expected) or _incomplete(
+            leaf, facts["numel"], expected
+        )
+        if problem is not None:
+            return problem
+        if facts.get("is_wrong"):
+            where = f"{self.to}{leaf['path']} on {leaf['reference_device']}"
+            observed = (
+                f"eager is wrong on {leaf['reference_device']}, in {facts['unexplained']} of "
+                f"{leaf['numel']} elements"
+            )
+            return Verdict.failed(
+                expected=f"{where} as on the CPU and in float64", observed=observed
+            )
+        is_near = leaf["excess"] <= leaf["atol"] and not (
+            leaf["nan_mismatches"] or leaf["inf_mismatches"]
+        )
+        problems = calibrated.problems(facts, form, is_near=is_near)
+        if not problems:
+            return None
+        if facts["nonfinite"] and "sides" in leaf:
+            problems[0] = self._sides(leaf)
+        return Verdict.failed(
+            expected=expected,
+            observed=problems[0],
+            detail="\n".join([*problems[1:], calibrated.summary(facts)]),
+        )
+
+    def _by_tolerance(self, where: str, leaf: Mapping[str, Any], why: str) -> Verdict | None:
+        """Judge by ``atol`` and ``rtol``; ``why`` is why the dtype's are used."""
+        rtol, atol = default_tolerance(leaf["dtype"], leaf["reference_dtype"])
+        if self.rtol is not None and self.atol is not None:
+            rtol, atol = self.rtol, self.atol
+        expected = f"{where} within atol={atol:g}, rtol={rtol:g}{why}"
+        if (leaf["rtol"], leaf["atol"]) != (rtol, atol):
+            return Verdict.error(
+                f"measured with atol={leaf['atol']:g}, rtol={leaf['rtol']:g}", expected=expected
+            )
+        if leaf["nan_mismatches"] or leaf["inf_mismatches"]:
+            count = leaf["nan_mismatches"] + leaf["inf_mismatches"]
+            alone = f"NaN or an infinity on one side only in {count} of {leaf['numel']} elements"
+            return Verdict.failed(
+                expected=expected, observed=self._sides(leaf) if "sides" in leaf else alone
+            )
+        problem = _incomplete(leaf, leaf["numel"], expected)
+        if problem is not None or leaf["excess"] <= atol:
+            return problem
+        pair = f"{leaf['worst_value']} against {leaf['worst_reference']}"
+        worst = f"greatest difference {leaf['max_abs']:.3g}; at {leaf['worst_index']}: {pair}"
+        detail = (
+            f"{leaf['mismatches']} of {leaf['numel']} elements differ by more than the tolerance"
+        )
+        return Verdict.failed(expected=expected, observed=worst, detail=detail)
+
+    def _sides(self, leaf: Mapping[str, Any]) -> str:
+        """Return how many elements of each side are NaN, and which infinity."""
+        ours, theirs = ("compiled" if is_eager(self.to) else self.of), self.to
+        sentences = []
+        for what, (count, other, apart) in leaf["sides"].items():
+            (more, most), (less, least) = (
+                ((ours, count), (theirs, other))
+                if count >= other
+                else ((theirs, other), (ours, count))
+            )
+            place = (
+                ""
+                if most > least
+                else ", at other places"
+                if apart
+                else ": with equal_nan: false these differ"
+            )
+            sentences.append(
+                f"{more} has {what} in {most} of {leaf['numel']} elements, {less} in "
+                f"{least or 'none'}{place}"
+            )
+        return "; ".join(sentences)
+
+
+def numbers_of(leaf: Mapping[str, Any]) -> dict[str, float]:
+    """Return what a waiver holds of a wrong tensor; empty for another value, or another shape or
+    dtype.
+    """
+    if "size" not in leaf or leaf["dtype"] != leaf["reference_dtype"]:
+        return {}
+    numel = max(leaf["numel"], 1)
+    differing = max(
+        leaf["mismatches"],
+        leaf.get("calibrated", {}).get("outside", 0),
+        leaf.get("bits", {}).get("differing", 0),
+    )
+    nonfinite = leaf["nan_mismatches"] + leaf["inf_mismatches"]
+    shares = {"share": differing / numel, "nonfinite": nonfinite / numel}
+    error = (
+        float(leaf["max_abs"]) if differing or not nonfinite else 0.0
+    )  # else the other elements are right
+    # of few errors the mean is far from zero by chance
+    ways = {
+        word: float(leaf[word])
+        for word in WAYS
+        if abs(leaf.get(word, 0.0)) >= max(0.5, 2 / math.sqrt(max(differing, 1)))
+    }
+    return {
+        "error": error,
+        **shares,
+        "size": float(leaf["size"]),
+        "likeness": float(leaf["likeness"]),
+        **ways,
+    }
+
+
+WAYS = ("bias", "outward")
+"""What is known of a wrong tensor where most of its errors go one way: up or down, away from zero
+or towards it.
+"""
+
+
+def _by_rounding(
+    name: str, dtype: str, measured: Mapping[str, Any], zeros: Mapping[str, Any], most: float
+) -> str:
+    """Return why a stand-in need not fail: rounding explains what it differs by; empty where it
+    does not.
+
+    A gradient that is 0 but for rounding is as near to zeros as to itself. ``most`` is the
+    magnitude of the greatest value beside it.
+    """
+    if (known := measured.get("calibrated")) is not None and "whole_error" in known:
+        factor = _COARSE if name == "lower precision" else calibrated.FACTOR
+        is_near = known["max_error"] <= factor * known["whole_error"] and not known["nonfinite"]
+        if is_near:
+            return "it is no farther from float64 than eager"
+        # as the gradient of a scale that a later norm removes; greater values of the result carry
+        # the claim
+        form = (
+            calibrated.form_of(dtype, known)
+            if 0 < zeros.get("excess", 0.0) <= most * _SMALL
+            else None
+        )
+        is_moved = (
+            form is not None
+            and not known["outside"]
+            and known["worst"]["error"] <= form.nudges * known["worst"]["nudge"]
+        )
+        return (
+            "rounding moves it as far, and it is small beside the other values" if is_moved else ""
+        )
+    return (
+        "it is nothing but rounding beside the other values"
+        if 0 < zeros.get("excess", 0.0) <= most * 2.0**-20
+        else ""
+    )
+
+
+_SMALL = 2.0**-10
+"""Values that are smaller, beside the greatest of the result, may be mostly rounding."""
+
+_COARSE = 16.0
+"""In eager's errors.
+
+An answer in lower precision with an error up to this is as right as answers for nudged inputs.
+"""
+
+
+_EXACT = ("int", "bool", "str", "NoneType")
+"""Types of values whose texts are equal where the values are."""
+
+
+_SIZES = frozenset(
+    (
+        "rtol atol excess max_abs size most nearest nudge reference error group_error "
+        "whole_error whole_ulp max_error max_ulp"
+        " eager eager_max_error eager_max_ulp quantiles eager_quantiles nudge_quantiles"
+    ).split()
+)
+"""Facts that are no number below 0, and not NaN."""
+
+
+def _impossible(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each fact of a value, without those of stand-ins, that is no size."""
+    for name, fact in facts.items():
+        for part in fact if isinstance(fact, list) else [fact]:
+            if isinstance(part, dict) and name != "stand_ins":
+                yield from _impossible(part)
+            elif (
+                name in _SIZES
+                and isinstance(part, int | float)
+                and not part >= 0
+                and not (name == "error" and math.isnan(part))
+            ):
+                yield f"{name} is {part}"
+
+
+def contradiction(leaf: Mapping[str, Any]) -> str:
+    """Return how the facts of a measured value that would pass contradict others, as where a
+    replaced operation spoils one; else empty.
+    """
+    where = f"the facts of {leaf['path'] or 'the value'} contradict each other: "
+    if "excess" not in leaf:
+        is_other = (
+            leaf.get("equal") is True
+            and leaf["type"] in _EXACT
+            and leaf["value"] != leaf["reference_value"]
+        )
+        return (
+            f"{where}{leaf['value']} is said to equal {leaf['reference_value']}" if is_other else ""
+        )
+    if problem := next(_impossible(leaf), ""):
+        return f"{where}{problem}"
+    counts = {name: leaf[name] for name in ("mismatches", "nan_mismatches", "inf_mismatches")}
+    differing, most = leaf.get("bits", {}).get("differing", 0), leaf["max_abs"]
+    if not all(0 <= count <= leaf["numel"] for count in (*counts.values(), differing)):
+        return f"{where}{counts} and {differing} other bit patterns in {leaf['numel']} elements"
+    if (leaf["mismatches"] > 0) is not (leaf["excess"] > leaf["atol"]) or leaf["excess"] > most:
+        excess = (
+            f"the greatest excess over rtol is {leaf['excess']:g} with atol={leaf['atol']:g}, the "
+            f"greatest difference {most:g}"
+        )
+        return f"{where}{leaf['mismatches']} mismatches, and {excess}"
+    if "bits" in leaf and not differing and (any(counts.values()) or most):
+        return f"{where}no bits differ, and {counts}, greatest difference {most:g}"
+    if "sides" in leaf and not (counts["nan_mismatches"] or counts["inf_mismatches"]):
+        return f"{where}NaN or infinities on one side, and {counts}"
+    if (
+        not any(counts.values())
+        and not most
+        and not math.isclose(leaf.get("size", 1.0), 1.0, rel_tol=1e-6)
+    ):
+        return (
+            f"{where}no difference, and an answer of {leaf['size']:g} times the size of its "
+            "reference"
+        )
+    facts = leaf.get("calibrated", {})
+    # the judge computes the bound itself; facts of an earlier rule had other bounds, and the worker
+    # rounds them otherwise
+    form = (
+        calibrated.form_of(leaf["dtype"], facts)
+        if facts.get("outside") and facts.get("version") == calibrated.VERSION
+        else None
+    )
+    if form is not None:
+        error, bound = facts["worst"]["error"], calibrated.element_bound(facts, form)
+        if error < bound / 1.01:
+            return (
+                f"{where}{facts['outside']} elements outside, and the worst error is {error:g} "
+                f"with the bound {bound:g}"
+            )
+    return ""
+
+
+def _incomplete(leaf: Mapping[str, Any], numel: int, expected: str) -> Verdict | None:
+    """Return an error where not all elements were measured."""
+    if numel != math.prod(leaf["shape"]):
+        return Verdict.error(
+            f"{numel} elements of shape {leaf['shape']} were measured", expected=expected
+        )
+    return None
+
+
+def told(leaves: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many values were judged, and by what."""
+    judged = [leaf["calibrated"] for leaf in leaves if "numel" in leaf.get("calibrated", {})]
+    others = len(leaves) - len(judged)
+    parts = []
+    if judged:
+        worst = max(judged, key=lambda facts: facts["max_ulp"] if facts["numel"] else 0.0)
+        parts.append(f"{len(judged)} values by the float64 reference ({calibrated.summary(worst)})")
+    if others:
+        why = list(
+            {
+                leaf["calibrated"]["why_not"]: 0
+                for leaf in leaves
+                if "why_not" in leaf.get("calibrated", {})
+            }
+        )
+        more = [f"{len(why) - _MOST_REASONS} more reasons"] if len(why) > _MOST_REASONS else []
+        reasons = "; ".join([*why[:_MOST_REASONS], *more])
+        parts.append(
+            f"{others} values within tolerance"
+            + (f" (no float64 reference: {reasons})" if why else "")
+        )
+    return ", ".join(parts)
+
+
+# -- the float64 reference, which the worker adds after the case -----------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The runs of eager after the case."""
+
+    again: Any
+    """Eager's answer to the same inputs."""
+    reference: Any
+    """The float64 reference for the same inputs."""
+    pairs: Sequence[tuple[Any, Any, float]]
+    """Answers of eager with their references, for the same and for nudged inputs, and the
+    resolution of nudged ones.
+    """
+    through: Sequence[str] = ()
+    """For each leaf of the answer the narrowest format that eager rounded its values to on their
+    way; empty where there is none.
+    """
+    jittered: Sequence[Any] = ()
+    """Answers of eager to the same inputs with other roundings; empty where it refused."""
+    amplitude: float = 1.0
+    """How many units these roundings move a number by, at most."""
+    fine: Callable[[], Sequence[Any]] | None = None
+    """Makes the same with fine roundings: of one unit, but of operators that add.
+
+    None where the two sides began with other numbers.
+    """
+    otherwise: Callable[[str], Any] | None = None
+    """Makes the call of eager "on the CPU" or "without TF32"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A comparison whose facts are completed."""
+
+    facts: dict[str, Any]
+    arguments: Mapping[str, Any]
+    values: Mapping[str, Any]
+    """The compared values, by the words ``of`` and ``to``."""
+    comparers: dict[int, Comparer]
+    """Filled with what compares other tensors in the same way, by the identity of a leaf's facts.
+    """
+    with_stand_ins: bool = True
+    """Whether stand-ins are measured, and a histogram of right answers is sent."""
+    unwritten: Sequence[Any] = ()
+    before: Sequence[Any] = ()
+    """For each leaf a mask of the elements that eager left as they were before, or None; empty for
+    a result.
+    """
+
+
+def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> None:
+    """Add the facts to each leaf of two tensors, or ``why_not``; ``answers`` makes the runs for
+    what eager returned.
+    """
+    leaves = comparison.facts["leaves"]
+    try:
+        eager_runs = answers(comparison.values["to"])
+        own = {word: leaves_of(value) for word, value in comparison.values.items()}
+        again, reference = leaves_of(eager_runs.again), leaves_of(eager_runs.reference)
+        pairs = [
+            (leaves_of(answer), leaves_of(right), step) for answer, right, step in eager_runs.pairs
+        ]
+        jittered = [leaves_of(answer) for answer in eager_runs.jittered]
+        everything = [
+            *own.values(),
+            again,
+            reference,
+            *jittered,
+            *(part for answer, right, _ in pairs for part in (answer, right)),
+        ]
+        are_alike = all(len(parts) == len(leaves) for parts in everything)
+        why_not = "" if are_alike else "another run of eager gives another structure"
+    except Exception as error:  # code of a spec may raise anything when it is called again
+        why_not = _why(error)
+    if why_not:
+        for leaf in leaves:
+            leaf["calibrated"] = {"why_not": why_not}
+        return
+    for index, leaf in enumerate(leaves):
+        if leaf["type"] == leaf["reference_type"] == "float" and not leaf["equal"]:
+            ours, theirs = (own[word][index] for word in ("of", "to"))
+            movement = (
+                max((abs(answer[index] - theirs) for answer in jittered), default=0.0)
+                / eager_runs.amplitude
+            )
+            leaf.update(
+                {"distance": abs(ours - theirs), "movement": movement}
+                if math.isfinite(abs(ours - theirs) + movement)
+                else {}
+            )
+        if (
+            leaf["type"] != "tensor"
+            or leaf["reference_type"] != "tensor"
+            or leaf["shape"] != leaf["reference_shape"]
+        ):
+            continue
+        try:
+            samples = [
+                calibrated.Sample(answer[index], right[index], step)
+                for answer, right, step in pairs
+            ]
+            through = eager_runs.through[index] if eager_runs.through else ""
+            moved = [answer[index] for answer in jittered]
+            amplitude = eager_runs.amplitude
+            is_suspect = eager_runs.fine is not None and _is_suspect(
+                own["of"][index], own["to"][index], reference[index]
+            )
+            finely = (
+                [leaves_of(answer)[index] for answer in eager_runs.fine()]
+                if is_suspect and eager_runs.fine is not None
+                else []
+            )
+            judged = functools.partial(
+                _scale,
+                leaf,
+                own["to"][index],
+                again[index],
+                reference[index],
+                samples,
+                through,
+                amplitude,
+                finely,
+            )
+            scale, is_wrong = judged(moved), False
+            if (
+                scale.unexplained
+                and leaf["reference_device"] not in ("cpu", "meta")
+                and eager_runs.otherwise is not None
+            ):
+                with contextlib.suppress(Exception):  # a function may need its device
+                    if leaf["reference_device"] == "cuda" and calibrated.is_explained(
+                        leaves_of(eager_runs.otherwise("without TF32"))[index],
+                        reference[index],
+                        moved,
+                        amplitude,
+                    ):
+                        scale = judged(
+                            []
+                        )  # the settings allow TF32; jittered inputs have no such error
+                    else:
+                        is_wrong = calibrated.is_explained(
+                            leaves_of(eager_runs.otherwise("on the CPU"))[index],
+                            reference[index],
+                            moved,
+                            amplitude,
+                        )
+            _add(comparison, leaf, own["of"][index], scale)
+            if is_wrong:
+                leaf["calibrated"]["is_wrong"] = True
+            if comparison.unwritten and comparison.unwritten[index] is not None:
+                before = comparison.before[index] if comparison.before else None
+                changed = calibrated.changed_elements(
+                    own["of"][index], scale, comparison.unwritten[index], before
+                )
+                leaf["calibrated"].update({"unwritten": changed} if changed else {})
+            if comparison.before and comparison.before[index] is not None:
+                leaf.pop("change", None)
+                moved_by_one = (
+                    scale.nudge * (scale.form.nudges / calibrated.ROUNDINGS)
+                    if scale.form is calibrated.FORMATS["float64"]
+                    else None
+                )
+                change = calibrated.other_change(
+                    own["of"][index],
+                    own["to"][index],
+                    comparison.before[index],
+                    scale.precise,
+                    moved_by_one,
+                )
+                leaf.update({"change": change} if change else {})
+        except Exception as error:
+            # an operation that this leaf's dtype or layout lacks: the other leaves are judged
+            leaf["calibrated"] = {"why_not": _why(error)}
+
+
+def _is_suspect(answer: Any, eager: Any, reference: Any) -> bool:
+    """Whether the median of an answer is so far from eager or float64 that runs with fine roundings
+    decide on it.
+    """
+    form = calibrated.format_of(str(eager.dtype).removeprefix("torch."))
+    if form is None or not form.nudges or eager.numel() < calibrated.LEAST_OF_SLICE:
+        return False
+    if (answer.shape, answer.dtype) != (eager.shape, eager.dtype):
+        return False
+    ours, right = calibrated.wide(answer), calibrated.wide(reference).to(answer.device)
+    units = calibrated.units_of(right, form)
+    return any(
+        calibrated.quantiles_in(calibrated.errors_of(ours, other) / units, (0.5,))[0]
+        > calibrated.MEDIAN_FLOOR
+        for other in (right, calibrated.wide(eager).to(answer.device))
+    )
+
+
+def _why(error: Exception) -> str:
+    return (
+        str(error)
+        if isinstance(error, calibrated.NoReference)
+        else f"{type(error).__name__}: {error}"[:200]
+    )
+
+
+def _scale(
+    leaf: Mapping[str, Any],
+    eager: Any,
+    again: Any,
+    right: Any,
+    samples: Sequence[calibrated.Sample],
+    through: str,
+    amplitude: float,
+    fine: Sequence[Any],
+    moved: Sequence[Any],
+) -> calibrated.Scale:
+    if leaf["dtype"] != leaf["reference_dtype"]:
+        raise calibrated.NoReference("the dtypes differ")
+    everything = [
+        again,
+        right,
+        *moved,
+        *fine,
+        *(part for sample in samples for part in (sample.answer, sample.reference)),
+    ]
+    if any(getattr(part, "shape", None) != eager.shape for part in everything):
+        raise calibrated.NoReference("another run of eager gives another shape")
+    if not (eager.is_floating_point() or eager.is_complex()):
+        raise calibrated.NoReference(f"values of dtype {leaf['dtype']} are exact")
+    if any(
+        part.element_size() != (16 if part.is_complex() else 8)
+        for part in [right, *(sample.reference for sample in samples)]
+    ):
+        raise calibrated.NoReference(
+            "the function computes in a narrower dtype than float64 itself"
+        )
+    rtol, atol = default_tolerance(leaf["dtype"])
+    apart = differences(again, eager, rtol=rtol, atol=atol)
+    if (
+        apart["nan_mismatches"]
+        or apart["inf_mismatches"]
+        or (apart["mismatches"] and not calibrated.is_reordered([eager, again], right))
+    ):
+        raise calibrated.NoReference("a second run of eager gives another answer")
+    return calibrated.scale_of(samples, eager, right, through, moved, amplitude, fine)
+
+
+def _add(
+    comparison: Comparison, leaf: dict[str, Any], actual: Any, scale: calibrated.Scale
+) -> None:
+    right = scale.eager.reshape(actual.shape).to(actual.dtype)
+    equal_nan = comparison.arguments["equal_nan"]
+
+    def comparer(tensor: Any) -> dict[str, Json]:
+        mismatches = differences(
+            tensor, right, rtol=leaf["rtol"], atol=leaf["atol"], equal_nan=equal_nan
+        )
+        facts: dict[str, Json] = {
+            name: mismatches[name] for name in ("nan_mismatches", "inf_mismatches", "excess")
+        }
+        return {
+            **facts,
+            "calibrated": calibrated.compare(tensor, scale, equal_nan=equal_nan, histogram=False),
+        }
+
+    leaf["calibrated"] = calibrated.compare(actual, scale, equal_nan=equal_nan)
+    if not comparison.with_stand_ins:
+        if not leaf["calibrated"]["outside"]:
+            leaf["calibrated"].pop("histogram", None)
+        return
+    bounds = calibrated.bounds_of(scale).reshape(actual.shape)
+    leaf["stand_ins"] = {**leaf.get("stand_ins", {}), **judged_stand_ins(right, bounds, comparer)}
+    comparison.comparers[id(leaf)] = comparer

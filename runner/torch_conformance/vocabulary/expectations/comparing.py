@@ -1,0 +1,561 @@
+"""How two values are compared, in the worker: they are opened to tensors and plain values, and each
+pair of these is measured.
+
+What is no tensor and no container of pytree is opened too: objects, closures, iterators, subclasses
+of dict.
+"""
+
+import contextlib
+import copy
+import decimal
+import enum
+import hashlib
+import math
+import re
+import sys
+import types
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch_conformance.vocabulary.expectations.calibrated import wide
+from torch_conformance.vocabulary.worker_torch import pytree, torch
+
+DEFAULTS: dict[str, tuple[float, float]] = {
+    "float64": (1e-7, 1e-7),
+    "float32": (1.3e-6, 1e-5),
+    "float16": (1e-3, 1e-5),
+    "bfloat16": (1.6e-2, 1e-5),
+    "complex128": (1e-7, 1e-7),
+    "complex64": (1.3e-6, 1e-5),
+}
+
+
+def default_tolerance(*dtypes: str) -> tuple[float, float]:
+    """Return the largest (rtol, atol) of the dtypes; (0, 0) for exact dtypes."""
+    pairs = [DEFAULTS.get(dtype, (0.0, 0.0)) for dtype in dtypes]
+    return max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
+
+
+# -- the parts of a value --------------------------------------------------------------------------
+
+_ATOMS = (
+    *(
+        type(None),
+        bool,
+        int,
+        float,
+        complex,
+        str,
+        bytes,
+        bytearray,
+        range,
+        slice,
+        set,
+        frozenset,
+        type,
+    ),
+    enum.Enum,
+    types.ModuleType,
+)
+
+_BASES: tuple[Any, ...] = (int, float, complex, str, bytes)
+"""Atoms; one of a subclass may have attributes."""
+
+_ITEMS = (Mapping, list, tuple, deque)
+
+_ITERATORS: tuple[type, ...] = (
+    type(iter([])),
+    type(iter(())),
+    type(iter(range(0))),
+    type(reversed([])),
+)
+"""Those whose copy can be consumed without a trace in the original."""
+
+_DEEPEST = 50
+
+_EQUAL_BY_VALUE = {*sys.stdlib_module_names, "sympy", "torch"} - {"types", "collections"}
+"""Packages whose objects may hold caches in their slots; their ``__eq__`` compares what counts."""
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """Return the attributes that an object itself holds, in ``__dict__`` and in slots;
+    ``__getattr__`` of its class is not called.
+    """
+    attributes: dict[str, Any] = {}
+    with contextlib.suppress(AttributeError, TypeError):
+        attributes.update(object.__getattribute__(value, "__dict__"))
+    for kind in type(value).__mro__:
+        for name, member in kind.__dict__.items():
+            if isinstance(member, types.MemberDescriptorType) and kind.__module__ != "builtins":
+                with contextlib.suppress(AttributeError):
+                    attributes[name] = object.__getattribute__(value, name)
+    return attributes
+
+
+def items_of(value: Any) -> list[tuple[Any, Any]]:
+    """Return keys and values of a map, indices and values of a list or tuple, of any subclass of
+    these; nothing for other values.
+    """
+    if not isinstance(value, _ITEMS):
+        return []
+    return list(value.items() if isinstance(value, Mapping) else enumerate(value))
+
+
+def is_keyless(value: Any) -> bool:
+    """Whether pytree knows the class of a value, but no keys of its parts, or does not make it
+    again: ``torch.Size`` becomes a tuple.
+    """
+    node = pytree.SUPPORTED_NODES.get(type(value))
+    return node is not None and (node.flatten_with_keys_fn is None or isinstance(value, torch.Size))
+
+
+def parts_of(value: Any) -> dict[Any, Any] | None:
+    """Return the parts of an object by their names; None for a value without parts, which only its
+    ``__eq__`` compares.
+    """
+    kind = type(value)
+    if (
+        isinstance(value, _BASES)
+        and kind not in _BASES
+        and not isinstance(value, enum.Enum)
+        and (attributes := attributes_of(value))
+    ):
+        return {
+            "value": next(base(value) for base in _BASES if isinstance(value, base)),
+            **dict(sorted(attributes.items())),
+        }
+    if isinstance(value, (*_ATOMS, torch.Tensor)) or kind.__module__ == "numpy":
+        return None
+    if is_keyless(value):
+        parts, context = pytree.SUPPORTED_NODES[kind].flatten_fn(value)
+        return {**dict(enumerate(parts)), **({} if context is None else {"context": context})}
+    if isinstance(value, types.FunctionType):
+        is_local = "<locals>" in value.__qualname__ or "<lambda>" in value.__qualname__
+        if not is_local:
+            return None
+        closure = {}
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+            with contextlib.suppress(ValueError):  # a cell that is not filled yet
+                closure[name] = cell.cell_contents
+        return {
+            "code": value.__code__,
+            "closure": closure,
+            "defaults": value.__defaults__,
+            "keyword defaults": value.__kwdefaults__,
+        }
+    if isinstance(value, types.MethodType):
+        return {"function": value.__func__, "object": value.__self__}
+    if isinstance(value, _ITERATORS):
+        rest: Any = copy.copy(value)
+        return dict(enumerate(rest))
+    if isinstance(value, (zip, map, filter, enumerate)):
+        made_of: Any = value.__reduce__()[1]
+        return dict(enumerate(made_of))
+    if isinstance(value, torch.Generator):
+        return {"device": value.device, "state": value.get_state()}
+    if isinstance(value, torch.optim.Optimizer):  # a copy has other attributes beside it
+        return dict(value.state_dict())
+    if isinstance(value, torch.nn.Module):
+        return {
+            **dict(value.named_parameters()),
+            **dict(value.named_buffers()),
+            "training": value.training,
+        }
+    has_own_equality = has_equality(value)
+    attributes = (
+        {}
+        if has_own_equality and kind.__module__.partition(".")[0] in _EQUAL_BY_VALUE
+        else dict(sorted(attributes_of(value).items()))
+    )
+    if isinstance(value, BaseException):
+        attributes["args"] = value.args
+    items = items_of(value)
+    if not (items or attributes or isinstance(value, _ITEMS)):
+        return {} if not has_own_equality and kind.__dictoffset__ else None
+    known = {id(item) for _, item in items}
+    named = {name: part for name, part in attributes.items() if id(part) not in known}
+    return {
+        **dict(items),
+        **{(f".{name}" if name in dict(items) else name): part for name, part in named.items()},
+    }
+
+
+def has_equality(value: Any) -> bool:
+    """Whether the class of a value defines when two of them are equal."""
+    return any("__eq__" in kind.__dict__ for kind in type(value).__mro__[:-1])
+
+
+def opened(
+    value: Any,
+    tensor: Callable[[Any, str], Any],
+    notes: list[str],
+    where: str = "",
+    above: tuple[Any, ...] = (),
+) -> Any:
+    """Return a value with each object as a map of its parts, and ``tensor`` applied to tensors and
+    to arrays of numpy, and their paths.
+
+    ``notes`` receives what the result does not show: the classes of the objects. An object within
+    itself becomes a text.
+    """
+    leaves, form = pytree.tree_flatten_with_path(value, is_leaf=is_keyless)
+    return pytree.tree_unflatten(
+        [_opened(leaf, tensor, notes, where + pytree.keystr(path), above) for path, leaf in leaves],
+        form,
+    )
+
+
+def _opened(
+    leaf: Any,
+    tensor: Callable[[Any, str], Any],
+    notes: list[str],
+    where: str,
+    above: tuple[Any, ...],
+) -> Any:
+    if isinstance(leaf, torch.Tensor) or type(leaf).__module__ == "numpy":
+        return tensor(leaf, where)
+    for level, other in enumerate(above):
+        if other is leaf:
+            return f"the object {level} levels above"
+    parts = parts_of(leaf) if len(above) < _DEEPEST else None
+    if parts is None:
+        return leaf
+    kind = (
+        "iterator" if isinstance(leaf, _ITERATORS) else type(leaf).__qualname__
+    )  # Dynamo returns one over a tuple for one over a list
+    notes.append(f"{where or 'the value'} of class {kind}")
+    return opened(parts, tensor, notes, where, (*above, leaf))
+
+
+# -- two values ------------------------------------------------------------------------------------
+
+
+def describe_leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of a value and its reference, and their differences if both are tensors of
+    one shape.
+    """
+    described = describe(leaf)
+    facts: dict[str, Any] = {
+        **described,
+        **{f"reference_{key}": text for key, text in describe(reference).items()},
+    }
+    if not (isinstance(leaf, torch.Tensor) and isinstance(reference, torch.Tensor)):
+        equal = type(leaf) is type(reference) and is_equal(leaf, reference, arguments)
+        texts = (re.sub(r" at 0x[0-9a-f]+", "", repr(side))[:200] for side in (leaf, reference))
+        return {
+            **facts,
+            "equal": equal,
+            **dict(zip(("value", "reference_value"), texts, strict=True)),
+        }
+    if arguments["rtol"] is not None:
+        rtol, atol = arguments["rtol"], arguments["atol"]
+    else:
+        rtol, atol = default_tolerance(described["dtype"], str(facts["reference_dtype"]))
+    facts.update(rtol=rtol, atol=atol, numel=leaf.numel())
+    if leaf.shape == reference.shape:
+        facts.update(
+            differences(leaf, reference, rtol=rtol, atol=atol, equal_nan=arguments["equal_nan"])
+        )
+        facts.update(resemblance(leaf, reference))
+    return facts
+
+
+def unnested(value: Any, notes: list[str] | None = None) -> Any:
+    """Return a value as tensors with shapes: nested tensors as their components, sparse ones as
+    dense, numpy arrays as tensors.
+
+    An object becomes a map of its parts. ``notes`` receives what the result does not show: classes,
+    layouts, offsets of jagged tensors.
+    """
+    notes = [] if notes is None else notes
+    return opened(value, lambda leaf, where: _with_shape(leaf, where or "the value", notes), notes)
+
+
+def _with_shape(leaf: Any, where: str, notes: list[str]) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        kind = getattr(getattr(leaf, "dtype", None), "kind", "")
+        if kind and kind not in "biufc" and getattr(leaf, "shape", ()):
+            notes.append(f"{where} an array of {leaf.dtype}")
+            return leaf.tolist()  # objects and texts, which == compares by element
+        return torch.as_tensor(leaf) if kind and kind in "biufc" else leaf
+    if leaf.is_nested:
+        is_jagged = leaf.layout is torch.jagged
+        lengths = leaf.lengths() if is_jagged else None
+        offsets = f" with offsets {leaf.offsets().tolist()}" if is_jagged else ""
+        notes.append(
+            f"{where} nested {leaf.layout}{offsets}"
+            + ("" if lengths is None else f" and lengths {lengths.tolist()}")
+        )
+        return tuple(leaf.unbind())
+    if leaf.is_quantized:
+        notes.append(f"{where} quantized {leaf.qscheme()} {leaf.dtype}")
+        is_per_tensor = leaf.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric)
+        names = (
+            ("q_scale", "q_zero_point")
+            if is_per_tensor
+            else ("q_per_channel_scales", "q_per_channel_zero_points", "q_per_channel_axis")
+        )
+        return {"int_repr": leaf.int_repr(), **{name: getattr(leaf, name)() for name in names}}
+    if leaf.layout is not torch.strided:
+        notes.append(
+            f"{where} {leaf.layout}" + " uncoalesced" * (leaf.is_sparse and not leaf.is_coalesced())
+        )
+    return dense(leaf)
+
+
+def dense(tensor: Any) -> Any:
+    """Return a sparse tensor, which has no strides, as a dense one; other tensors unchanged."""
+    sparse = (
+        torch.sparse_coo,
+        torch.sparse_csr,
+        torch.sparse_csc,
+        torch.sparse_bsr,
+        torch.sparse_bsc,
+    )
+    return tensor.to_dense() if tensor.layout in sparse else tensor
+
+
+def structure(spec: Any, more: str = "") -> str:
+    """Return pytree's structure in words, and what else is known of it, cut at 2,000 characters.
+
+    Two structures have two texts.
+    """
+    text = _in_words(spec) + (f", {more}" if more else "")
+    # the digest covers the part that is cut
+    return (
+        text
+        if len(text) <= 2000
+        else f"{text[:2000]}... (sha256 {hashlib.sha256(text.encode()).hexdigest()})"
+    )
+
+
+def _in_words(spec: Any) -> str:
+    if spec.is_leaf():
+        return "a value"
+    parts = [
+        _in_words(part)
+        for part in (spec.children() if hasattr(spec, "children") else spec.children_specs)
+    ]
+    if spec.type is dict and parts:
+        keys = zip(spec.context, parts, strict=True)
+        return "a dict with " + ", ".join(
+            repr(key) if part == "a value" else f"{key!r} ({part})" for key, part in keys
+        )
+    name = spec.type.__name__ + (f" {spec.context}" if spec.context else "")
+    if set(parts) == {"a value"}:
+        return f"a {name} of {len(parts)} value{'s' * (len(parts) > 1)}"
+    return f"a {name} ({', '.join(parts)})" if parts else f"an empty {name}"
+
+
+def leaves_of(value: Any) -> list[Any]:
+    """Return the leaves of a value that is opened as ``unnested`` does, without None."""
+    return [leaf for leaf in pytree.tree_leaves(unnested(value)) if leaf is not None]
+
+
+def is_equal(value: Any, reference: Any, arguments: Mapping[str, Any]) -> bool:
+    """Whether two plain values of one type are equal.
+
+    Floats are compared as the judge says, by default with the tolerance of float32.
+    """
+    if value is reference:
+        return True
+    if isinstance(value, float | complex) and arguments.get("judge") == "exact":
+        # zeros of two signs differ
+        parts = (
+            [number.real, number.imag] if isinstance(number, complex) else [number]
+            for number in (value, reference)
+        )
+        return all(ours.hex() == theirs.hex() for ours, theirs in zip(*parts, strict=True))
+    if type(value) is float:
+        # the tolerance of float32, but no other number equals 0: a loss of 5e-6 is one
+        rtol, atol = (
+            (arguments["rtol"], arguments["atol"])
+            if arguments["rtol"] is not None
+            else (default_tolerance("float32")[0], 0.0)
+        )
+        both_nan, is_finite = (
+            value != value and reference != reference,
+            math.isfinite(value) and math.isfinite(reference),
+        )
+        return bool(
+            both_nan
+            or value == reference
+            or (is_finite and abs(value - reference) <= atol + rtol * abs(reference))
+        )
+    if not has_equality(value) and not isinstance(value, enum.Enum | type | types.FunctionType):
+        raise TypeError(
+            f"two objects of type {type(value).__name__} cannot be compared; name their parts "
+            "(of: output.NAME)"
+        )
+    if isinstance(value, range | decimal.Decimal):
+        return repr(value) == repr(reference)  # 1.10 and 1.1 are equal, and two numbers
+    if isinstance(value, set | frozenset):
+        return bool(
+            value == reference and Counter(map(type, value)) == Counter(map(type, reference))
+        )
+    return bool(value == reference or (value != value and reference != reference))
+
+
+def describe(value: Any) -> dict[str, Any]:
+    """Return the type of a value; shape, dtype and device of a tensor."""
+    if isinstance(value, torch.Tensor):
+        return {
+            "type": "tensor",
+            "shape": list(value.shape),
+            "dtype": str(value.dtype).removeprefix("torch."),
+            "device": value.device.type,
+        }
+    return {"type": type(value).__name__, "shape": None, "dtype": None, "device": None}
+
+
+_CHUNK = 1 << 24
+
+
+def differences(
+    actual: Any, reference: Any, *, rtol: float, atol: float, equal_nan: bool = True
+) -> dict[str, Any]:
+    """Return the differences of two tensors of one shape, in float64; for complex numbers those of
+    the absolute values.
+
+    Infinite elements count as equal if both are the same infinity, otherwise as ``inf_mismatches``.
+    ``sides`` has, where they or NaN differ, how many elements are NaN, inf or -inf in each of the
+    two, and in one alone.
+    """
+    total: dict[str, Any] = {
+        "nan_mismatches": 0,
+        "inf_mismatches": 0,
+        "mismatches": 0,
+        "excess": 0.0,
+        "max_abs": 0.0,
+    }
+    total.update(worst_index=[], worst_value=None, worst_reference=None)
+    numbers, expected = (
+        actual.detach().reshape(-1),
+        reference.detach().to(actual.device).reshape(-1),
+    )
+    sides = {what: [0, 0, 0] for what in ("NaN", "inf", "-inf")}
+    are_whole = not any(
+        part.is_floating_point() or part.is_complex() for part in (numbers, expected)
+    )
+    for start in range(0, actual.numel(), _CHUNK):
+        pair = numbers[start : start + _CHUNK], expected[start : start + _CHUNK]
+        a, b = map(wide, pair)
+        nan_a, nan_b = torch.isnan(a), torch.isnan(b)
+        total["nan_mismatches"] += int(((nan_a ^ nan_b) if equal_nan else (nan_a | nan_b)).sum())
+        infinite = (torch.isinf(a) | torch.isinf(b)) & ~(nan_a | nan_b)
+        total["inf_mismatches"] += int((infinite & (a != b)).sum())
+        finite = ~(infinite | nan_a | nan_b)
+        if not finite.all():
+            negative = a == -torch.inf, b == -torch.inf
+            places = (nan_a, nan_b), (a.isinf() & ~negative[0], b.isinf() & ~negative[1]), negative
+            for counts, (ours, theirs) in zip(sides.values(), places, strict=True):
+                counts[:] = [
+                    count + int(part.sum())
+                    for count, part in zip(counts, (ours, theirs, ours ^ theirs), strict=True)
+                ]
+        distance = (a - b).abs()
+        if are_whole:
+            # integers are subtracted exactly, so different integers never have the distance 0
+            (high, low), (other_high, other_low) = (
+                (part.long() >> 32, part.long() & 0xFFFFFFFF) for part in pair
+            )
+            distance = (
+                (high - other_high).to(torch.float64) * 2.0**32
+                + (low - other_low).to(torch.float64)
+            ).abs()
+        difference = torch.where(finite, distance, 0.0)
+        excess = torch.where(finite, difference - rtol * b.abs(), 0.0)
+        total["mismatches"] += int((excess > atol).sum())
+        total["max_abs"] = max(total["max_abs"], float(difference.max()))
+        place = int(excess.argmax())
+        if total["worst_value"] is None or float(excess[place]) > total["excess"]:
+            total["excess"] = max(float(excess[place]), 0.0)
+            total["worst_index"] = [
+                int(index)
+                for index in torch.unravel_index(torch.tensor(start + place), actual.shape)
+            ]
+            total["worst_value"], total["worst_reference"] = (_shown(part[place]) for part in pair)
+    if total["nan_mismatches"] or total["inf_mismatches"]:
+        total["sides"] = {
+            what: counts
+            for what, counts in sides.items()
+            if counts[2] or (what == "NaN" and not equal_nan and any(counts))
+        }
+    return total
+
+
+def resemblance(actual: Any, reference: Any) -> dict[str, float]:
+    """Return the length of an answer in those of its reference, as vectors, and the cosine of their
+    angle; without what is not finite.
+
+    Both tell wrong answers of about one error apart: zeros have the size 0, a negated answer the
+    likeness -1. ``bias`` and ``outward`` say which way small errors go: the mean error, and the
+    mean error away from zero, in mean absolute errors.
+    """
+    squares = products = expected = error = above = outward = 0.0
+    numbers, right = actual.detach().reshape(-1), reference.detach().to(actual.device).reshape(-1)
+    for start in range(0, actual.numel(), _CHUNK):
+        a, b = (wide(part[start : start + _CHUNK]) for part in (numbers, right))
+        both = torch.isfinite(a) & torch.isfinite(b)
+        a, b = torch.where(both, a, 0.0), torch.where(both, b, 0.0)
+        squares += float(torch.vdot(a, a).real)
+        expected += float(torch.vdot(b, b).real)
+        products += float(torch.vdot(a, b).real)
+        apart = a - b
+        error, above = error + float(apart.abs().sum()), above + float(apart.real.sum())
+        outward += float((apart * b.sgn().conj()).real.sum())
+    ways = {"bias": above / error, "outward": outward / error} if 0 < error < math.inf else {}
+    if not math.isfinite(squares + expected):
+        return {"size": 1.0, "likeness": 0.0, **ways}
+    lengths = math.sqrt(squares) * math.sqrt(expected)
+    size = math.sqrt(squares / expected) if expected else float(squares == 0)
+    return {"size": size, "likeness": products / lengths if lengths else 0.0, **ways}
+
+
+def _shown(element: Any) -> float | int | str:
+    """Return a number as messages show it: integers with every digit, which float64 does not hold,
+    bools and complex numbers as text.
+    """
+    return (
+        str(element.item())
+        if element.dtype.is_complex or str(element.dtype) == "torch.bool"
+        else element.item()
+    )
+
+
+def bits(actual: Any, reference: Any) -> dict[str, Any]:
+    """Return how many elements differ in their bits, and the first of them.
+
+    Any NaN equals any other; zeros of two signs differ.
+    """
+    plain = [
+        tensor.detach().resolve_conj().resolve_neg().contiguous()
+        for tensor in (actual, reference.to(actual.device))
+    ]
+    ours, theirs = (
+        torch.view_as_real(tensor) if tensor.is_complex() else tensor.unsqueeze(-1)
+        for tensor in plain
+    )
+    if ours.is_floating_point():
+        whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[
+            ours.element_size()
+        ]
+        apart = (ours.view(whole) != theirs.view(whole)) & ~(ours.isnan() & theirs.isnan())
+    else:
+        apart = ours != theirs
+    places = apart.any(-1).reshape(-1).nonzero().reshape(-1)
+    facts: dict[str, Any] = {
+        "differing": len(places),
+        "index": [],
+        "value": None,
+        "reference": None,
+    }
+    if len(places):
+        at = int(places[0])
+        facts["index"] = [int(part) for part in torch.unravel_index(torch.tensor(at), actual.shape)]
+        facts.update(
+            value=repr(plain[0].reshape(-1)[at].item()),
+            reference=repr(plain[1].reshape(-1)[at].item()),
+        )
+    return facts

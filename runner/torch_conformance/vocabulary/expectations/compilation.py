@@ -1,0 +1,730 @@
+"""What dynamo and Inductor did in a step: ``guards``, ``recompiles``, ``graph_breaks``, ``graph``,
+``kernels``.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from torch_conformance.model.case_facts import StepFacts
+from torch_conformance.model.conditions import Surroundings
+from torch_conformance.model.expectation import About, Mutant, Status, Verdict
+from torch_conformance.model.protocol import Json
+from torch_conformance.vocabulary.expectations.expectation_base import (
+    AT_LEAST_ONE,
+    BadExpectation,
+    Conditional,
+    Counts,
+    allows_zero,
+    check_count,
+    check_counts,
+    count_mutants,
+    judge_count,
+)
+from torch_conformance.vocabulary.expectations.filecheck import (
+    ALL,
+    CHOICE,
+    COMMENTED_OUT,
+    TRIVIAL,
+    WHOLE,
+    FileCheck,
+)
+from torch_conformance.vocabulary.expectations.texts import (
+    check_guards,
+    check_searched,
+    check_specific,
+    judge_text,
+    parts_of,
+    text_mutants,
+)
+from torch_conformance.vocabulary.forms import (
+    Count,
+    CountsByName,
+    Form,
+    Keywords,
+    Pattern,
+    Texts,
+    some_of,
+)
+
+COMPILATION = "<compilation>."
+"""The beginning of the name of what was recorded of the compiles of a step; no value of a spec can
+have this name.
+"""
+
+
+def judge_checks(checks: FileCheck, text: str, surroundings: Surroundings) -> Verdict:
+    """Judge directives on a text; the leaf is ``checks``."""
+    (judged,) = checks.judge(StepFacts(code=(text,)), surroundings)
+    return replace(judged, leaf="checks")
+
+
+def checks_mutants(
+    checks: FileCheck, text: str, surroundings: Surroundings, changed: Callable[[str], StepFacts]
+) -> Iterator[Mutant]:
+    """Yield the mutants of directives. ``changed`` makes facts with a text."""
+    for mutant in checks.mutants(StepFacts(code=(text,)), surroundings):
+        facts = None if mutant.facts is None else changed(mutant.facts.code[0])
+        if mutant.name != TRIVIAL:  # of guards and graphs it is another text
+            yield replace(mutant, facts=facts, leaf="checks")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """What torch says of each of them.
+
+    ``reason: {contains: size mismatch at index 0}``
+    """
+
+    form: ClassVar[Keywords] = some_of("contains", "matches")
+    contains: Texts | None = None
+    """Parts of it, in any order."""
+    matches: Pattern | None = None
+    """A regular expression, searched in it. For example ``size mismatch at index [01]``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Events(Conditional):
+    """What is expected of events of a step that have a reason."""
+
+    form: ClassVar[Keywords] = some_of("count", "reason")
+    needs_result: ClassVar[bool] = False
+    what: ClassVar[str]
+    """The events, in words."""
+    count: Count = None
+    """How many; at least 1 when absent."""
+    reason: Annotated[Mapping[str, Any], Form({"$ref": "#/$defs/reason"})] | None = None
+    """What each of them has as its reason."""
+
+    @classmethod
+    def check(cls, body: Any) -> None:
+        """Refuse a wrong count or pattern, and a reason where none may occur."""
+        check_counts(body, "count")
+        if "reason" in body:
+            try:
+                check_searched(body["reason"].get("matches"), "matches")
+                check_specific(body["reason"])
+            except BadExpectation as error:
+                raise BadExpectation(
+                    str(error), error.hint, path=("reason", *error.path)
+                ) from error
+            if body.get("count") == 0:
+                raise BadExpectation(
+                    f"a reason of 0 {cls.what}",
+                    "expect at least 1, or remove the reason",
+                    path=("reason",),
+                )
+
+    def why_hollow(self, measured: Any) -> str:
+        """Return why the facts say nothing where they show no event; empty where they do."""
+        raise NotImplementedError
+
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+        """Judge how many there were, then the reason of each.
+
+        That there were none may mean nothing.
+        """
+        if not facts.measured["recorded"]:
+            return [
+                Verdict.error(
+                    "the backend of the case compiles nothing",
+                    expected=f"the {self.what} of the step",
+                )
+            ]
+        events = facts.measured["events"]
+        reasons = [event["reason"] for event in events[:_MOST]]
+        reasons = [
+            reason if len(reason) <= _LONGEST else f"{reason[: _LONGEST - 3]}..."
+            for reason in reasons
+        ]
+        shown = [
+            f"{event['frame']}: {reason}" for event, reason in zip(events, reasons, strict=False)
+        ]
+        more = [f"and {len(events) - _MOST} more"] if len(events) > _MOST else []
+        required = AT_LEAST_ONE if self.count is None else self.count
+        counted = judge_count(required, facts.measured["count"], surroundings, leaf="count")
+        expected = f"{self.what}: {counted.expected.removeprefix('count ')}"
+        judged = [replace(counted, expected=expected, detail="\n".join([*shown, *more]))]
+        if self.reason is not None:
+            contains, pattern = parts_of(self.reason.get("contains")), self.reason.get("matches")
+            of_reason = Verdict.failed(
+                expected=f"{self.what} with a reason", observed="there were none"
+            )
+            for event in events:
+                of_reason = judge_text(
+                    event["reason"], contains, pattern, what=f"a reason in {event['frame']}"
+                )
+                if of_reason.status is not Status.HELD:
+                    break
+            judged.append(replace(of_reason, leaf="reason"))
+        if all(judgement.status is Status.HELD for judgement in judged) and (
+            why := self.why_hollow(facts.measured)
+        ):
+            return [Verdict.error(why, expected=expected)]
+        return judged
+
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+        """Yield more of them and fewer, and each reason without what is expected of it."""
+        required, events = (
+            AT_LEAST_ONE if self.count is None else self.count,
+            facts.measured["events"],
+        )
+        observed = facts.measured["count"]
+        yield from count_mutants(
+            required,
+            observed,
+            surroundings,
+            lambda number: facts.with_measured(count=int(number)),
+            leaf="count",
+        )
+        for index, event in enumerate(events if self.reason is not None else ()):
+
+            def changed(
+                text: str, index: int = index, event: Mapping[str, str] = event
+            ) -> StepFacts:
+                return facts.with_measured(
+                    events=[*events[:index], {**event, "reason": text}, *events[index + 1 :]]
+                )
+
+            reason = self.reason or {}
+            for mutant in text_mutants(
+                event["reason"], parts_of(reason.get("contains")), reason.get("matches"), changed
+            ):
+                yield replace(mutant, leaf="reason", where=f"{event['frame']}: {mutant.where}")
+
+
+_MOST, _LONGEST = 10, 1_000
+"""Events in a detail, and characters of a reason: torch's own reasons end with a link."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guards(Conditional):
+    r"""Guards of the frames of the case's own functions that Dynamo compiled in the step.
+
+    Each is a line 'TYPE: CODE', as TORCH_LOGS=guards shows it, without the line of the user's code
+    behind it. Number and text differ between versions of torch.
+
+    ``guards: {contains: "LAMBDA_GUARD: 2 <= L['x'].size()[0]"}``
+    ``guards: {count: {min: 1}, checks: "CHECK: TENSOR_MATCH\nCHECK-NOT: DUPLICATE_INPUT\n"}``
+    """
+
+    about: ClassVar[About] = About.DYNAMO
+    form: ClassVar[Keywords] = some_of("count", "contains", "matches", "checks")
+    measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}guards"))
+    needs_result: ClassVar[bool] = False
+    count: Count = None
+    """How many guards."""
+    contains: Texts | None = None
+    """Parts of their text, in any order."""
+    matches: Pattern | None = None
+    """A regular expression, searched in their text.
+
+    For example ``"TENSOR_MATCH: check_tensor.L..x... .*size=.None"``.
+    """
+    checks: Annotated[FileCheck, Form({"type": "string"})] | None = None
+    r"""LLVM FileCheck directives on their text. For example ``"CHECK: L['x'].size()[0]\n"``."""
+
+    @classmethod
+    def parse(cls, body: Any) -> Self:
+        """Read count, parts, pattern and directives; raise ``BadExpectation``."""
+        check_counts(body, "count")
+        check_searched(body.get("matches"), "matches")
+        check_specific({"matches": body.get("matches")})
+        # a guard is no program: a mark of a comment in it is a part of it
+        checks = (
+            FileCheck.parse({"checks": body["checks"], "text": WHOLE}) if "checks" in body else None
+        )
+        check_guards(body, checks.checks if checks else None)
+        return cls(**{**body, "checks": checks})
+
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+        """Judge the number of guards, then their text."""
+        texts, count, what = facts.measured["texts"], facts.measured["count"], "guards of the step"
+        if not facts.measured["frames"]:
+            why = (
+                "dynamo compiled no frame of the case's function in the step: there are no new "
+                "guards"
+            )
+            return [Verdict.error(why, expected=what)]
+        if facts.measured["problem"]:
+            return [Verdict.error(facts.measured["problem"], expected=what)]
+        judged = (
+            []
+            if self.count is None
+            else [judge_count(self.count, count, surroundings, leaf="count")]
+        )
+        if self.contains is None and self.matches is None and self.checks is None:
+            return judged
+        if len(texts) < count:
+            return [
+                *judged,
+                Verdict.error(f"only {len(texts)} of {count} guards were recorded", expected=what),
+            ]
+        text = "\n".join(texts)
+        if self.contains is not None:
+            judged.append(
+                replace(
+                    judge_text(text, parts_of(self.contains), None, what="guards"), leaf="contains"
+                )
+            )
+        if self.matches is not None:
+            judged.append(
+                replace(judge_text(text, (), self.matches, what="guards"), leaf="matches")
+            )
+        return (
+            judged
+            if self.checks is None
+            else [*judged, judge_checks(self.checks, text, surroundings)]
+        )
+
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+        """More guards and fewer; the text without what is expected in it."""
+        if self.count is not None:
+            observed = facts.measured["count"]
+            yield from count_mutants(
+                self.count,
+                observed,
+                surroundings,
+                lambda number: facts.with_measured(count=int(number)),
+                leaf="count",
+                trivial=_GUARDS,
+            )
+        text, put = (
+            "\n".join(facts.measured["texts"]),
+            lambda text: facts.with_measured(texts=[text], count=1),
+        )
+        yield from (
+            replace(mutant, leaf="contains")
+            for mutant in text_mutants(text, parts_of(self.contains), None, put)
+        )
+        yield from (
+            replace(mutant, leaf="matches") for mutant in text_mutants(text, (), self.matches, put)
+        )
+        if self.checks is not None:
+            mutants = checks_mutants(self.checks, text, surroundings, put)
+            yield from (mutant for mutant in mutants if mutant.name != COMMENTED_OUT)
+
+
+_GUARDS = 10
+"""How many guards ``x + 1`` has in torch 2.13."""
+
+_AGAIN = (
+    "so nothing could be compiled again: judge a later call of the same function: add a call "
+    "above this step, or remove recompiles here"
+)
+
+
+class Recompiles(_Events):
+    """How often Dynamo compiled frames of the case's own functions again in the step, because the
+    guards of their compiled code failed.
+
+    ``recompiles: {count: 1, reason: {contains: size mismatch at index 0}}``
+    ``recompiles: {count: 0}``
+    """
+
+    __slots__ = ()
+    about: ClassVar[About] = About.DYNAMO
+    measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}recompiles"))
+    what: ClassVar[str] = "recompiles"
+
+    def why_hollow(self, measured: Any) -> str:
+        """That there were none means something only where compiled code was found again by its
+        guards.
+        """
+        if measured["count"] or measured["reused"]:
+            return ""
+        if measured["frames"]:
+            return f"dynamo compiled the functions of the step for the first time, {_AGAIN}"
+        return f"no code that dynamo had compiled ran in the step, {_AGAIN}"
+
+
+class GraphBreaks(_Events):
+    """Graph breaks in frames of the case's own functions that Dynamo compiled in the step, as
+    torch._dynamo.explain counts them.
+
+    Frames that it left to Python because it cannot continue after the break count too. Count 0 of a
+    step in which Dynamo traced no frame is an ERROR.
+
+    ``graph_breaks: {count: 1, reason: {contains: User-inserted graph break}}``
+    ``graph_breaks: {count: 0}``
+    """
+
+    __slots__ = ()
+    about: ClassVar[About] = About.DYNAMO
+    measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}graph_breaks"))
+    what: ClassVar[str] = "graph breaks"
+
+    @property
+    def claims_capture(self) -> bool:
+        """Where there must be some."""
+        return self.count is None or not allows_zero(self.count)
+
+    def why_hollow(self, measured: Any) -> str:
+        """That there are none means something only where dynamo traced a frame in the step."""
+        if measured["frames"]:
+            return ""
+        return (
+            "dynamo traced no frame of the case's functions in the step: the code of an earlier "
+            "compile ran, and may have graph breaks"
+        )
+
+
+Graph = Mapping[str, Any]
+
+
+def measure_graph(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+    """Measure in the worker: the graphs of the stage, and the operators that torch does not
+    have.
+    """
+    recording, stage = value(f"{COMPILATION}graph"), arguments["stage"]
+    unknown: list[Json] = [name for name in arguments["ops"] if not recording["is_known"](name)]
+    return {
+        "available": recording["is_available"](stage),
+        "graphs": recording["stages"].get(stage, []),
+        "unknown": unknown,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphOfStage(Conditional):
+    """Graphs that were made in the step while the case's own functions were compiled, after the
+    passes of a stage.
+
+    A step in which no graph of the stage was made, as after a cache hit, is an ERROR.
+
+    ``graph: {stage: post_grad, ops: {aten.mm.default: 1}}``
+    ``graph: {stage: dynamo, count: 2, index: 0, checks: "CHECK: torch.sin"}``
+    """
+
+    kind: ClassVar[str] = "graph"
+    form: ClassVar[Keywords] = some_of("count", "ops", "checks")
+    measure = staticmethod(measure_graph)
+    needs_result: ClassVar[bool] = False
+    stage: Literal["dynamo", "pre_grad", "joint", "post_grad"]
+    """dynamo: what Dynamo gives to the backend; pre_grad: before AOTAutograd; joint: forward and
+    backward in one graph, or the forward alone where nothing needs a gradient; post_grad: what
+    Inductor lowers."""
+    index: Annotated[int | str, CHOICE, Form({"title": "choice of graph"})] | None = None
+    """Which of several graphs ops and checks are about: its index in the order of compilation, or
+    all. The only one when absent. For example ``all``, ``0``."""
+    count: Count = None
+    """How many graphs of this stage were made in the step."""
+    ops: CountsByName = field(default_factory=dict)
+    """How many nodes call each operator, in graphs within the graph too. A name without an overload
+    counts all of its overloads; a name that torch does not have is an ERROR. For example
+    ``{aten.mm.default: 1, aten.relu: 0}``."""
+    checks: Annotated[FileCheck, Form({"type": "string"})] | None = None
+    r"""LLVM FileCheck directives on the graph as torch prints it, with shapes, strides and devices,
+    without comments. For example ``"CHECK: torch.ops.aten.mm.default\nCHECK-NOT:
+    torch.ops.aten.t.default\n"``."""
+
+    @property
+    def subject(self) -> About:
+        """Dynamo, where the graph is what dynamo gives to the compiler."""
+        return About.DYNAMO if self.stage == "dynamo" else About.INDUCTOR
+
+    @classmethod
+    def parse(cls, body: Any) -> "GraphOfStage":
+        """Read counts and directives; raise ``BadExpectation``."""
+        check_counts(body, "count")
+        for name, count in body.get("ops", {}).items():
+            check_count(count, "ops", name)
+        if "index" in body and not body.keys() & {"ops", "checks"}:
+            raise BadExpectation(
+                "'index' chooses a graph of which nothing is expected",
+                "add ops or checks",
+                path=("index",),
+            )
+        checks = FileCheck.parse({"checks": body["checks"]}) if "checks" in body else None
+        return cls(**{**body, "checks": checks})
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker sends the graphs of the stage, and which of the operators torch does not
+        have.
+        """
+        return {"stage": self.stage, "ops": list(self.ops)}
+
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+        """Judge the number of graphs, then each operator and the directives for the chosen
+        graph.
+        """
+        what = f"the {self.stage} graph of the step"
+        graphs = facts.measured["graphs"]
+        if not facts.measured["available"]:
+            return [
+                Verdict.error(f"this torch has no graphs of the stage {self.stage}", expected=what)
+            ]
+        if not graphs:
+            why = (
+                "no graph of the case's function was made at this stage: it was compiled before, "
+                "served from a cache, or not compiled"
+            )
+            return [Verdict.error(why, expected=what)]
+        judged = (
+            []
+            if self.count is None
+            else [judge_count(self.count, len(graphs), surroundings, leaf="count")]
+        )
+        if not self.ops and not self.checks:
+            return judged
+        chosen = self._choose(graphs)
+        if isinstance(chosen, str):
+            return [*judged, Verdict.error(f"{len(graphs)} graphs", expected=chosen)]
+        if problem := next((graph["problem"] for graph in chosen if graph["problem"]), ""):
+            return [*judged, Verdict.error(problem, expected=what)]
+        operators = "\n".join(
+            f"{name}: {count}" for graph in chosen for name, count in sorted(graph["ops"].items())
+        )[:4000]
+        for name, count in self.ops.items():
+            leaf = f"ops {name}"
+            if name in facts.measured["unknown"]:
+                similar = sorted(
+                    {
+                        op
+                        for graph in chosen
+                        for op in graph["ops"]
+                        if name.rpartition(".")[2] in op.split(".")
+                    }
+                )
+                hint = (
+                    f"the graph has {', '.join(similar)}"
+                    if similar
+                    else "the graph's operators are listed below"
+                )
+                judged.append(
+                    Verdict.error(
+                        f"torch has no operator {name}; {hint}",
+                        expected=leaf,
+                        leaf=leaf,
+                        detail=operators,
+                    )
+                )
+            elif why := _of_another_level(self.stage, name, chosen):
+                judged.append(Verdict.error(why, expected=leaf, leaf=leaf))
+            else:
+                judged.append(
+                    replace(
+                        judge_count(count, _count_of_nodes(chosen, name), surroundings, leaf=leaf),
+                        detail=operators,
+                    )
+                )
+        if self.checks is not None:
+            if any(graph["cut"] for graph in chosen):
+                why = "the graph is too large: its text was cut off"
+                judged.append(Verdict.error(why, expected="the text of the graph", leaf="checks"))
+            else:
+                judged.append(judge_checks(self.checks, _graph_text(chosen), surroundings))
+        return judged
+
+    def _choose(self, graphs: Sequence[Graph]) -> Sequence[Graph] | str:
+        """Return the chosen graphs, or what was expected instead of these."""
+        if self.index == ALL:
+            return graphs
+        if self.index is None:
+            return graphs if len(graphs) == 1 else "one graph, or index: INDEX, or index: all"
+        at = int(self.index)
+        return graphs[at : at + 1] or f"a graph with the index {at}"
+
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+        """Another number of graphs; each operator more often and less often; the mutants of the
+        directives.
+        """
+        graphs = facts.measured["graphs"]
+        if self.count is not None:
+
+            def more_or_fewer(number: float) -> StepFacts:
+                return facts.with_measured(
+                    graphs=[*graphs, *[graphs[-1]] * int(number)][: int(number)]
+                )
+
+            yield from count_mutants(
+                self.count, len(graphs), surroundings, more_or_fewer, leaf="count", trivial=1
+            )
+        chosen = self._choose(graphs)
+        if isinstance(chosen, str):
+            return
+        at = int(self.index) if isinstance(self.index, int) else 0
+        before, graph, after = graphs[:at], graphs[at], graphs[at + 1 :]
+        for name, count in self.ops.items():
+            observed = _count_of_nodes(chosen, name)
+
+            def with_operator(
+                number: float, name: str = name, observed: int = observed
+            ) -> StepFacts:
+                ops = {**graph["ops"], name: graph["ops"].get(name, 0) + int(number) - observed}
+                return facts.with_measured(graphs=[*before, {**graph, "ops": ops}, *after])
+
+            yield from count_mutants(
+                count,
+                observed,
+                surroundings,
+                with_operator,
+                leaf=f"ops {name}",
+                trivial=1 if name == "placeholder" else None,
+            )
+        if self.checks is not None:
+
+            def with_text(text: str) -> StepFacts:
+                # the directives are matched against one text: one graph takes the place of the
+                # chosen ones
+                return facts.with_measured(
+                    graphs=[*before, {**graph, "text": text}, *graphs[at + len(chosen) :]]
+                )
+
+            yield from checks_mutants(self.checks, _graph_text(chosen), surroundings, with_text)
+            yield from (
+                replace(mutant, leaf="checks")
+                for mutant in self.checks.trivial_mutants(self.stage, with_text)
+            )
+
+
+def _count_of_nodes(graphs: Sequence[Graph], name: str) -> int:
+    """Return how many nodes call an operator; a name without an overload stands for all
+    overloads.
+    """
+    return sum(
+        count
+        for graph in graphs
+        for op, count in graph["ops"].items()
+        if op == name or op.startswith(f"{name}.")
+    )
+
+
+_OF_OPERATORS = ("joint", "post_grad")
+"""The stages whose nodes call operators; those of the others call functions, as the user's code
+does.
+"""
+
+
+def _of_another_level(stage: str, name: str, graphs: Sequence[Graph]) -> str:
+    """Return why a name that occurs nowhere cannot occur at a stage; empty if it can."""
+    if _count_of_nodes(graphs, name):
+        return ""
+    level = name.partition(".")[0]
+    if stage in _OF_OPERATORS:
+        if level in _OF_FUNCTIONS and not name.startswith(_OF_EVERY_STAGE):
+            return (
+                f"the nodes of a {stage} graph call operators, such as aten.mm.default, and never "
+                f"{name}"
+            )
+        return ""
+    if level in _LOWERED and not any(
+        op.startswith(f"{level}.") for graph in graphs for op in graph["ops"]
+    ):
+        return (
+            f"the nodes of this {stage} graph call functions, such as torch.sort or "
+            f"operator.matmul, and no operator of {level}"
+        )
+    return ""
+
+
+_OF_FUNCTIONS = ("torch", "Tensor")
+_OF_EVERY_STAGE = ("torch.sym_", "torch.ops.")
+_LOWERED = ("aten", "prims")
+
+
+def _graph_text(graphs: Sequence[Graph]) -> str:
+    texts: list[str] = [graph["text"] for graph in graphs]
+    return (
+        texts[0] if len(texts) == 1 else "\n".join(texts)
+    )  # join would remove the mark of a text without comments
+
+
+KINDS = ("fused", "extern", "user")
+"""The kinds of kernel calls; ``launched`` is their sum."""
+
+_COUNTS = ("launched", *KINDS, "compiled")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernels(Conditional, Counts):
+    """Kernel calls of the step, and kernels compiled in it, of the case's own functions, counted
+    while the generated wrapper runs.
+
+    What cannot be counted is an ERROR: a wrapper in C++, a replayed CUDA graph, a package that was
+    compiled ahead of time.
+
+    ``kernels: {launched: 1, compiled: 1}``
+    ``kernels: {fused: 1, extern: {max: 1}}``
+    """
+
+    form: ClassVar[Keywords] = some_of("launched", *KINDS, "compiled")
+    measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}kernels"))
+    needs_result: ClassVar[bool] = False
+    of_trivial_function: ClassVar[Mapping[str, int]] = {"launched": 1, "compiled": 1}
+    launched: Count = None
+    """All kernel calls: fused, extern and user together."""
+    fused: Count = None
+    """Calls of kernels that Inductor generated, templates included."""
+    extern: Count = None
+    """Calls of operators and of library kernels: extern_kernels.mm, torch.ops.aten.sort, copy_.
+
+    Views do not count.
+    """
+    user: Count = None
+    """Calls of Triton kernels that the spec's own Python defines."""
+    compiled: Count = None
+    """Distinct kernels that Inductor generated in the step. A graph that is served from a cache has
+    none; neither has the second call of a compiled function."""
+
+    @classmethod
+    def check(cls, body: Any) -> None:
+        """Check the counts."""
+        check_counts(body, *_COUNTS)
+
+    @property
+    def by_leaf(self) -> Mapping[str, Any]:
+        """The counts that are expected."""
+        return {key: getattr(self, key) for key in _COUNTS if getattr(self, key) is not None}
+
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+        """Judge each count on its own. What could not be counted is an ERROR."""
+        measured, nothing_ran = (
+            facts.measured,
+            "the step ran no compiled graph of the case's function",
+        )
+        judgements = []
+        for key, count in self.by_leaf.items():
+            why = "; ".join(measured["uncompiled" if key == "compiled" else "uncounted"])
+            if not measured["recorded"]:
+                why = "the backend of the case compiles nothing"
+            elif not why and not measured["ran"] and key != "compiled":
+                why = nothing_ran
+            judged = judge_count(
+                count, None if why else self.number(facts, key), surroundings, leaf=key, absent=why
+            )
+            if (
+                judged.status is Status.HELD
+                and key == "compiled"
+                and not measured["compiled"]
+                and not measured["ran"]
+            ):
+                judged = Verdict.error(nothing_ran, expected=judged.expected, leaf=key)
+            judgements.append(
+                judged
+                if why or key == "compiled"
+                else replace(judged, detail="\n".join(measured["names"][:50]))
+            )
+        return judgements
+
+    def number(self, facts: StepFacts, leaf: str) -> float | None:
+        """Return how many kernels were called of a kind, or compiled."""
+        if leaf == "compiled":
+            return int(facts.measured["compiled"])
+        return sum(
+            int(facts.measured["launched"][kind])
+            for kind in (KINDS if leaf == "launched" else (leaf,))
+        )
+
+    def with_number(self, facts: StepFacts, leaf: str, number: float) -> StepFacts:
+        """Return the facts with more kernels or fewer."""
+        if leaf == "compiled":
+            return facts.with_measured(compiled=int(number))
+        launched = facts.measured["launched"]
+        # a change of the sum is a change of the fused kernels, whatever their number is
+        changed = (
+            {"fused": launched["fused"] + int(number) - sum(launched.values())}
+            if leaf == "launched"
+            else {leaf: int(number)}
+        )
+        return facts.with_measured(launched={**launched, **changed})

@@ -1,0 +1,567 @@
+"""Counts of what torch did in a step: counters, metrics, pieces of code, remote caches, calls of
+spies, candidates of autotuning.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from torch_conformance.model.case_facts import TALLIED, Raised, SpyCalls, StepFacts, Tuning, Tunings
+from torch_conformance.model.conditions import Surroundings
+from torch_conformance.model.diagnostics import unknown
+from torch_conformance.model.expectation import About, Mutant, Status, Verdict
+from torch_conformance.model.protocol import Json, decode, encode
+from torch_conformance.vocabulary.expectations.expectation_base import (
+    AT_LEAST_ONE,
+    BadExpectation,
+    Conditional,
+    ConditionalOnCode,
+    Counts,
+    allows_zero,
+    check_count,
+    check_counts,
+    count_mutants,
+    counts_in,
+    is_unlisted,
+    judge_count,
+    parse_count,
+    text_of,
+)
+from torch_conformance.vocabulary.expectations.values import same
+from torch_conformance.vocabulary.forms import TEMPLATE, Count, Form, Keywords, Name, common
+
+_BY_NAME = Form(
+    {
+        "type": ["object", "string"],
+        **TEMPLATE,
+        "minProperties": 1,
+        "additionalProperties": common("count"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ByName(Counts):
+    counts: Mapping[str, Any]
+
+    @classmethod
+    def parse(cls, body: Any) -> Self:
+        """Read the counts; raise ``BadExpectation``."""
+        for name in body:
+            check_count(body[name], name)
+        return cls(counts=dict(body))
+
+    @property
+    def by_leaf(self) -> Mapping[str, Any]:
+        """Each count."""
+        return self.counts
+
+
+_OF_DYNAMO = ("frames", "stats", "graph_break", "unimplemented", "recompiles")
+"""Namespaces of counters that dynamo counts whichever compiler gets its graphs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counter(_ByName):
+    """Values of torch._dynamo.utils.counters after the step, by namespace.name.
+
+    ``counter: {inductor.fxgraph_cache_hit: 1, inductor.fxgraph_cache_miss: {min: 1}}``
+    """
+
+    form: ClassVar[Keywords] = {**_BY_NAME, "allOf": [{"$ref": "names.schema.json#/$defs/counter"}]}
+    of_trivial_function: ClassVar[Mapping[str, int]] = dict.fromkeys(
+        (
+            "frames.total",
+            "frames.ok",
+            "stats.unique_graphs",
+            "stats.calls_captured",
+            "aot_autograd.total",
+            "aot_autograd.ok",
+        ),
+        1,
+    )
+
+    @property
+    def subject(self) -> About:
+        """Dynamo, where each of the counters is dynamo's own."""
+        return (
+            About.DYNAMO
+            if all(name.partition(".")[0] in _OF_DYNAMO for name in self.counts)
+            else About.INDUCTOR
+        )
+
+    @classmethod
+    def parse(cls, body: Any) -> "Counter":
+        """Read the counts; raise ``BadExpectation``."""
+        for name, count in body.items():
+            if "." not in name:
+                raise BadExpectation(
+                    f"the counter '{name}' has no namespace",
+                    f"did you mean 'inductor.{name}'?",
+                    path=(name,),
+                )
+            check_count(count, name)
+            if is_unlisted(count) and allows_zero(count):
+                hint = "a misspelt name is always 0: expect at least 1"
+                raise BadExpectation(
+                    f"the unlisted counter '{name}' may not be expected to be 0", hint, path=(name,)
+                )
+        return cls(counts=dict(body))
+
+    @property
+    def claims_capture(self) -> bool:
+        """How many graphs dynamo captured."""
+        return "stats.unique_graphs" in self.counts
+
+    def number(self, facts: StepFacts, leaf: str) -> float | None:
+        """Return the number of a counter. One that torch has not touched is 0, as in torch."""
+        namespace, _, counter = leaf.partition(".")
+        return facts.counters.get(namespace, {}).get(counter, 0)
+
+    def with_number(self, facts: StepFacts, leaf: str, number: float) -> StepFacts:
+        """Return the facts with another number for a counter."""
+        namespace, _, counter = leaf.partition(".")
+        counters = {
+            **facts.counters,
+            namespace: {**facts.counters.get(namespace, {}), counter: int(number)},
+        }
+        return replace(facts, counters=counters)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric(_ByName):
+    """Values of torch._inductor.metrics after the step.
+
+    ``metric: {generated_kernel_count: 1}``
+    """
+
+    form: ClassVar[Keywords] = {**_BY_NAME, "allOf": [{"$ref": "names.schema.json#/$defs/metric"}]}
+    absent: ClassVar[str] = "this torch has no such metric"  # it would always be 0
+    of_trivial_function: ClassVar[Mapping[str, int]] = {
+        "generated_kernel_count": 1,
+        "ir_nodes_pre_fusion": 1,
+    }
+
+    def number(self, facts: StepFacts, leaf: str) -> float | None:
+        """Return the number of a metric."""
+        return facts.metrics.get(leaf)
+
+    def with_number(self, facts: StepFacts, leaf: str, number: float) -> StepFacts:
+        """Return the facts with another number for a metric."""
+        return replace(facts, metrics={**facts.metrics, leaf: number})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratedFiles(Counts):
+    """How many pieces of code the step generated or loaded from a cache.
+
+    ``generated_files: 1``
+    """
+
+    form: ClassVar[Keywords] = common("count")
+    of_trivial_function: ClassVar[Mapping[str, int]] = {"": 1}
+    count: Any
+
+    @classmethod
+    def parse(cls, body: Any) -> "GeneratedFiles":
+        """Read the count."""
+        check_count(body)
+        return cls(count=body)
+
+    @property
+    def by_leaf(self) -> Mapping[str, Any]:
+        """The count alone."""
+        return {"": self.count}
+
+    def number(self, facts: StepFacts, leaf: str) -> float | None:
+        """Return how many pieces there are."""
+        return len(facts.code)
+
+    def with_number(self, facts: StepFacts, leaf: str, number: float) -> StepFacts:
+        """Return the facts with more pieces or fewer."""
+        size = int(number)
+        return replace(facts, code=(*facts.code[:size], *[""] * (size - len(facts.code))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs(ConditionalOnCode):
+    """The step ended without an exception. For a spec that claims no more than that.
+
+    ``runs: {}``
+    """
+
+    about: ClassVar[About] = About.ANYTHING
+
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+        """Judge that there is no exception."""
+        observed = (
+            "no exception"
+            if facts.raised is None
+            else f"{facts.raised.type} while {facts.raised.phase}"
+        )
+        return [Verdict.of(facts.raised is None, expected="no exception", observed=observed)]
+
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+        """An exception."""
+        raised = Raised(
+            type="builtins.Exception",
+            ancestors=("builtins.Exception",),
+            message="raised",
+            traceback="",
+            phase="run",
+        )
+        yield Mutant(name="an exception", facts=replace(facts, raised=raised))
+
+
+CACHES = (
+    "RemoteFxGraphCache",
+    "RemoteAOTAutogradCache",
+    "RemoteAutotuneCache",
+    "RemoteBundledAutotuneCache",
+    "RemoteDynamoPGOCache",
+)
+"""The remote caches with statistics in torch, by class name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteCounts:
+    """How often a remote cache had an entry, had none, and received one.
+
+    ``remote_counts: {hit: 3, put: 1}``
+    """
+
+    form: ClassVar[Keywords] = {"title": "remote counts", "minProperties": 1}
+    hit: Count = None
+    """Look-ups that found an entry."""
+    miss: Count = None
+    """Look-ups that found none."""
+    put: Count = None
+    """Entries that were written."""
+    exception: Count = None
+    """Look-ups and writes that raised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteCache(Counts):
+    """What torch counted for its remote caches since the last clear_counters, by the cache's name
+    in torch.
+
+    The names are RemoteFxGraphCache, RemoteAOTAutogradCache, RemoteAutotuneCache,
+    RemoteBundledAutotuneCache and RemoteDynamoPGOCache. Not all counts may be 0.
+
+    ``remote_cache: {RemoteFxGraphCache: {hit: 3, miss: 1, put: 1}}``
+    """
+
+    form: ClassVar[Keywords] = {
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": {"$ref": "#/$defs/remote_counts"},
+    }
+    absent: ClassVar[str] = "no statistics of remote caches were read"
+    caches: Mapping[str, Mapping[str, Any]]
+
+    @classmethod
+    def parse(cls, body: Any) -> "RemoteCache":
+        """Read the counts by cache."""
+        for cache, counts in body.items():
+            if cache not in CACHES:
+                message, hint = unknown("remote cache", cache, CACHES)
+                raise BadExpectation(message, hint, path=(cache,))
+            for word, count in counts.items():
+                check_count(count, cache, word)
+        if all(allows_zero(count) for counts in body.values() for count in counts.values()):
+            raise BadExpectation(
+                "every count may be 0: it passes without any request to a cache",
+                "expect a hit, a miss or a put",
+            )
+        return cls(caches={cache: dict(counts) for cache, counts in body.items()})
+
+    @property
+    def by_leaf(self) -> Mapping[str, Any]:
+        """Each count of each cache, by the names of both."""
+        return {
+            f"{cache} {word}": count
+            for cache, counts in self.caches.items()
+            for word, count in counts.items()
+        }
+
+    def number(self, facts: StepFacts, leaf: str) -> float | None:
+        """Return a count of a cache. One without requests from torch has the counts 0."""
+        cache, word = leaf.split()
+        return None if facts.remote is None else facts.remote.get(cache, {}).get(word, 0)
+
+    def with_number(self, facts: StepFacts, leaf: str, number: float) -> StepFacts:
+        """Return the facts with another number for a count of a cache."""
+        cache, word = leaf.split()
+        remote = facts.remote or {}
+        return replace(
+            facts, remote={**remote, cache: {**remote.get(cache, {}), word: int(number)}}
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calls(ConditionalOnCode):
+    """The entries of a spy since the case began, or since the last clear_counters.
+
+    ``calls: {of: order, where: {same: true}, count: 1}``
+    """
+
+    about: ClassVar[About] = About.ANYTHING
+    of: Name
+    """The spy."""
+    where: Annotated[Mapping[str, Any], Form({"type": "object", "minProperties": 1})] | None = None
+    """Count only entries with these values; {contains: [...]} matches a part of a text or list.
+
+    For example ``{same: true}``.
+    """
+    count: Count = None
+    """The number of entries; at least 1 when absent."""
+
+    @classmethod
+    def check(cls, body: Any) -> None:
+        """Check the count."""
+        check_counts(body, "count")
+
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+        """Judge the number of entries that match ``where``."""
+        required = AT_LEAST_ONE if self.count is None else self.count
+        what = f"calls of {self.of}" + (f" where {text_of(dict(self.where))}" if self.where else "")
+        calls = facts.calls.get(self.of)
+        if calls is None:
+            return [Verdict.error("the case has no such spy", expected=what)]
+        entries = [decode(entry) for entry in calls.entries]
+        if self.where and len(entries) < calls.count:
+            return [
+                Verdict.error(
+                    f"only {len(entries)} of {calls.count} entries were recorded", expected=what
+                )
+            ]
+        number = (
+            sum(_matches(entry, self.where) for entry in entries) if self.where else calls.count
+        )
+        judged = judge_count(required, number, surroundings)
+        shown = "\n".join(text_of(entry) for entry in entries[:_SHOWN])
+        return [replace(judged, expected=f"{what}: {judged.expected}", detail=shown)]
+
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+        """More matching entries and fewer; and none, if some are required."""
+        calls = facts.calls[self.of]
+        required = AT_LEAST_ONE if self.count is None else self.count
+        where = self.where or {}
+        fitting = [entry for entry in calls.entries if _matches(decode(entry), where)]
+        others = [entry for entry in calls.entries if entry not in fitting] if self.where else []
+        # an entry that matches, where none was recorded
+        sample = {
+            key: encode(value["contains"] if isinstance(value, Mapping) else value)
+            for key, value in where.items()
+        }
+
+        def with_entries(entries: Sequence[Mapping[str, Json]]) -> StepFacts:
+            seen = SpyCalls(count=len(others) + len(entries), entries=(*others, *entries))
+            return replace(facts, calls={**facts.calls, self.of: seen})
+
+        number = len(fitting) if self.where else calls.count
+        yield from count_mutants(
+            required,
+            number,
+            surroundings,
+            lambda count: with_entries(((fitting or [sample]) * int(count))[: int(count)]),
+        )
+        if self.where and fitting:
+            yield Mutant(name="entries that do not fit", facts=with_entries([{}] * len(fitting)))
+
+
+_SHOWN = 20
+"""The maximum number of entries or operations that a verdict shows."""
+
+
+def _matches(entry: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+    return all(
+        key in entry and _matches_value(entry[key], expected) for key, expected in where.items()
+    )
+
+
+def _matches_value(value: Any, expected: Any) -> bool:
+    if isinstance(expected, Mapping) and set(expected) == {"contains"}:
+        parts = (
+            expected["contains"]
+            if isinstance(expected["contains"], list)
+            else [expected["contains"]]
+        )
+        if isinstance(value, str):
+            return all(isinstance(part, str) and part in value for part in parts)
+        return isinstance(value, list) and all(
+            any(same(item, part) for item in value) for part in parts
+        )
+    return same(value, expected)
+
+
+_OPERATION = Form({"type": "string", "minLength": 1})
+_OPERATIONS = Form(
+    {
+        "oneOf": [
+            _OPERATION,
+            {"type": "array", "items": _OPERATION, "minItems": 1, "uniqueItems": True},
+        ]
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices(Conditional):
+    """What became of the candidates of autotuning, for each operation that Inductor selected a
+    kernel for in the step.
+
+    These are GEMM, convolution and attention of the case's own functions. Every count holds for
+    each operation. A backend that is named must have a candidate. Without max_autotune the only
+    candidate is ATen's, which is not timed. A graph served from a cache has no selection.
+
+    ``choices: {backend: CK, timed: {min: 1}, failed: 0}``
+    ``choices: {backend: TRITON, of: gemm, tuned: 2, won: 1}``
+    """
+
+    form: ClassVar[Keywords] = {"minProperties": 1}
+    backend: Literal[
+        "ATEN",
+        "TRITON",
+        "CPP",
+        "CK",
+        "CKTILE",
+        "CUTLASS",
+        "CUTEDSL",
+        "NVGEMM",
+        "SUBGRAPH",
+        "OTHER",
+        "",
+    ] = ""
+    """The Inductor backend whose candidates are counted; all of them when absent. SUBGRAPH is a
+    decomposition, OTHER a candidate of a class that torch does not have. For example ``CK``."""
+    of: Annotated[tuple[str, ...], _OPERATIONS] = ()
+    """The operations, by the name that Inductor gives the selection, or a group: gemm, convolution,
+    attention. All when absent. For example ``gemm``."""
+    tuned: Count = None
+    """How many such operations there were; at least 1 when absent."""
+    rendered: Count = None
+    """Candidates that Inductor wrote."""
+    compiled: Count = None
+    """Candidates that were compiled."""
+    failed: Count = None
+    """Candidates that could not be compiled or timed, and were discarded."""
+    timed: Count = None
+    """Candidates that were timed."""
+    won: Count = None
+    """1 where the selected candidate is of the backend, else 0."""
+
+    @classmethod
+    def parse(cls, body: Any) -> "Choices":
+        """Read the counts; raise ``BadExpectation``, also for a number of winners without a
+        backend: there is one in each selection.
+        """
+        check_counts(body, "tuned", *TALLIED)
+        of = body.get("of", [])
+        choices = cls(**{**body, "of": tuple([of] if isinstance(of, str) else of)})
+        if not choices.backend and choices.won is not None:
+            raise BadExpectation(
+                "won without a backend: of all candidates one wins",
+                "add backend: TRITON, or another",
+                path=("won",),
+            )
+        return choices
+
+    @property
+    def _counts(self) -> Mapping[str, Any]:
+        """The counts of each operation.
+
+        A backend must have candidates where nothing else asks for one: 0 of 0 failed is no claim.
+        """
+        counts = {name: getattr(self, name) for name in TALLIED if getattr(self, name) is not None}
+        if self.backend and "rendered" not in counts and all(map(allows_zero, counts.values())):
+            return {"rendered": AT_LEAST_ONE, **counts}
+        return counts
+
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+        """Judge how many operations there were, then each count for each of them.
+
+        The judgement of a count shows the first that fails.
+        """
+        tunings = list(facts.tunings.of(self.of))
+        candidates = f"candidates of {self.backend}" if self.backend else "candidates"
+        if facts.tunings.count > len(facts.tunings.found):
+            observed = (
+                f"{facts.tunings.count} operations were selected for, and only "
+                f"{len(facts.tunings.found)} recorded"
+            )
+            return [Verdict.error(observed, expected=f"every operation's {candidates}")]
+        detail = "\n".join(map(str, tunings[:_SHOWN]))
+
+        def shown(judgement: Verdict, what: str, observed: str) -> Verdict:
+            count = judgement.expected.removeprefix(f"{judgement.leaf} ")
+            return replace(judgement, expected=f"{what}: {count}", observed=observed, detail=detail)
+
+        number = judge_count(
+            AT_LEAST_ONE if self.tuned is None else self.tuned,
+            len(tunings),
+            surroundings,
+            leaf="tuned",
+        )
+        what = f" of {', '.join(self.of)}" if self.of else ""
+        judgements = [
+            shown(number, f"operations{what} that inductor selects a kernel for", number.observed)
+        ]
+        for name, count in self._counts.items() if tunings else ():
+            judged = [
+                (
+                    tuning,
+                    judge_count(
+                        count, getattr(tuning.tally(self.backend), name), surroundings, leaf=name
+                    ),
+                )
+                for tuning in tunings
+            ]
+            tuning, worst = next(
+                ((tuning, result) for tuning, result in judged if result.status is Status.FAILED),
+                judged[0],
+            )
+            error = tuning.tally(self.backend).error
+            observed = f"{worst.observed} for {tuning.op}" + (
+                f"; first error: {error}" if error and worst.status is Status.FAILED else ""
+            )
+            judgements.append(
+                shown(
+                    worst,
+                    f"{candidates} that {_VERBS.get(name, name)}, for each operation",
+                    observed,
+                )
+            )
+        return judgements
+
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+        """No operation at all; each count of one operation on its own, with another number."""
+        tuned = list(facts.tunings.of(self.of))
+        if self.tuned is None or not parse_count(counts_in(self.tuned)[0]).holds(0):
+            yield Mutant(name="no operation", facts=replace(facts, tunings=Tunings()), leaf="tuned")
+        for name, count in self._counts.items() if tuned else ():
+            first = tuned[0]
+            number = getattr(first.tally(self.backend), name)
+
+            def changed(
+                other: float, first: Tuning = first, name: str = name, number: int = number
+            ) -> StepFacts:
+                # without a backend the sum is changed, by the tally of one of them
+                backend: str = self.backend or next(iter(first.by_backend), "OTHER")
+                known = first.tally(backend)
+                counts: dict[str, Any] = {name: getattr(known, name) + int(other) - number}
+                tuning = replace(
+                    first, by_backend={**first.by_backend, backend: replace(known, **counts)}
+                )
+                tunings = tuple(
+                    tuning if recorded is first else recorded for recorded in facts.tunings.found
+                )
+                return replace(facts, tunings=replace(facts.tunings, found=tunings))
+
+            yield from count_mutants(
+                count, number, surroundings, changed, leaf=name, where=first.op
+            )
+
+
+_VERBS = {"rendered": "were rendered", "timed": "were timed"}

@@ -1,0 +1,367 @@
+"""What the kinds of expectation share: names, problems of one that means nothing, counts, and the
+values of ``model.expectation``.
+"""
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+from torch_conformance.model.case_facts import StepFacts
+from torch_conformance.model.conditions import Surroundings, choose
+from torch_conformance.model.expectation import Expectation, Mutant, Status, Verdict
+from torch_conformance.model.protocol import Json
+from torch_conformance.vocabulary.forms import Keywords, When, WhenJudged, Word
+
+OUTPUT = "output"
+"""The name of a step's result."""
+
+EAGER = "eager"
+"""The name of the eager reference."""
+
+
+class BadExpectation(Exception):
+    """An expectation that fits the schema but is invalid.
+
+    ``path`` leads from the expectation's body to the invalid value; ``line`` and ``column`` are a
+    position in that value, 0 if it has none.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        path: tuple[str | int, ...] = (),
+        line: int = 0,
+        column: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.path = path
+        self.line = line
+        self.column = column
+
+
+class Kind(Word, Expectation):
+    """What the kinds of expectation of the language share.
+
+    By itself one judges facts that every step has.
+
+    The schema is made of the classes (``tools/generate_schemas``): of their docstrings, fields, the
+    docstrings below these, and ``form``.
+    """
+
+    __slots__ = ()
+    form: ClassVar[Keywords] = {}
+    """What the schema says of the body beside its keys; with ``type`` or ``$ref`` the body is no
+    map of keys.
+    """
+
+    @classmethod
+    def check(cls, body: Any) -> None:
+        """Raise ``BadExpectation`` for a body that the schema lets through and that is invalid."""
+
+    @classmethod
+    def parse(cls, body: Any) -> Self:
+        """Read the body that the schema let through; raise ``BadExpectation``."""
+        cls.check(body)
+        return cls(**body)
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """What the worker is asked to measure; None for facts that every step has."""
+        return None if self.measure is None else {}
+
+    def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+        """Judge the facts where ``when`` holds, if there is one, and where what the worker was
+        asked for was measured.
+        """
+        if not self.applies(surroundings):
+            return [Verdict.not_applicable()]
+        if facts.measured is None and self.measurement() is not None:
+            return [Verdict.error("nothing was measured", expected=self.kind)]
+        return self.judged(facts, surroundings)
+
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+        """Judge facts that are there."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditional(Kind):
+    """A kind with ``when``."""
+
+    when: When = None
+    """Where the expectation applies; everywhere when absent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionalOnCode(Conditional):
+    """A kind whose ``when`` may speak of the generated code."""
+
+    when: WhenJudged = None
+    """Where the expectation applies; everywhere when absent."""
+
+
+def is_reference(value: Any) -> bool:
+    """Whether a value is ``{ref: NAME}``."""
+    return isinstance(value, dict) and set(value) == {"ref"}
+
+
+def text_of(value: Any) -> str:
+    """Return a value as text, cut to one line."""
+    shown = value if isinstance(value, str) else repr(value)
+    return shown if len(shown) <= 200 else shown[:200] + "..."
+
+
+# -- counts ----------------------------------------------------------------------------------------
+
+
+def counts_in(body: Any) -> list[Any]:
+    """Return the counts of a list with conditions, or the one that stands alone."""
+    return [entry.get("value") for entry in body] if isinstance(body, list) else [body]
+
+
+def is_unlisted(body: Any) -> bool:
+    """Whether the spec marks the counter with ``unlisted: true``: its name is in no table."""
+    return any(
+        isinstance(count, dict) and count.get("unlisted") is True for count in counts_in(body)
+    )
+
+
+def allows_zero(body: Any) -> bool:
+    """Whether an untouched counter passes."""
+    return any(
+        (0 in count["any"] if "any" in count else count.get("value", count.get("min")) in (None, 0))
+        if isinstance(count, dict)
+        else count == 0
+        for count in counts_in(body)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """A closed range of numbers; ``least == most`` for an exact one. None means no bound."""
+
+    least: float | None
+    most: float | None
+    among: tuple[float, ...] = ()
+    """The only numbers of the range that count; empty for all of them."""
+
+    def __str__(self) -> str:
+        if self.among:
+            return f"{', '.join(map(str, self.among[:-1]))} or {self.among[-1]}"
+        if self.least == self.most:
+            return str(self.least)
+        if self.most is None:
+            return f"at least {self.least}"
+        return f"at most {self.most}" if self.least is None else f"{self.least} to {self.most}"
+
+    def holds(self, number: float) -> bool:
+        """Whether the number is in the range."""
+        if self.among:
+            return number in self.among
+        return (self.least is None or number >= self.least) and (
+            self.most is None or number <= self.most
+        )
+
+
+def parse_count(body: Any) -> Range:
+    """Read a number or a range; raise ``BadExpectation`` for a range with no number or all
+    numbers.
+    """
+    words = body if isinstance(body, dict) else {"value": body}
+    for number in [*(words.get(word) for word in ("value", "min", "max")), *words.get("any", [])]:
+        if number is not None and number < 0:
+            raise BadExpectation(
+                f"{number} is less than 0, and counts are not negative", "write 0 or more"
+            )
+    least, most = words.get("min"), words.get("max")
+    if "any" in words:
+        others = [word for word in ("value", "min", "max") if word in words]
+        if others:
+            raise BadExpectation(
+                f"any together with {' and '.join(others)}", "any lists every number that holds"
+            )
+        numbers = tuple(sorted(set(words["any"])))
+        if len(numbers) < 2:
+            raise BadExpectation("any with one number", f"write {numbers[0]}")
+        if len(numbers) >= _RANGE and numbers[_RANGE - 1] <= _RANGE + (numbers[0] > 0):
+            raise BadExpectation(
+                "any of so many small numbers could hardly fail",
+                "write the numbers that are right, or a range",
+            )
+        return Range(least=numbers[0], most=numbers[-1], among=numbers)
+    if "value" in words:
+        if least is not None or most is not None:
+            raise BadExpectation("value together with min or max", "use one of them")
+        return Range(least=words["value"], most=words["value"])
+    if least is None and most is None:
+        raise BadExpectation("a range without min and max", "write {min: 1}, {max: 3} or a number")
+    if least is not None and most is not None and least > most:
+        raise BadExpectation(
+            f"the range from {least} to {most} is empty", "min must not be greater than max"
+        )
+    if most is None and least is not None and least <= 0:
+        raise BadExpectation(f"{{min: {least}}} is true for every count", "write {min: 1}")
+    return Range(least=least, most=most)
+
+
+_RANGE = 4
+"""So many numbers from 0 or 1, of which one may be left out, are a range."""
+
+AT_LEAST_ONE = {"min": 1}
+"""The count of what is expected without a count."""
+
+
+def check_count(body: Any, *path: str | int) -> None:
+    """Check a count with its conditions, which stands at a path; raise ``BadExpectation``."""
+    for index, value in enumerate(counts_in(body)):
+        try:
+            parse_count(value)
+        except BadExpectation as error:
+            within = (index, "value") if isinstance(body, list) else ()
+            raise BadExpectation(str(error), error.hint, path=(*path, *within)) from error
+
+
+def check_counts(body: Mapping[str, Any], *keys: str) -> None:
+    """Check the counts at some keys; raise ``BadExpectation``."""
+    for key in keys:
+        if key in body:
+            check_count(body[key], key)
+
+
+def judge_count(
+    body: Any,
+    observed: float | None,
+    surroundings: Surroundings,
+    *,
+    leaf: str = "",
+    absent: str = "",
+) -> Verdict:
+    """Judge one count. ``absent`` is the error text for a missing observation."""
+    applies, value = choose(body, surroundings)
+    if not applies:
+        return Verdict.not_applicable(leaf)
+    required = parse_count(value)
+    expected = f"{leaf} {required}".strip()
+    if observed is None:
+        return Verdict.error(absent, expected=expected, leaf=leaf)
+    judged = Verdict.of(
+        required.holds(observed), expected=expected, observed=str(observed), leaf=leaf
+    )
+    return replace(judged, is_absence=observed == 0)
+
+
+def count_mutants(
+    body: Any,
+    observed: float | None,
+    surroundings: Surroundings,
+    changed: Callable[[float], StepFacts],
+    *,
+    leaf: str = "",
+    where: str = "",
+    trivial: int | None = None,
+    is_budget: bool = False,
+) -> Iterator[Mutant]:
+    """Yield one more and one less for an exact count, or numbers outside of others.
+
+    ``changed`` makes facts with a number.
+
+    A most must be near what was observed; one that ``is_budget`` must only be a number that a GPU
+    may have. A least must be more than a ``trivial`` function has.
+    """
+    applies, value = choose(body, surroundings)
+    if not applies or observed is None:
+        return
+    required = parse_count(value)
+    numbers: list[tuple[str, float]] = []
+    if required.among:
+        for step in (1, -1):
+            number = next(
+                number
+                for number in itertools.count(observed + step, step)
+                if not required.holds(number)
+            )
+            numbers.append(("none of its numbers", number))
+    elif required.least is not None and required.least == required.most:
+        numbers = [("one more", observed + 1), ("one less", observed - 1)]
+    else:
+        if required.least is not None:
+            # only metrics have a least below 1: 0 is just below it
+            numbers.append(
+                ("just below its least", 0 if 0 < required.least < 1 else required.least - 1)
+            )
+        if required.most is not None:
+            numbers.append(("just above its most", required.most + 1))
+            numbers.append(
+                ("far more than observed", 2 * observed + (_MOST_BUDGET if is_budget else 9))
+            )
+        elif trivial is not None:
+            numbers.append(("as many as a trivial function has", trivial))
+    for name, number in numbers:
+        if number < 0:
+            yield Mutant.not_applicable(name, "counts are not negative", leaf=leaf, where=where)
+        else:
+            yield Mutant(name=name, facts=changed(number), leaf=leaf, where=where)
+
+
+_MOST_BUDGET = 1_000_000
+"""More than the registers and the bytes of shared memory of any GPU."""
+
+
+class Counts(Kind):
+    """What is expected of some numbers, each of which is a leaf."""
+
+    __slots__ = ()
+    of_trivial_function: ClassVar[Mapping[str, int]] = {}
+    """Numbers, by leaf, that every function has."""
+    absent: ClassVar[str] = ""
+    """The error text where a number is not known."""
+
+    @property
+    def by_leaf(self) -> Mapping[str, Any]:
+        """The body of each count."""
+        raise NotImplementedError
+
+    def number(self, facts: StepFacts, leaf: str) -> float | None:
+        """Return the number that was observed; None where it is not known."""
+        raise NotImplementedError
+
+    def with_number(self, facts: StepFacts, leaf: str, number: float) -> StepFacts:
+        """Return the facts with another number: a mutant."""
+        raise NotImplementedError
+
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+        """Judge each number on its own.
+
+        A wrong count of a cache shows what torch kept out of caches.
+        """
+        bypasses = [
+            f"{namespace}.{name}: {count}"
+            for namespace, counters in facts.counters.items()
+            for name, count in counters.items()
+            if count and name.endswith("_bypass")
+        ]
+        judged = []
+        for leaf, count in self.by_leaf.items():
+            judgement = judge_count(
+                count, self.number(facts, leaf), surroundings, leaf=leaf, absent=self.absent
+            )
+            is_of_cache = "cache" in f"{self.kind} {leaf}" and not leaf.endswith("_bypass")
+            if bypasses and is_of_cache and judgement.status is Status.FAILED:
+                judgement = replace(
+                    judgement, observed=f"{judgement.observed} ({', '.join(bypasses)})"
+                )
+            judged.append(judgement)
+        return judged
+
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+        """Each number on its own, with another one."""
+        for leaf, count in self.by_leaf.items():
+            changed = functools.partial(self.with_number, facts, leaf)
+            trivial = self.of_trivial_function.get(leaf)
+            yield from count_mutants(
+                count, self.number(facts, leaf), surroundings, changed, leaf=leaf, trivial=trivial
+            )

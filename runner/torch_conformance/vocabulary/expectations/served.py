@@ -1,0 +1,152 @@
+"""``served``, ``residue``: which operators of a call ATen still ran, and so which the compiler
+computed itself.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from torch_conformance.model.case_facts import StepFacts
+from torch_conformance.model.conditions import Surroundings
+from torch_conformance.model.expectation import About, Mutant, Verdict
+from torch_conformance.model.protocol import Json
+from torch_conformance.vocabulary.expectations.additional_calls import Repeated
+from torch_conformance.vocabulary.expectations.expectation_base import BadExpectation
+from torch_conformance.vocabulary.forms import Form, Keywords
+
+OPERATOR = Form(
+    {
+        "type": "string",
+        "pattern": r"^(aten|mkl|mkldnn|onednn|_?quantized|sparse)\.[A-Za-z_][A-Za-z0-9_]*$",
+    }
+)
+Operators = Annotated[
+    Sequence[str], Form({"type": "array", "uniqueItems": True, "items": OPERATOR})
+]
+Share = Annotated[float, Form({"type": "number", "exclusiveMinimum": 0, "maximum": 1})]
+
+OF_OPERATORS = ("served", "residue")
+"""The kinds of this module."""
+
+_UNSERVED = "aten.one_more"
+"""What a mutant adds to the residue."""
+
+
+class OfOperators(Repeated):
+    """What is expected of the residue: the operators that ATen ran in one more call of the compiled
+    function.
+    """
+
+    __slots__ = ()
+    about: ClassVar[About] = About.INDUCTOR
+    """A spec that another compiler joins says what inductor serves; what that compiler serves, its
+    own entry says, in its proof.
+    """
+    measure = staticmethod(lambda arguments, again: again.operators())
+    remark: ClassVar[str] = (
+        "The call is made after the last step of the case. Operators that only move or "
+        "describe data do not count, nor does code that calls"
+        " ATen's kernels below its dispatcher on a CPU."
+    )
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker calls the function and its eager form once more."""
+        return {}
+
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+        """One more operator by ATen; and, where some were expected, none."""
+        residue = facts.measured["residue"]
+        more = [*residue, *[_UNSERVED] * max(1, len(facts.measured["eager"]))]
+        yield Mutant(name="more operators by ATen", facts=facts.with_measured(residue=more))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served(OfOperators):
+    """The compiler itself computes the operators of the call: ATen runs none of them, or few.
+
+    ``served: all``
+    ``served: {min: 0.8}``
+    ``served: {allow: [aten.mm]}``
+    """
+
+    form: ClassVar[Keywords] = {
+        "type": ["string", "object"],
+        "if": {"type": "string"},
+        "then": {"const": "all"},
+    }
+    min: Share = 1.0
+    """The least share of eager's operators that are not in the residue; all of them when absent.
+
+    For example ``0.8``.
+    """
+    allow: Operators = ()
+    """Operators that ATen may run. For example ``[aten.mm, aten.addmm]``."""
+
+    @classmethod
+    def parse(cls, body: Any) -> "Served":
+        """Read the word or the map."""
+        return cls() if body == "all" else cls(**{**body, "allow": tuple(body.get("allow", ()))})
+
+    @property
+    def expected(self) -> str:
+        """What is expected, in words."""
+        share = (
+            "every operator" if self.min == 1 else f"at least {100 * self.min:g}% of the operators"
+        )
+        return f"{share} computed by the compiler" + (
+            f", {', '.join(self.allow)} allowed by ATen" if self.allow else ""
+        )
+
+    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
+        """Judge the share."""
+        eager, residue = facts.measured["eager"], facts.measured["residue"]
+        if not eager:
+            return Verdict.error(
+                "eager runs no operator that computes anything", expected=self.expected
+            )
+        left = [name for name in residue if name not in self.allow]
+        share = max(0.0, 1 - len(left) / len(eager))
+        by_aten = f"by ATen: {', '.join(dict.fromkeys(residue))}" if residue else "none by ATen"
+        observed = f"{share:.0%} of {len(eager)} operators; {by_aten}"
+        return Verdict.of(share >= self.min, expected=self.expected, observed=observed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residue(OfOperators):
+    """ATen runs exactly these operators in a call of the compiled function.
+
+    ``residue: [aten.sort]``
+    ``residue: {operators: [aten.sort], when: {device: cpu}}``
+    """
+
+    form: ClassVar[Keywords] = {
+        "type": ["array", "object"],
+        "minItems": 1,
+        "uniqueItems": True,
+        "items": OPERATOR,
+    }
+    operators: Operators
+    """The operators, each once. For example ``[aten.sort]``."""
+
+    @classmethod
+    def parse(cls, body: Any) -> "Residue":
+        """Read the list, or the map; raise ``BadExpectation`` for one without operators."""
+        whole = body if isinstance(body, dict) else {"operators": body}
+        if not whole.get("operators"):
+            raise BadExpectation(
+                "a residue without operators", "write served: all", path=("operators",)
+            )
+        return cls(**{**whole, "operators": tuple(whole["operators"])})
+
+    @property
+    def expected(self) -> str:
+        """What is expected, in words."""
+        return f"ATen runs {', '.join(self.operators)}"
+
+    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
+        """Judge that these operators, and no others, are left."""
+        residue = sorted(set(facts.measured["residue"]))
+        observed = ", ".join(residue) or "the compiler left no operator to ATen"
+        return Verdict.of(
+            residue == sorted(self.operators), expected=self.expected, observed=observed
+        )

@@ -1,0 +1,875 @@
+"""Texts: ``text`` of a value, ``log`` of torch, ``exit`` of a child, ``raises``, and patterns that
+any text matches, which are refused.
+"""
+
+import builtins
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from torch_conformance.model.case_facts import Cause, StepFacts
+from torch_conformance.model.conditions import Surroundings, choose
+from torch_conformance.model.expectation import About, Mutant, Status, Verdict
+from torch_conformance.model.matching.filecheck import CheckFile
+from torch_conformance.model.matching.filecheck import Kind as Directives
+from torch_conformance.model.matching.patterns import (
+    ANYTHING,
+    are_general,
+    check_pattern,
+    finds,
+    is_general_pattern,
+    search,
+)
+from torch_conformance.model.matching.patterns import is_general as is_general_text
+from torch_conformance.model.matching.time_limit import PatternTooSlow
+from torch_conformance.model.protocol import Json
+from torch_conformance.vocabulary.expectations.expectation_base import (
+    EAGER,
+    OUTPUT,
+    BadExpectation,
+    Conditional,
+    ConditionalOnCode,
+    check_count,
+    count_mutants,
+    counts_in,
+    parse_count,
+    text_of,
+)
+from torch_conformance.vocabulary.forms import (
+    Count,
+    Exception_,
+    Form,
+    Integer,
+    Keywords,
+    Pattern,
+    Texts,
+    ValueName,
+    one_of_keys,
+    some_of,
+)
+
+MOST = 1_000_000
+"""The maximum length of a text from the worker, in characters, counted from the end."""
+
+_CUT = "the text is longer than what is kept of it, so its beginning is not known"
+
+
+def parts_of(body: str | list[str] | None) -> tuple[str, ...]:
+    """Return the expected parts."""
+    return () if body is None else (body,) if isinstance(body, str) else tuple(body)
+
+
+def check_searched(
+    pattern: str | None, *path: str, hint: str = "match at least one character"
+) -> None:
+    """Check a pattern, if there is one; raise ``BadExpectation`` for no pattern, and with a hint
+    for one that matches every text.
+    """
+    if pattern is None:
+        return
+    if (reason := check_pattern(pattern)) is not None:
+        raise BadExpectation(
+            f"the pattern is not a regular expression: {reason}",
+            "escape ( ) [ ] { } . * + ? with \\",
+            path=path,
+        )
+    if search(pattern, "") is not None:
+        raise BadExpectation(
+            "the pattern matches an empty text, so it matches every text", hint, path=path
+        )
+
+
+def judge_text(
+    text: str,
+    contains: tuple[str, ...],
+    pattern: str | None,
+    *,
+    what: str,
+    lacks: tuple[str, ...] = (),
+) -> Verdict:
+    """Judge a text.
+
+    The judgement shows the first part that is missing, or that is there although it must not be.
+    """
+    for part in lacks:
+        if part in text:
+            at = text.index(part)
+            return Verdict.failed(
+                expected=f"{what} without {part!r}",
+                observed=_excerpt(text[max(at - 60, 0) :]),
+                detail=text[-4000:],
+            )
+    for part in contains:
+        if part not in text:
+            return Verdict.failed(
+                expected=f"{what} with {part!r}", observed=_excerpt(text), detail=text[-4000:]
+            )
+    expected = f"{what} with " + " and ".join(
+        [*map(repr, contains), *([f"a match of /{pattern}/"] if pattern else [])]
+    )
+    expected += "".join(f", without {part!r}" for part in lacks)
+    if lacks and _may_be_cut(text):
+        return Verdict.error(_CUT, expected=expected)
+    try:
+        matches = pattern is None or search(pattern, text) is not None
+    except PatternTooSlow:
+        return Verdict.error("pattern too slow", expected=expected)
+    return Verdict.of(
+        matches, expected=expected, observed=_excerpt(text), detail="" if matches else text[-4000:]
+    )
+
+
+def text_mutants(
+    text: str, contains: tuple[str, ...], pattern: str | None, changed: Callable[[str], StepFacts]
+) -> Iterator[Mutant]:
+    """Yield the text without each part, and without the matches of the pattern.
+
+    ``changed`` makes facts with a text.
+    """
+    for part in contains:
+        yield Mutant(
+            name="its part removed", facts=changed(text.replace(part, "")), where=repr(part)
+        )
+    if pattern is None:
+        return
+    # the text around a removed match may match again
+    for _ in range(100):
+        match = search(pattern, text)
+        if match is None:
+            yield Mutant(name="its match removed", facts=changed(text), where=f"/{pattern}/")
+            return
+        text = text[: match.start()] + text[match.end() :]
+    yield Mutant.not_applicable("its match removed", "more than 100 matches", where=f"/{pattern}/")
+
+
+def _may_be_cut(text: str) -> bool:
+    """Whether a text is as long as what is kept: counted in characters or bytes, of which a first
+    one may be half.
+    """
+    return len(text.encode("utf-8", "surrogatepass")) > MOST - 8
+
+
+def _excerpt(text: str) -> str:
+    line = " ".join(text.split())
+    return (
+        f"{len(text)} characters: {line[:160]}{'...' if len(line) > 160 else ''}"
+        if text
+        else "an empty text"
+    )
+
+
+# -- what is in almost every text ------------------------------------------------------------------
+
+_NARROWER = "name a word that only the expected text has"
+
+
+def check_specific(body: Any, key: str = "contains") -> None:
+    """Check that the parts at a key, and the pattern, are in no text by chance; raise
+    ``BadExpectation``.
+    """
+    for place, part in _placed(body, key):
+        if is_general_text(part):
+            hint = "name more of what is expected: at least two letters or digits beside each other"
+            raise BadExpectation(
+                f"almost every text contains {part!r}: this cannot fail", hint, path=place
+            )
+    pattern = body.get("matches")
+    if pattern is not None and is_general_pattern(pattern):
+        raise BadExpectation(
+            f"almost every text matches /{pattern}/: this cannot fail", _NARROWER, path=("matches",)
+        )
+
+
+def check_specific_checks(checks: CheckFile, *path: str) -> None:
+    """Check that directives do not pass on any text; raise ``BadExpectation``."""
+    if are_general(checks):
+        raise BadExpectation(
+            "the directives pass on almost every text: they cannot fail", _NARROWER, path=path
+        )
+
+
+def _placed(body: Any, key: str) -> list[tuple[tuple[str | int, ...], str]]:
+    """Return the parts at a key, each with its path."""
+    parts = body.get(key)
+    return [
+        ((key, index) if isinstance(parts, list) else (key,), part)
+        for index, part in enumerate(parts_of(parts))
+    ]
+
+
+EVERY_FRAME = """\
+LAMBDA_GUARD: torch._functorch.aot_autograd.utils.top_saved_tensors_hooks ids == None
+GLOBAL_STATE: ___check_global_state() against {"allow_bf16_reduce":0,"allow_fp16_reduce":0,"allow_tf32":false,"autocast_state":\
+{"cached_enabled":true,"dtype":[15,5,5,15,5,5,15,15,5,5],"enabled":[false,false,false,false,false,false,false,false,false,false]},\
+"default_dtype":6,"deterministic_algorithms":false,"deterministic_algorithms_warn_only":false,"grad_mode":true,"num_threads":2,\
+"torch_function":true,"torch_function_all_disabled":false}
+TORCH_FUNCTION_MODE_STACK: ___check_torch_function_mode_stack()
+DEFAULT_DEVICE: utils_device.CURRENT_DEVICE == None
+ID_MATCH: ___check_obj_id(G['torch'], 139000000000001), type=<class 'module'>
+ID_MATCH: ___check_obj_id(G['torch'].ones, 139000000000002), type=<class 'builtin_function_or_method'>
+"""  # noqa: E501
+"""The guards of a function without arguments, as torch 2.13 writes them: every frame has these."""
+
+OTHER_FRAMES = """\
+TYPE_MATCH: ___check_type_id(L['gadgets'], 139000000000003), type=<class 'dict'>
+TYPE_MATCH: ___check_type_id(L['gadgets']['widget'], 139000000000004), type=<class 'int'>
+LENGTH_CHECK: len(L['gadgets']) == 97
+EQUALS_MATCH: L['gadgets']['widget'] == 1009
+TENSOR_MATCH: check_tensor(L['voltage'], Tensor, DispatchKeySet(CPU, BackendSelect, ADInplaceOrView, AutogradCPU), torch.float32, \
+device=None, requires_grad=False, size=[97, 89], stride=[89, 1])
+DIMENSION_DYNAMIC_MARKING_GUARD: hasattr(L['voltage'], '_dynamo_dynamic_indices') == False
+ID_MATCH: ___check_obj_id(G['gauge'], 139000000000005), type=<class 'function'>
+DICT_CONTAINS: not ___dict_contains('forward', G['gauge'].__dict__)
+"""  # noqa: E501
+"""Guards of functions that a spec does not mean."""
+
+_KINDS = tuple(line.partition(":")[0] for line in OTHER_FRAMES.splitlines())
+
+
+def check_guards(body: Any, checks: CheckFile | None) -> None:
+    """Refuse parts, patterns and directives of any guards, with ``BadExpectation``.
+
+    A kind that not every frame has may be named alone.
+    """
+    hint = "name a guard by its kind and its source, as in TENSOR_MATCH: check_tensor(L['x']"
+
+    def refuse(
+        what: str, path: tuple[str | int, ...], is_in: Callable[[str], bool], *names: str
+    ) -> None:
+        if is_in(EVERY_FRAME):
+            raise BadExpectation(
+                f"{what} is in the guards of every function: this cannot fail", hint, path=path
+            )
+        names_kind = any(
+            re.search(rf"(?<!\w){kind}(?!\w)", name) for kind in _KINDS for name in names
+        )
+        if not names_kind and is_in(EVERY_FRAME + OTHER_FRAMES):
+            raise BadExpectation(f"{what} is in the guards of most functions", hint, path=path)
+
+    for place, part in _placed(body, "contains"):
+        refuse(
+            repr(part),
+            place,
+            functools.partial(lambda part, text: is_general_text(part) or part in text, part),
+            part,
+        )
+    if (pattern := body.get("matches")) is not None:
+        refuse(
+            f"a match of /{pattern}/", ("matches",), lambda text: finds(pattern, [text]), pattern
+        )
+    if checks is not None:
+        patterns = [
+            directive.pattern for directive in checks if directive.kind is not Directives.NOT
+        ]
+        refuse(
+            "what the directives match",
+            ("checks",),
+            lambda text: are_general(checks, [text]),
+            *patterns,
+        )
+
+
+# -- text and log ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfText(ConditionalOnCode):
+    """What is expected of a text."""
+
+    form: ClassVar[Keywords] = some_of("contains", "matches")
+    contains: Texts | None = None
+    """Parts of it, in any order."""
+    count: Count = None
+    """How often each part of contains is in it, without overlaps; at least once when absent."""
+    matches: Pattern | None = None
+    """A regular expression, searched in it. For example ``planted (crash|hang)``."""
+    lacks: Texts | None = None
+    """Parts of which none is in it.
+
+    Needs contains or matches beside it: an empty text lacks everything.
+    """
+
+    @classmethod
+    def check(cls, body: Any) -> None:
+        """Check the pattern; that a text can have what it must without what it must lack; and how
+        often the parts must be in it.
+        """
+        check_searched(body.get("matches"), "matches")
+        for part in parts_of(body.get("lacks")):
+            if any(part in contained for contained in parts_of(body.get("contains"))):
+                raise BadExpectation(
+                    f"no text contains what it must and lacks {part!r}",
+                    "remove one of the two",
+                    path=("lacks",),
+                )
+        if "count" not in body:
+            return
+        if "contains" not in body:
+            raise BadExpectation(
+                "count without contains", "write contains: TEXT beside it", path=("count",)
+            )
+        check_count(body["count"], "count")
+        for required in map(parse_count, counts_in(body["count"])):
+            if required.most == 0:
+                raise BadExpectation(
+                    "0 times is no part of a text that contains it",
+                    "write lacks: TEXT",
+                    path=("count",),
+                )
+            if required.least == 1 and required.most is None:
+                raise BadExpectation(
+                    "{min: 1} is true for every text that contains it",
+                    "remove count",
+                    path=("count",),
+                )
+
+    @property
+    def what(self) -> str:
+        """The text, in words."""
+        raise NotImplementedError
+
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+        """Judge the text; where all else holds, how often each part is in it.
+
+        Occurrences do not overlap.
+        """
+        text, parts = facts.measured["text"], parts_of(self.contains)
+        if text is None:
+            return [
+                Verdict.failed(expected=f"{self.what} is a text", observed=facts.measured["type"])
+            ]
+        judged = judge_text(text, parts, self.matches, what=self.what, lacks=parts_of(self.lacks))
+        applies, value = choose(self.count, surroundings)
+        if self.count is None or not applies or judged.status is not Status.HELD:
+            return [judged]
+        required = parse_count(value)
+        expected = f"{judged.expected}, as often as {required}"
+        for part in parts:
+            number = text.count(part)
+            too_many = required.most is not None and number > required.most
+            if _may_be_cut(text) and not too_many:
+                return [Verdict.error(_CUT, expected=expected)]
+            if not required.holds(number):
+                return [
+                    Verdict.failed(
+                        expected=expected, observed=f"{part!r} {number} times", detail=text[-4000:]
+                    )
+                ]
+        return [replace(judged, expected=expected)]
+
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+        """The text without the expected parts and matches, with parts as often as they must not be,
+        and with what it must lack.
+        """
+        text, parts = facts.measured["text"], parts_of(self.contains)
+        yield from text_mutants(
+            text, parts, self.matches, lambda other: facts.with_measured(text=other)
+        )
+        if (parts or self.matches) and not self.lacks and self.count is None:
+            yield Mutant(
+                name="every character, each alone", facts=facts.with_measured(text=ANYTHING[0])
+            )
+        for part in parts if self.count is not None else ():
+
+            def so_often(number: float, part: str = part) -> StepFacts:
+                return facts.with_measured(
+                    text="\n".join([text.replace(part, ""), *[part] * int(number)])
+                )
+
+            yield from count_mutants(
+                self.count, text.count(part), surroundings, so_often, where=repr(part)
+            )
+        for part in parts_of(self.lacks):
+            yield Mutant(
+                name="a lacked part added",
+                facts=facts.with_measured(text=text + part),
+                where=repr(part),
+            )
+
+
+def measure_text(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+    """Measure in the worker: the text, or null for a value of another type; and the type."""
+    named_value = value(arguments["of"])
+    return {
+        "text": named_value[-MOST:] if isinstance(named_value, str) else None,
+        "type": f"a {type(named_value).__name__}",
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text(_OfText):
+    """What a text value contains.
+
+    ``text: {of: command, contains: ["nvcc ", "-Wx"]}``
+    ``text: {of: printed, contains: GB/s, count: 1}``
+    """
+
+    measure = staticmethod(measure_text)
+    about: ClassVar[About] = About.ANYTHING
+    of: ValueName = OUTPUT
+    """The value; the step's result when absent."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of the value."""
+        return (self.of,)
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker sends the text of the value."""
+        return {"of": self.of}
+
+    @property
+    def what(self) -> str:
+        """The name of the value."""
+        return self.of
+
+
+STDERR = "<stderr>"
+"""The name of the worker's standard error of the step; no value of a spec can have this name."""
+
+
+_EVERY_LOG = """\
+V0101 00:00:00.000000 1000 torch/_dynamo/convert_frame.py:1000] [0/0] torchdynamo start compiling f, stack (elided 5 frames):
+I0101 00:00:00.000000 1000 torch/_dynamo/symbolic_convert.py:1000] [0/0] Step 1: torchdynamo start tracing f
+I0101 00:00:00.000000 1000 torch/fx/experimental/symbolic_shapes.py:1000] [0/0] create_env
+V0101 00:00:00.000000 1000 torch/_dynamo/output_graph.py:1000] [0/0] create_graph_input
+I0101 00:00:00.000000 1000 torch/_dynamo/symbolic_convert.py:1000] [0/0] Step 1: torchdynamo done tracing f (RETURN_VALUE)
+I0101 00:00:00.000000 1000 torch/_dynamo/output_graph.py:1000] [0/0] Step 2: calling compiler function
+I0101 00:00:00.000000 1000 torch/_dynamo/output_graph.py:1000] [0/0] Step 2: done compiler function
+I0101 00:00:00.000000 1000 torch/_inductor/compile_fx.py:1000] [0/0] Step 3: torchinductor compiling FORWARDS graph 0
+I0101 00:00:00.000000 1000 torch/_inductor/compile_fx.py:1000] [0/0] Step 3: torchinductor done compiling FORWARDS graph 0
+"""  # noqa: E501
+"""What torch logs of any function, with TORCH_LOGS."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log(_OfText):
+    """What the case and its children wrote to standard error during the step.
+
+    ``log: {contains: planted crash}``
+    ``log: {contains: hit config.recompile_limit, count: 1}``
+    """
+
+    about: ClassVar[About] = About.ANYTHING
+    measure = staticmethod(lambda arguments, value: {"text": value(STDERR)})
+    needs_result: ClassVar[bool] = False
+
+    @classmethod
+    def check(cls, body: Any) -> None:
+        """Check also that parts and pattern are in no text by chance, and not in what torch logs of
+        any function.
+        """
+        _OfText.check(body)
+        check_specific(body)
+        for place, part in _placed(body, "contains"):
+            if part in _EVERY_LOG:
+                raise BadExpectation(
+                    f"torch logs {part!r} of every function: this cannot fail",
+                    _NARROWER,
+                    path=place,
+                )
+        if (pattern := body.get("matches")) is not None and finds(pattern, [_EVERY_LOG]):
+            raise BadExpectation(
+                f"torch logs a match of /{pattern}/ of every function: this cannot fail",
+                _NARROWER,
+                path=("matches",),
+            )
+
+    @property
+    def what(self) -> str:
+        """The stream."""
+        return "standard error"
+
+
+# -- exit ------------------------------------------------------------------------------------------
+
+_OF_EVERY_FAILURE = (
+    "process spawnprocess-1: traceback (most recent call last):\n"
+    '  file "/usr/lib/python3.11/multiprocessing/process.py", line 314, in _bootstrap\n    '
+    "self.run()\n"
+    '  file "/usr/lib/python3.11/site-packages/torch/program.py", line 1, in <module>\n    '
+    "raise error\nerror: exception failed "
+    "no module named 'other' cannot import name 'other' name 'other' is not defined 'thing' "
+    "object has no attribute 'other' "
+    "invalid syntax no such file or directory usage: "
+    + " ".join(
+        f"{name}: "
+        for name, value in vars(builtins).items()
+        if isinstance(value, type) and issubclass(value, BaseException)
+    )
+).lower()
+"""What programs print that fail for any reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit(ConditionalOnCode):
+    """How a spawned child ended.
+
+    A non-zero exit needs a text that it printed, because an import error also ends a child.
+
+    ``exit: {code: 0}``
+    ``exit: {nonzero: true, stderr: planted in the choice}``
+    ``exit: {code: 0, stdout: ready}``
+    """
+
+    about: ClassVar[About] = About.ANYTHING
+    form: ClassVar[Keywords] = one_of_keys("code", "nonzero")
+    code: Integer | None = None
+    """The exit code; a negative one is a signal's."""
+    nonzero: Annotated[bool, Form({"const": True})] = False
+    """Any code but 0."""
+    stderr: Texts | None = None
+    """A text in its standard error."""
+    stdout: Texts | None = None
+    """A text in its standard output; of a program only."""
+
+    @classmethod
+    def check(cls, body: Any) -> None:
+        """Check the texts.
+
+        A non-zero code needs one, because a child that fails to start has a non-zero code too.
+        """
+        is_failure, printed = body.get("code") != 0, parts_of(body.get("stderr"))
+        if is_failure and not body.keys() & {"stderr", "stdout"}:
+            hint = (
+                "add stderr: a text that only this failure prints; a child that fails to start "
+                "has a non-zero code too"
+            )
+            raise BadExpectation("a non-zero exit code without 'stderr'", hint)
+        check_specific(body, "stderr")
+        if (
+            is_failure
+            and printed
+            and "stdout" not in body
+            and all(part.strip().lower() in _OF_EVERY_FAILURE for part in printed)
+        ):
+            hint = (
+                "name words that only this failure prints: a child that cannot import something "
+                "prints a traceback too"
+            )
+            raise BadExpectation(
+                f"{' and '.join(map(repr, printed))} is what any failure prints: this cannot fail",
+                hint,
+                path=("stderr",),
+            )
+
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+        """Judge the code, then the texts."""
+        expected = "a non-zero exit code" if self.nonzero else f"exit code {self.code}"
+        if facts.exit is None:
+            return [Verdict.error("no child was spawned", expected=expected)]
+        code = facts.exit.code
+        if (code == 0) if self.nonzero else (code != self.code):
+            return [
+                Verdict.failed(
+                    expected=expected, observed=f"exit code {code}", detail=facts.exit.stderr
+                )
+            ]
+        judged = []
+        if self.stderr is not None:
+            judged.append(
+                judge_text(
+                    facts.exit.stderr,
+                    parts_of(self.stderr),
+                    None,
+                    what=f"{expected} and standard error",
+                )
+            )
+        if self.stdout is not None:
+            printed = Verdict.error(
+                "the child shares the standard output of the case",
+                expected="the standard output of a program",
+            )
+            if facts.exit.stdout is not None:
+                printed = judge_text(
+                    facts.exit.stdout,
+                    parts_of(self.stdout),
+                    None,
+                    what=f"{expected} and standard output",
+                )
+            judged.append(replace(printed, leaf="stdout"))
+        return judged or [Verdict.passed(expected=expected, observed=f"exit code {code}")]
+
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+        """Another code, and each stream without its text."""
+        if (child := facts.exit) is None:
+            return
+        another = replace(facts, exit=replace(child, code=0 if self.nonzero else child.code + 1))
+        yield Mutant(
+            name="another code",
+            facts=another,
+            leaf="stdout" if self.stderr is None and self.stdout is not None else "",
+        )
+        for stream, leaf in (("stderr", ""), ("stdout", "stdout")):
+            if getattr(self, stream) is not None and (text := getattr(child, stream)) is not None:
+
+                def changed(text: str, stream: str = stream) -> StepFacts:
+                    texts: dict[str, Any] = {stream: text}
+                    return replace(facts, exit=replace(child, **texts))
+
+                for mutant in text_mutants(text, parts_of(getattr(self, stream)), None, changed):
+                    yield replace(mutant, leaf=leaf)
+
+
+# -- raises ----------------------------------------------------------------------------------------
+
+_ANOTHER = "another.Error"
+_ANOTHER_TEXT = (
+    "RuntimeError: an error was raised while torch ran: something else went wrong, it failed "
+    "with an exception"
+)
+_OF_A_TYPO = {
+    "builtins.AttributeError": "'thing' object has no attribute 'other'; module "
+    "'thing' has no attribute 'other'",
+    "builtins.NameError": "name 'other' is not defined",
+    "builtins.ImportError": "cannot import name 'other' from 'thing' (unknown location)",
+    "builtins.ModuleNotFoundError": "No module named 'other'",
+}
+"""What an exception of a type says where a name is misspelt."""
+_OF_ALMOST_ALL = ("torch._dynamo.exc.TorchDynamoException", "torch._dynamo.exc.TorchRuntimeError")
+"""Types that Dynamo raises for failures of many causes, a misspelt name among them."""
+_EVERY_EXCEPTION = ("builtins.Exception", "builtins.BaseException", "builtins.object")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedCause:
+    """An exception in the chain below the raised one: its __cause__, or else its __context__ (also
+    below 'from None'), and so on down.
+
+    ``cause: {type: ZeroDivisionError, match: by zero}``
+    """
+
+    form: ClassVar[Keywords] = {}
+    type: Exception_
+    """The exception's dotted path, or the name of a builtin.
+
+    For example ``torch._dynamo.exc.BackendCompilerFailed``.
+    """
+    match: Pattern | None = None
+    """A regular expression, searched in the text of this exception. For example ``by zero``."""
+
+    def __str__(self) -> str:
+        return _in_words(self.type, self.match)
+
+    def is_in(self, causes: Iterable[Cause]) -> bool:
+        """Whether one of the causes has the type and the text; raise ``PatternTooSlow``."""
+        return any(
+            _is_type(self.type, cause.ancestors)
+            and (self.match is None or search(self.match, cause.message) is not None)
+            for cause in causes
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raises(Conditional):
+    """The step raised this exception: the type or a subclass, with the pattern in its text, and
+    with the cause in the chain below it.
+
+    ``raises: {as: eager}``
+    ``raises: {type: RuntimeError, match: after Dynamo Freezing}``
+    ``raises: {type: torch._dynamo.exc.BackendCompilerFailed, cause: {type: ZeroDivisionError,
+      match: by zero}}``
+    """
+
+    form: ClassVar[Keywords] = some_of("type", "as")
+    measure = staticmethod(lambda arguments, value: {"eager": value(RAISED)})
+    needs_result: ClassVar[bool] = False
+    about: ClassVar[About] = About.ANYTHING
+    type: Exception_ | None = None
+    """The exception's dotted path, or the name of a builtin.
+
+    For example ``torch._dynamo.exc.BackendCompilerFailed``.
+    """
+    match: Pattern | None = None
+    """A regular expression, searched in the text. For example ``after Dynamo Freezing``."""
+    cause: Annotated[WantedCause, Form({"$ref": "#/$defs/cause"})] | None = None
+    as_eager: Annotated[bool, Form({"enum": [EAGER]})] = False
+    """The exception is eager's: the same type, no other one, and the same text, or with match both
+    texts have the pattern. For example ``eager``."""
+    before: Literal["backend"] | None = None
+    """backend: Dynamo raises it while it traces the function, before the backend gets a graph, as
+    eager would. Then no graph is the proof of the step, and a backend that got one is a failure.
+    For example ``backend``."""
+
+    @property
+    def claims_refusal(self) -> bool:
+        """Where the spec says so, or eager raises the same."""
+        return self.before is not None or self.as_eager
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Eager, where its exception is compared."""
+        return (EAGER,) if self.as_eager else ()
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker sends eager's exception where it is compared."""
+        return {"as": EAGER} if self.as_eager else None
+
+    @classmethod
+    def parse(cls, body: Any) -> Self:
+        """Read type and pattern."""
+        for described, *path in ((body, "match"), (body.get("cause", {}), "cause", "match")):
+            check_searched(
+                described.get("match"),
+                *path,
+                hint="match at least one character, or leave the pattern out",
+            )
+        if "as" in body and "type" in body:
+            raise BadExpectation(
+                "type together with as",
+                "as: eager asks for eager's type; use one of them",
+                path=("type",),
+            )
+        cause = WantedCause(**body["cause"]) if "cause" in body else None
+        return cls(
+            **{
+                **{key: value for key, value in body.items() if key != "as"},
+                "cause": cause,
+                "as_eager": "as" in body,
+            }
+        )
+
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+        """Judge the type (a subclass passes), then the text, then the chain of causes."""
+        eager = facts.measured["eager"] if self.as_eager else None
+        if self.as_eager and eager is None:
+            return [
+                Verdict.failed(expected="what eager raises", observed="eager raised no exception")
+            ]
+        type_ = self.type if eager is None else eager["type"]
+        expected = (
+            _in_words(str(type_), self.match)
+            + (", as eager" if eager else "")
+            + (f", caused by {self.cause}" if self.cause else "")
+        )
+        expected += f", before the {self.before} gets a graph" if self.before else ""
+        if facts.raised is None:
+            return [Verdict.failed(expected=expected, observed="no exception")]
+        observed = (
+            f"{facts.raised.type}: "
+            f"{facts.raised.message.strip().splitlines()[0] if facts.raised.message.strip() else ''}"  # noqa: E501
+        )
+        if (
+            facts.raised.type != type_
+            if eager
+            else not _is_type(str(type_), facts.raised.ancestors)
+        ):
+            return [
+                Verdict.failed(expected=expected, observed=observed, detail=facts.raised.traceback)
+            ]
+        try:
+            if eager and self.match is None and facts.raised.message != eager["message"]:
+                ours, theirs = text_of(facts.raised.message), text_of(eager["message"])
+                return [
+                    Verdict.failed(expected=f"{expected}: {theirs}", observed=f"{type_}: {ours}")
+                ]
+            if eager and self.match is not None and search(self.match, eager["message"]) is None:
+                return [
+                    Verdict.failed(
+                        expected=expected,
+                        observed=f"eager raised {type_}: {text_of(eager['message'])}",
+                    )
+                ]
+            if self.match is not None and search(self.match, facts.raised.message) is None:
+                return [
+                    Verdict.failed(
+                        expected=expected, observed=observed, detail=facts.raised.message
+                    )
+                ]
+            if self.before and (why := _why_not_before(facts)):
+                return [
+                    Verdict.failed(
+                        expected=expected,
+                        observed=f"{observed}: {why}",
+                        detail=facts.raised.traceback,
+                    )
+                ]
+            if self.cause is None or self.cause.is_in(facts.raised.causes):
+                return [Verdict.passed(expected=expected, observed=observed)]
+        except PatternTooSlow:
+            return [Verdict.error("pattern too slow", expected=expected)]
+        chain = "; caused by ".join(
+            f"{cause.type}: {cause.message}" for cause in facts.raised.causes
+        )
+        observed += f"; caused by {text_of(chain or 'nothing')}"
+        return [Verdict.failed(expected=expected, observed=observed, detail=facts.raised.traceback)]
+
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+        """No exception, one of an unrelated type, another text if the text is expected, and
+        likewise for the cause.
+        """
+        if facts.raised is None:
+            return
+        yield Mutant(name="none raised", facts=replace(facts, raised=None))
+        other = replace(facts.raised, type=_ANOTHER, ancestors=(_ANOTHER, *_EVERY_EXCEPTION))
+        yield Mutant(name="another type", facts=replace(facts, raised=other))
+        if self.match is not None or self.as_eager:
+            text = _OF_A_TYPO.get(facts.raised.type, _ANOTHER_TEXT)
+            yield Mutant(
+                name="another text",
+                facts=replace(facts, raised=replace(facts.raised, message=text)),
+            )
+        if self.before and facts.dynamo is not None:
+            yield Mutant(
+                name="after the backend",
+                facts=replace(facts, dynamo=replace(facts.dynamo, graphs=1)),
+            )
+        if self.cause is None:
+            return
+        yield Mutant(name="no cause", facts=replace(facts, raised=replace(facts.raised, causes=())))
+        changes: dict[str, dict[str, Any]] = {
+            "another cause": {"type": _ANOTHER, "ancestors": (_ANOTHER, *_EVERY_EXCEPTION)}
+        }
+        if self.cause.match is not None:
+            changes["another text of the cause"] = {"message": _ANOTHER_TEXT}
+        for name, change in changes.items():
+            causes = tuple(replace(cause, **change) for cause in facts.raised.causes)
+            yield Mutant(
+                name=name, facts=replace(facts, raised=replace(facts.raised, causes=causes))
+            )
+
+
+RAISED = "<raised by eager>"
+"""The name of the exception of the eager side, which no spec can write."""
+
+
+def _why_not_before(facts: StepFacts) -> str:
+    """Return why a step does not show that dynamo raised before the backend got a graph; empty
+    where it does.
+    """
+    if facts.dynamo is None:
+        return "what dynamo did was not recorded"
+    if facts.dynamo.graphs:
+        return f"the backend had got {facts.dynamo.graphs} graphs of the function"
+    return (
+        "" if facts.dynamo.frames else "dynamo traced no function of the case: the call was eager"
+    )
+
+
+def is_general(body: Any) -> bool:
+    """Whether almost any failure fits: the type is a base class of all exceptions, or a wide one
+    and no ``match`` is specific.
+    """
+    name, patterns = (
+        body.get("type", "").removeprefix("builtins."),
+        [body.get("match"), (body.get("cause") or {}).get("match")],
+    )
+    is_specific = any(
+        pattern
+        and (check_pattern(pattern) or search(pattern, "") or not is_general_pattern(pattern))
+        for pattern in patterns
+    )
+    is_wide = (
+        isinstance(getattr(builtins, name, None), type) or name in _OF_ALMOST_ALL
+    ) and not is_specific
+    return is_wide or f"builtins.{name}" in _EVERY_EXCEPTION
+
+
+def _in_words(type_: str, pattern: str | None) -> str:
+    return type_ + (f" with text matching /{pattern}/" if pattern else "")
+
+
+def _is_type(type_name: str, ancestors: tuple[str, ...]) -> bool:
+    return (type_name if "." in type_name else f"builtins.{type_name}") in ancestors

@@ -1,0 +1,597 @@
+"""``call``, ``aot``, ``backward``, ``optimizer``: the compiled function, called; its gradients;
+steps that use them.
+"""
+
+import copy
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from torch_conformance.model.conditions import is_template
+from torch_conformance.model.diagnostics import Diagnostic, did_you_mean, unknown
+from torch_conformance.model.expectation import About
+from torch_conformance.model.protocol import Json, encode
+from torch_conformance.vocabulary.expectations.comparing import opened
+from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
+from torch_conformance.vocabulary.forms import (
+    TEMPLATE,
+    Boolean,
+    Callable_,
+    Contexts,
+    Form,
+    Inputs,
+    KeywordArguments,
+    Name,
+    ValueName,
+)
+from torch_conformance.vocabulary.steps.step_base import (
+    ONLY,
+    Around,
+    Callee,
+    Compared,
+    DataPath,
+    Session,
+    Side,
+    StepKind,
+    Traits,
+    needed,
+    values_of,
+)
+from torch_conformance.vocabulary.worker_torch import pytree, torch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calling(Compared):
+    """The common arguments and checks of ``call`` and ``aot``, which call a function of the spec
+    with inputs.
+    """
+
+    function: Name | None = None
+    """Which one of functions; the only one when absent."""
+    inputs: Inputs | None = None
+    """Arguments for this step, instead of the spec's inputs."""
+    context: Contexts | None = None
+    """Contexts of this step, instead of the spec's."""
+
+    @property
+    def input_lists(self) -> Iterator[tuple[DataPath, Inputs]]:
+        """Its own inputs."""
+        if self.inputs is not None:
+            yield ("inputs",), self.inputs
+
+    def problems(self, around: Around) -> Iterator[Diagnostic]:
+        """Yield an unknown function, inputs that do not fit, and backends that compile nothing."""
+        if not any(isinstance(step, Calling) for step in around.above):  # the first is enough
+            yield from around.compiling_nothing(
+                f"the step '{self.kind}'", "use api steps, or another backend"
+            )
+        if not around.functions:
+            yield around.problem(
+                (),
+                "spec needs the key 'function'",
+                "the function to compile; a spec with only api steps needs none",
+            )
+        name = (
+            self.function
+            if self.function is not None
+            else ONLY
+            if ONLY in around.functions
+            else None
+        )
+        if name is None:
+            if len(around.functions) != 1:
+                if around.functions:
+                    hint = f"write {self.kind}: {{function: {next(iter(around.functions))}}}"
+                    yield around.problem(around.path, "which of the functions?", hint, key=True)
+                return
+            name = next(iter(around.functions))
+        if name not in around.functions:
+            yield around.problem(
+                (*around.path, "function"), *unknown("function", name, around.functions)
+            )
+            return
+        yield from around.input_problems(
+            name, self.inputs, (*around.path, "inputs") if self.inputs is not None else ("inputs",)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Calling):
+    """Call the compiled function.
+
+    When an expectation compares with eager, the function runs in eager mode first, on copies.
+
+    ``call: {}``
+    ``call: {function: one, as: first}``
+    """
+
+    traits: ClassVar[Traits] = Traits(
+        has_result=True,
+        claims=True,
+        compiles=True,
+        enters_context=True,
+        has_reference=True,
+        can_be_differentiated=True,
+        can_be_called_again=True,
+        needs_own_graphs=True,
+    )
+    eager: Boolean = False
+    """Call the function in eager mode instead of the compiled one."""
+
+    @property
+    def runs_graphs(self) -> bool:
+        """Unless it is eager."""
+        return not self.eager
+
+    @property
+    def compares_effects(self) -> bool:
+        """Unless it is eager, or ``side_effects`` is false."""
+        return not self.eager and self.side_effects is not False
+
+    def why_no_reference(self, above: Sequence[StepKind]) -> tuple[str, str] | None:
+        """An eager call has no reference."""
+        return (
+            ("an eager call compared with eager cannot differ", "compare with a named value")
+            if self.eager is True
+            else None
+        )
+
+    def run(self, session: Session) -> None:
+        """Call the function; its reference first, unless the call is eager."""
+        name = self.function or next(iter(session.compiled.targets))
+        if self.eager:
+            session.call(
+                name,
+                self,
+                lambda: session.compiled.targets[name],
+                phase="eager",
+                has_reference=False,
+            )
+        else:
+            session.call(
+                name, self, lambda: session.compiled_functions.target(session.compiled, name)
+            )
+
+
+def _load(
+    function: Callable[..., Any], arguments: tuple[Any, ...], strict: bool | None, path: str
+) -> Any:
+    from torch._inductor import aoti_compile_and_package, aoti_load_package
+
+    class AsModule(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow torch
+        """A module with one function: ``torch.export`` accepts only modules."""
+
+        def __init__(self, function: Callable[..., Any]) -> None:
+            super().__init__()
+            self._function = function
+
+        def forward(self, *given: Any) -> Any:
+            return self._function(*given)
+
+    module = function if isinstance(function, torch.nn.Module) else AsModule(function)
+    mode = {} if strict is None else {"strict": strict}
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    return aoti_load_package(
+        aoti_compile_and_package(torch.export.export(module, arguments, **mode), package_path=path)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aot(Calling):
+    """Export the function, compile it ahead of time into a package, load the package and call it.
+
+    When an expectation compares with eager, the function runs in eager mode first, on copies. The
+    key compile applies to torch.compile only.
+
+    ``aot: {}``
+    ``aot: {function: one, as: packaged}``
+    ``aot: {strict: true}``
+    """
+
+    about: ClassVar[About] = About.INDUCTOR
+    traits: ClassVar[Traits] = Traits(
+        has_result=True,
+        claims=True,
+        compiles=True,
+        enters_context=True,
+        has_reference=True,
+        tools=("cxx",),
+    )
+    strict: Boolean | None = None
+    """Whether torch.export traces with Dynamo (true), or runs the function with symbolic values
+    (false); torch's default when absent.
+    """
+
+    def problems(self, around: Around) -> Iterator[Diagnostic]:
+        """Yield also backends on which inductor must compile nothing."""
+        yield from Calling.problems(self, around)
+        if any(isinstance(step, Aot) for step in around.above):
+            return
+        for backend in around.backends:
+            if backend.compiles and not backend.has_graphs:
+                message = f"the step 'aot' on '{backend.name}', where inductor must compile nothing"
+                hint = "only inductor compiles ahead of time: use call, or another backend"
+                yield around.problem(around.path, message, hint, key=True)
+
+    def run(self, session: Session) -> None:
+        """Build and call a package; the reference is the function itself, on copies."""
+        packages: list[Any] | None = session.kept.get(Aot.kind)
+        if packages is None:
+            # they stay loaded until the case ends, as a result may be in a package's memory; then
+            # torch deletes their unpacked files
+            packages = session.kept[Aot.kind] = []
+            session.scope.closing.callback(packages.clear)
+        name = self.function or next(iter(session.compiled.targets))
+
+        def build_and_run(*inputs: Any) -> Any:
+            path = os.path.join(session.cache, "ahead", f"{len(packages)}.pt2")
+            package = _load(session.compiled.targets[name], inputs, self.strict, path)
+            packages.append(package)
+            return package(*inputs)
+
+        session.call(name, self, lambda: build_and_run, is_package=True)
+
+
+# -- gradients -------------------------------------------------------------------------------------
+
+Differentiate = Callable[[Any], None]
+"""Runs backward on a result."""
+
+
+def gradient_leaves(called: Sequence[Any]) -> "list[torch.Tensor]":
+    """Return the tensors that get gradients: arguments with ``requires_grad``, then parameters of
+    modules, each once.
+    """
+    tensors = [leaf for leaf in pytree.tree_leaves(list(called)) if isinstance(leaf, torch.Tensor)]
+    modules = [
+        leaf for leaf in pytree.tree_leaves(list(called)) if isinstance(leaf, torch.nn.Module)
+    ]
+    parameters = [parameter for module in modules for parameter in module.parameters()]
+    leaves = [
+        tensor for tensor in [*tensors, *parameters] if tensor.requires_grad and tensor.is_leaf
+    ]
+    return list({id(tensor): tensor for tensor in leaves}.values())
+
+
+def forget_gradients(called: Sequence[Any]) -> None:
+    """Delete the gradients of a target and its arguments."""
+    for leaf in gradient_leaves(called):
+        leaf.grad = None
+
+
+def differentiable(result: Any) -> "list[torch.Tensor]":
+    """Return the tensors of a result, also those of objects in it, that require a gradient."""
+    leaves = pytree.tree_leaves(opened(result, lambda tensor, _: tensor, []))
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+
+
+def _tensors_of(result: Any) -> "list[torch.Tensor]":
+    """Return the tensors of a result that require a gradient; raise ``RuntimeError`` if there is
+    none.
+    """
+    tensors = differentiable(result)
+    if not tensors:
+        raise RuntimeError(
+            "nothing to run backward on: no tensor of the result requires a gradient"
+        )
+    return tensors
+
+
+LOSSES: Mapping[str, Callable[[Any], Any]] = {
+    "sum": lambda result: sum(tensor.sum() for tensor in _tensors_of(result)),
+    "mean": lambda result: sum(tensor.mean() for tensor in _tensors_of(result)),
+}
+"""The losses that the language has a word for: of each tensor of a result, then added."""
+
+SUM = "sum"
+"""The loss of a ``backward`` that names none."""
+
+
+def differentiation(loss: str | None, gradient: str | None, scope: Any) -> Differentiate:
+    """Return the function that runs backward: from a loss of the result, or with a named gradient
+    of it.
+    """
+    named = scope.named(gradient) if gradient is not None else None
+    word = SUM if loss is None else loss
+    function = (
+        None if gradient is not None else LOSSES[word] if word in LOSSES else scope.named(word)
+    )
+
+    def differentiate(result: Any) -> None:
+        if function is None:
+            tensors = _tensors_of(result)
+            gradients = list(named) if isinstance(named, list | tuple) else [named]
+            if len(gradients) != len(tensors):
+                counts = (
+                    f"holds {len(gradients)} values, the result {len(tensors)} tensors that "
+                    "require a gradient"
+                )
+                raise ValueError(f"the gradient '{gradient}' {counts}")
+            torch.autograd.backward(
+                tensors,
+                [grad.detach() if isinstance(grad, torch.Tensor) else grad for grad in gradients],
+            )
+            return
+        number = function(result)
+        if not isinstance(number, torch.Tensor) or number.numel() != 1:
+            kind = (
+                f"a tensor of shape {list(number.shape)}"
+                if isinstance(number, torch.Tensor)
+                else f"a {type(number).__name__}"
+            )
+            raise TypeError(f"the loss '{word}' returned {kind}, not a tensor of one number")
+        number.backward()
+
+    return differentiate
+
+
+def gradients_of(
+    result: Any, called: Sequence[Any], differentiate: Differentiate
+) -> "list[torch.Tensor | None]":
+    """Run backward on the result of a call, and return a copy of each gradient in the order of
+    ``gradient_leaves``.
+    """
+    differentiate(result)
+    return [None if leaf.grad is None else leaf.grad.clone() for leaf in gradient_leaves(called)]
+
+
+_NAMED = Form(
+    {
+        "type": "string",
+        "pattern": rf"^[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*$|{TEMPLATE['pattern']}",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backward(Compared):
+    """Run backward from a loss of a result: by default the sum of its tensors.
+
+    The result of the step is the list of gradients: inputs first, then parameters in order.
+
+    ``backward: {}``
+    ``backward: {loss: mean}``
+    ``backward: {of: out.0, gradient: tangent}``
+    """
+
+    traits: ClassVar[Traits] = Traits(
+        has_result=True,
+        claims=True,
+        can_be_called_again=True,
+        gives_gradients=True,
+        needs_own_graphs=True,
+        why_once="a result is differentiated once: write call and backward as often as needed",
+    )
+    of: ValueName | None = None
+    """The result, or a part of it (out.0); that of the last call when absent. The eager side runs
+    backward of its own result of the same call."""
+    loss: Annotated[str, _NAMED, Form({"title": "loss"})] | None = None
+    """What backward begins from: sum or mean (of each tensor of the result, then added), or a named
+    function that takes the result and returns a tensor of one number; sum when absent. The eager
+    side calls it with its own result. For example ``mean``, ``squared_error``."""
+    gradient: Annotated[str, _NAMED, Form({"title": "gradient"})] | None = None
+    """Instead of a loss: a named value with the gradient of the result, a tensor, or a list with
+    one for each tensor of the result that requires a gradient. For example ``tangent``."""
+
+    @property
+    def names(self) -> Iterator[str]:
+        """Its loss and its gradient."""
+        yield from (
+            name for name in (self.loss, self.gradient) if name is not None and name not in LOSSES
+        )
+
+    @property
+    def runs_graphs(self) -> bool:
+        """Always: the differentiated result comes from a compiled call."""
+        return True
+
+    @property
+    def differentiated(self) -> str | None:
+        """The name of the differentiated result, without a path."""
+        return None if self.of is None else self.of.split(".")[0]
+
+    def why_no_reference(self, above: Sequence[StepKind]) -> tuple[str, str] | None:
+        """A backward on a value that is no result of a call has no reference."""
+        if self.of is None or is_template(self.of):
+            return None
+        first = self.of.split(".")[0]
+        giving = next(
+            (
+                step
+                for step in reversed(above)
+                if (first == OUTPUT and step.traits.has_result) or step.bound == first
+            ),
+            None,
+        )
+        if isinstance(giving, Calling):
+            if giving.why_no_reference(()) is None:
+                return None
+            why = f"'{first}' is the result of an eager call"
+        else:
+            why = (
+                f"'{first}' is "
+                f"{'no result of a call' if giving is None else f'the result of the step {giving.kind!r}'}"  # noqa: E501
+            )
+        hint = (
+            "give the call's result a name with 'as', and write backward: {of: NAME}; or compare "
+            "with a named value"
+        )
+        return f"this backward has no eager reference: {why}", hint
+
+    def problems(self, around: Around) -> Iterator[Diagnostic]:
+        """Yield a gradient beside a loss."""
+        if self.loss is not None and self.gradient is not None:
+            hint = (
+                "a loss is one number, whose gradient is 1: scale it in the loss, or leave one of "
+                "the two out"
+            )
+            yield around.problem(
+                (*around.path, "gradient"), "'gradient' beside 'loss'", hint, key=True
+            )
+
+    def name_problems(self, around: Around) -> Iterator[Diagnostic]:
+        """Yield why there is no result to differentiate, and unknown names of a loss or a
+        gradient.
+        """
+        name = OUTPUT if self.of is None else self.of
+        path = (*around.path, "of")
+        if name.split(".")[0] == OUTPUT and not any(
+            step.traits.can_be_differentiated for step in around.above
+        ):
+            yield around.problem(
+                around.path, "backward before any call", "put a call step above it", key=True
+            )
+        elif not is_template(name) and name.split(".")[0] == EAGER:
+            hint = "leave it out, or name a result: the eager side runs backward of its own"
+            yield around.problem(
+                path, "backward runs on what is compiled, not on its reference", hint
+            )
+        elif not is_template(name) and (problem := around.name_problem(name)) is not None:
+            yield around.problem(path, *problem)
+        for key, used in (("loss", self.loss), ("gradient", self.gradient)):
+            if used is None or is_template(used) or (key == "loss" and used in LOSSES):
+                continue
+            if (problem := around.name_problem(used)) is not None:
+                words = did_you_mean(used, LOSSES) if key == "loss" else ""
+                yield around.problem((*around.path, key), problem[0], words or problem[1])
+
+    def run(self, session: Session) -> None:
+        """Run backward on both sides; the results are the gradients of arguments, then of
+        parameters.
+        """
+        of = self.of
+        with needed("what backward runs on"):
+            result = session.compiled.result if of is None else session.scope.named(of)
+            differentiate = differentiation(self.loss, self.gradient, session.scope)
+        compiled, eager = session.compiled.called, session.reference.side
+        session.compiled.is_differentiated = True
+        if eager is not None:
+            eager.is_differentiated = True
+            session.effects.begin(compiled, eager.called)
+        session.reference.backward(of, differentiate)
+        if eager is not None:
+            session.effects.eager_done(eager.called)
+        with session.phases("trace"):  # the backward graph is compiled when it is first run
+            session.output = gradients_of(result, compiled, differentiate)
+            session.device_api.synchronize()
+        session.effects.finish(compiled, eager if session.reference.is_there else None)
+
+
+def _step(session: Session, side: Side, arguments: "Optimizer") -> Any:
+    parameters = parameters_of(side.called)
+    if all(parameter.grad is None for parameter in parameters):
+        raise RuntimeError(
+            "nothing to optimize: no parameter of the last call's function has a gradient"
+        )
+    optimizers, key = _optimizers(session), _key(arguments, parameters)
+    if key not in optimizers:
+        optimizers[key] = make_optimizer(session, arguments.call, arguments.kwargs, parameters)
+    optimizers[key].step()
+    return session.copy(parameters)
+
+
+def _optimizers(session: Session) -> dict[str, Any]:
+    optimizers: dict[str, Any] = session.kept.setdefault(Optimizer.kind, {})
+    return optimizers
+
+
+def _key(arguments: "Optimizer", parameters: "Sequence[torch.Tensor]") -> str:
+    return json.dumps(
+        [
+            encode([arguments.call, arguments.kwargs or {}]),
+            [id(parameter) for parameter in parameters],
+        ]
+    )
+
+
+def make_optimizer(
+    session: Session, call: Json, kwargs: Json, parameters: "Sequence[torch.Tensor]"
+) -> Any:
+    """Return the optimizer that a call makes for the parameters; raise ``NotCarriedOut`` if that
+    fails.
+    """
+    _, values = values_of(session, None, kwargs)
+    with needed("the optimizer"):
+        return session.scope.callable(call)(list(parameters), **values)
+
+
+def parameters_of(called: Sequence[Any]) -> "list[torch.nn.Parameter]":
+    """Return the trainable parameters of every module in a call, each once."""
+    modules = [
+        leaf for leaf in pytree.tree_leaves(list(called)) if isinstance(leaf, torch.nn.Module)
+    ]
+    parameters = [
+        parameter
+        for module in modules
+        for parameter in module.parameters()
+        if parameter.requires_grad
+    ]
+    return list({id(parameter): parameter for parameter in parameters}.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimizer(Compared):
+    """After a backward: an optimizer changes the parameters of the last called function, on both
+    sides.
+
+    The result of the step is the list of these parameters. A second step with the same arguments
+    uses the same optimizer.
+
+    ``optimizer: {call: torch.optim.SGD, kwargs: {lr: 0.01}}``
+    """
+
+    traits: ClassVar[Traits] = Traits(has_result=True, claims=True, has_reference=True)
+    call: Callable_
+    """The optimizer's class, or a function that makes one: called with the parameters."""
+    kwargs: KeywordArguments = None
+    """Its keyword arguments: inputs of every kind. For example ``{lr: 0.01}``."""
+
+    @property
+    def callees(self) -> Iterator[Callee]:
+        """The class of the optimizer."""
+        yield Callee(call=self.call, kwargs=self.kwargs)
+
+    def problems(self, around: Around) -> Iterator[Diagnostic]:
+        """Yield a missing backward step."""
+        if not any(step.traits.gives_gradients for step in around.above):
+            yield around.problem(
+                around.path,
+                "an optimizer before any backward",
+                "put a backward step above it",
+                key=True,
+            )
+
+    def run(self, session: Session) -> None:
+        """Run the optimizer's step; the results are the parameters, in order.
+
+        Equal arguments reuse the same optimizer object, so that its state persists between steps.
+        Raises ``RuntimeError`` if no parameter has a gradient.
+        """
+        eager = session.reference.side
+        if eager is None:
+            session.reference.forget()
+        else:
+            session.effects.begin(session.compiled.called, eager.called)
+            # a copy of the state of the optimizer before the step; None where the step makes the
+            # optimizer
+            optimizer = _optimizers(session).get(_key(self, parameters_of(eager.called)))
+            state = None if optimizer is None else copy.deepcopy(optimizer.state_dict())
+
+            def again(called: Sequence[Any]) -> Any:
+                """Make the step with another optimizer of the same state; return the parameters."""
+                parameters = parameters_of(called)
+                other = make_optimizer(session, self.call, self.kwargs, parameters)
+                if state is not None:
+                    other.load_state_dict(copy.deepcopy(state))
+                other.step()
+                return session.copy(parameters)
+
+            with session.phases("eager"), session.reference.running():
+                session.reference.stepped(_step(session, eager, self), again)
+            session.effects.eager_done(eager.called)
+        with session.phases("optimizer"):
+            session.output = _step(session, session.compiled, self)
+            session.device_api.synchronize()
+        session.effects.finish(session.compiled.called, eager)

@@ -1,0 +1,652 @@
+"""``samples``: the step of a spec with a source of cases: each sample of an operator, eager and
+compiled, measured and judged.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from torch_conformance.model.case_facts import StepFacts
+from torch_conformance.model.conditions import Surroundings
+from torch_conformance.model.diagnostics import Diagnostic
+from torch_conformance.model.escaping import headline
+from torch_conformance.model.expectation import (
+    NO_EXCEPTION,
+    About,
+    Expectation,
+    Mutant,
+    Status,
+    Verdict,
+    WrongValue,
+)
+from torch_conformance.model.protocol import Json
+from torch_conformance.vocabulary.expectations import OF_SAMPLES, close
+from torch_conformance.vocabulary.expectations.close import Close, told
+from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
+from torch_conformance.vocabulary.steps.step_base import (
+    Around,
+    NotCarriedOut,
+    Session,
+    StepKind,
+    Traits,
+    needed,
+)
+from torch_conformance.vocabulary.worker_torch import pytree, torch
+
+Given = tuple[list[Any], dict[str, Any]]
+"""The positional and the keyword arguments of a call."""
+
+
+UNCHANGED = "what eager leaves as it is"
+"""The key of what the compiled call did to it."""
+
+_MOST_TEXT = 600
+"""Characters of the description of a sample, and of the message of an exception."""
+
+
+@dataclass(kw_only=True)
+class Done:
+    """One sample that was run.
+
+    ``compiled`` and ``eager`` hold what is compared, by the same keys.
+    """
+
+    index: int
+    text: str
+    """Shapes, strides and dtypes of its tensors, and its plain arguments."""
+    operator: Callable[..., Any]
+    """The operator, not compiled."""
+    takes_out: bool
+    takes_gradients: bool
+    reseed: Callable[[], None]
+    refused: str = ""
+    """The exception of eager: the sample claims nothing."""
+    no_gradients: str = ""
+    """The exception of eager's backward: only the results are compared."""
+    raised: dict[str, str] | None = None
+    """The exception of the compiled call."""
+    graphs: int = 0
+    """How many compiled graphs the compiled call ran."""
+    compiled: dict[str, Any] = field(default_factory=dict)
+    eager: dict[str, Any] = field(default_factory=dict)
+    fixed: list[Any] = field(default_factory=list)
+    """The gradients of the results from which the backward began; empty where there was none."""
+    operators: tuple[list[str], list[str]] = ((), ())  # type: ignore[assignment]
+    """The operators that ATen ran in eager and in the compiled call, where the case asks for them.
+    """
+    of_operators: "Done | None" = None
+    """The call in which they are recorded, where its answer has other bits than eager's: it is
+    compared as a sample.
+    """
+    inputs: list[Any] = field(default_factory=list)
+    """``None`` where other calls have a target, the arguments before the call, and ``fixed``: eager
+    computes the same from copies.
+    """
+
+    def called(
+        self,
+        function: Callable[..., Any],
+        arguments: Given,
+        around: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    ) -> dict[str, Any]:
+        """Call a function from the state of the case's seed; return its result, and the gradients
+        of its inputs where it has some.
+
+        The call and its backward are each within a context of ``around``; how tensors for ``out=``
+        are made stands outside.
+        """
+        is_eager = function is self.operator
+        with torch.enable_grad():
+            outputs = self._call(function, arguments, around())
+            if not self.takes_gradients or self.no_gradients:
+                return outputs
+            self.reseed()
+            try:
+                # a random gradient for each result that has a history, the same on both sides
+                fixed = (
+                    [torch.randn_like(tensor) for tensor in _differentiable(outputs["result"])]
+                    if _differentiable(arguments)
+                    else []
+                )
+                if fixed:
+                    with around():
+                        outputs["gradients"] = _gradients(outputs["result"], arguments, fixed)
+            except Exception as error:  # eager has no gradients for this sample
+                if not is_eager:
+                    raise
+                self.no_gradients = f"{type(error).__name__}: {error}"[:_MOST_TEXT]
+            else:
+                self.fixed = fixed if is_eager else self.fixed
+        return outputs
+
+    def again(self, called: Sequence[Any], around: AbstractContextManager[Any]) -> dict[str, Any]:
+        """Return what eager computes from other inputs, by the keys of ``eager``; ``around`` is
+        entered for the call alone.
+        """
+        _, args, kwargs, fixed = called
+        outputs = self._call(self.operator, (args, kwargs), around)
+        if fixed:
+            outputs["gradients"] = _gradients(outputs["result"], (args, kwargs), fixed)
+        if "arguments" in self.eager:
+            leaves = _leaves((args, kwargs))
+            outputs["arguments"] = {index: leaves[int(index)] for index in self.eager["arguments"]}
+        return {**outputs, UNCHANGED: self.eager[UNCHANGED]} if UNCHANGED in self.eager else outputs
+
+    def _call(
+        self,
+        function: Callable[..., Any],
+        arguments: Given,
+        around: AbstractContextManager[Any] | None = None,
+    ) -> dict[str, Any]:
+        """Call the operator, or what was compiled of it; return its result, and the tensors of
+        ``out=``.
+        """
+        args, kwargs = arguments
+        outputs: dict[str, Any] = {}
+        if self.takes_out:
+            self.reseed()
+            kwargs = {**kwargs, "out": _outputs(self.operator(*args, **kwargs))}
+            outputs["out"] = kwargs["out"]
+        self.reseed()
+        with around or nullcontext():
+            outputs["result"] = function(*args, **kwargs)
+        return outputs
+
+
+def _outputs(result: Any) -> Any:
+    """Return tensors of ones for ``out=``, of the shapes and dtypes of a result.
+
+    They are contiguous: dynamo compiles no other.
+    """
+
+    def ones(tensor: Any) -> Any:
+        if tensor.layout is not torch.strided or tensor.is_nested:
+            return torch.ones_like(tensor, requires_grad=False)
+        return torch.ones(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+
+    return pytree.tree_map_only(torch.Tensor, ones, result)
+
+
+def _gradients(result: Any, arguments: Given, fixed: Sequence[Any]) -> list[Any]:
+    """Return the gradients of the arguments for fixed gradients of the results, in the dtypes of
+    the results.
+    """
+    results = _differentiable(result)
+    fixed = [gradient.to(tensor.dtype) for tensor, gradient in zip(results, fixed, strict=True)]
+    return list(torch.autograd.grad(results, _differentiable(arguments), fixed, allow_unused=True))
+
+
+def _differentiable(value: Any) -> list[Any]:
+    return [
+        leaf for leaf in _leaves(value) if isinstance(leaf, torch.Tensor) and leaf.requires_grad
+    ]
+
+
+def _leaves(value: Any) -> list[Any]:
+    leaves: list[Any] = pytree.tree_leaves(value)
+    return leaves
+
+
+def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
+    def own() -> Given:
+        """Return copies of the arguments of the sample, with the strides of their tensors."""
+
+        def copy(tensor: Any) -> Any:
+            return session.copy(tensor).requires_grad_(tensor.requires_grad)
+
+        copied: Given = pytree.tree_map_only(torch.Tensor, copy, (list(sample.args), sample.kwargs))
+        return copied
+
+    done = Done(
+        index=index,
+        text=description(sample)[:_MOST_TEXT],
+        operator=operator.function,
+        takes_out=operator.takes_out,
+        takes_gradients=operator.takes_gradients,
+        reseed=session.reseed,
+    )
+    session.opinfo.announce_sample(index, done.text)
+    theirs = own()
+    try:
+        with session.phases("eager"), session.reference.running():
+            done.eager = done.called(operator.function, theirs)
+    except NotCarriedOut as error:
+        done.refused = str(error.__cause__ or error)[:_MOST_TEXT]
+        return done
+    session.torch_state.RESETS["dynamo"]()
+    watched, ours = session.compiled_functions.watched(), own()
+    try:
+        with session.phases("trace"):
+            compiled = session.compiled_functions.of(plain(operator.function))
+            with session.runtime.counted() if session.runtime.spy is not None else nullcontext():
+                done.compiled = done.called(compiled, ours)
+            session.device_api.synchronize()
+    except NotCarriedOut:
+        raise
+    except Exception as error:  # torch may raise anything: it is the result of this sample
+        done.raised = raised(error)
+    else:
+        watched.end(f"sample {index}")
+        done.graphs = watched.graphs
+        before = own()
+        _add_changed_arguments(session, done, ours, theirs, before)
+        done.inputs = [None, *before, done.fixed]
+        if session.additional.records_operators:  # now: the next sample is compiled anew
+            done.of_operators = session.additional.operators_of_sample(done, compiled, own)
+    return done
+
+
+def raised(error: Exception) -> dict[str, str]:
+    """Return what is known of an exception."""
+    kind, phase = type(error), getattr(error, "_conformance_phase", "trace")
+    return {
+        "type": f"{kind.__module__}.{kind.__qualname__}",
+        "message": str(error)[:_MOST_TEXT],
+        "phase": phase,
+    }
+
+
+def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of Python that calls an operator: what is compiled may be written in C."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _add_changed_arguments(session: Session, done: Done, *givens: Given) -> None:
+    """Add the tensors among the arguments that differ after the two calls, writes to those that
+    eager does not write, and shared memory.
+
+    ``givens`` are the arguments of the compiled call and of eager's after the calls, and copies of
+    them from before the calls.
+    """
+    sides = (
+        (side["result"], _leaves(given))
+        for side, given in zip((done.compiled, done.eager), givens, strict=False)
+    )
+    unwanted = session.effects.shared_memory(*sides)
+    for number, (ours, theirs, before) in enumerate(zip(*map(_leaves, givens), strict=True)):
+        if not isinstance(ours, torch.Tensor):
+            continue
+        change, is_changed = session.effects.unwanted_write(ours, theirs, before), False
+        if change is None and ours.layout is torch.strided and not ours.is_nested:
+            # no operator changes an argument of another layout
+            with torch.no_grad():
+                is_changed = (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype) or not bool(
+                    ((ours == theirs) | ((ours != ours) & (theirs != theirs))).all()
+                )
+        for side, value in ((done.compiled, ours), (done.eager, theirs)) if is_changed else ():
+            side.setdefault("arguments", {})[str(number)] = value
+        if change is not None:
+            unwanted[str(number)] = change
+    for side, index in ((done.compiled, 0), (done.eager, 1)) if unwanted else ():
+        side[UNCHANGED] = {path: pair[index] for path, pair in unwanted.items()}
+
+
+def description(sample: Any) -> str:
+    """Return the arguments of a sample as text: shape, strides and dtype of tensors, other values
+    as Python writes them.
+    """
+    named = [
+        *((str(index), value) for index, value in enumerate(sample.args)),
+        *sample.kwargs.items(),
+    ]
+    return "; ".join(f"{name}: {_described(value)}" for name, value in named)
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        dtype = str(value.dtype).removeprefix("torch.")
+        strides = (
+            f" strides {list(value.stride())}"
+            if value.layout is torch.strided and not value.is_nested
+            else f" {value.layout}"
+        )
+        return (
+            f"{dtype}{list(value.shape)}{strides}{' requires_grad' if value.requires_grad else ''}"
+        )
+    if isinstance(value, list | tuple):
+        inner = ", ".join(map(_described, value))
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
+    return repr(value)[:120]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples(StepKind):
+    """The step of a spec with ``source: {opinfo: {dtypes: [...], samples: all}}``.
+
+    In a case it names one operator and one dtype.
+    """
+
+    traits: ClassVar[Traits] = Traits(
+        has_result=True,
+        claims=True,
+        compiles=True,
+        has_reference=True,
+        needs_own_graphs=True,
+        may_have_no_graph=True,
+    )
+    dtypes: Json = None
+    calls: Json = None
+    samples: str | int = "all"
+    operators: Json = None
+    gradients: bool | str = True
+    op: str = ""
+    variant: str = ""
+    dtype: str = ""
+    call: str = "function"
+    rule: str = ""
+    reason: str = ""
+
+    @property
+    def most(self) -> int | None:
+        """The greatest number of samples; None for all."""
+        numbers: Mapping[str | int, int | None] = {"all": None, "first": 1}
+        return numbers[self.samples] if self.samples in numbers else int(self.samples)
+
+    def problems(self, around: Around) -> Iterator[Diagnostic]:
+        """Yield backends that compile nothing."""
+        yield from around.compiling_nothing("operators", "use another backend")
+
+    def run(self, session: Session) -> None:
+        """Run the samples; ``output`` is a list of ``Done``."""
+        with needed("torch's database of operators"), session.phases("inputs"):
+            operator = session.opinfo.find(
+                self.op,
+                self.variant,
+                dtype=self.dtype,
+                device=session.device_api.name,
+                call=self.call,
+                gradients=bool(self.gradients),
+            )
+            session.reseed()
+            samples, most = operator.samples(1 if self.samples == "first" else None), self.most
+            if not samples:
+                raise LookupError(
+                    f"no sample of '{self.op}' for {self.dtype} can be called this way"
+                )
+            # at most so many, spread evenly: those of one kind often stand together
+            count = len(samples) if most is None else min(most, len(samples))
+            numbers = [index * len(samples) // count for index in range(count)]
+        ran = [_run(session, operator, number, samples[number]) for number in numbers]
+        session.output = [
+            done for sample in ran for done in (sample, sample.of_operators) if done is not None
+        ]
+
+
+# -- how its samples are judged --------------------------------------------------------------------
+
+FORM = "form"
+"""The rule that compares type, shape, dtype and device, and no values."""
+
+_MOST_VALUES = 20_000
+"""The greatest number of values of a case that are compared; a sample above it is an ERROR."""
+
+_MOST_NAMED = 10
+"""How many more failed samples a judgement names."""
+
+
+def measure_samples(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+    """Measure in the worker: one entry for each sample.
+
+    ``value`` returns the result of the step, a list of ``steps.samples.Done``.
+    """
+    entries: list[dict[str, Any]] = []
+    count, has_elements = 0, False
+    for done in value(OUTPUT):
+        entry = {
+            name: getattr(done, name)
+            for name in ("index", "text", "refused", "no_gradients", "raised", "graphs")
+        }
+        entry.update(value=None, why_not="")
+        if not done.refused and done.raised is None:
+            if count > _MOST_VALUES:
+                entry["why_not"] = f"the samples before have more than {_MOST_VALUES:,} values"
+            else:
+                entry.update(_compared(arguments, done, with_stand_ins=not has_elements))
+                count += len(entry["value"]["leaves"]) if entry["value"] else 0
+                has_elements = has_elements or (
+                    entry["value"] is not None and _has_elements(entry["value"])
+                )
+        entries.append(entry)
+    return {"samples": entries}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EachSample(Expectation):
+    """An expectation that holds where it holds for every sample that eager computes."""
+
+    kind: ClassVar[str] = OF_SAMPLES
+    measure = staticmethod(measure_samples)
+    about: ClassVar[About] = About.ANYTHING
+    check: Expectation
+    rule: str = ""
+    """How values are judged; ``form`` compares none."""
+    parts: tuple[str, ...] = ()
+    """The paths of values of which only the form is compared."""
+    reason: str = ""
+    """Why the rule, or that of the parts, is not ``close``."""
+
+    @classmethod
+    def parse(cls, body: object) -> "EachSample":
+        """Read the body of ``close``."""
+        return cls(check=Close.parse(body))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the expectation."""
+        return self.check.names
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker measures each sample as it would measure the expectation; of the form it needs
+        no further run of eager.
+        """
+        arguments = self.check.measurement()
+        if self.rule != FORM or arguments is None:
+            return arguments
+        return {word: value for word, value in arguments.items() if word != "judge"}
+
+    def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+        """Judge every sample; the judgement shows the first that failed, and names the others."""
+        if facts.measured is None:
+            return [Verdict.error("nothing was measured", expected="every sample close to eager")]
+        entries = facts.measured["samples"]
+        judged = [
+            (entry, judgement)
+            for entry in entries
+            if (judgement := self._judged(entry, facts, surroundings)) is not None
+        ]
+        if not judged:
+            first = (
+                entries[0]["refused"] or "its result holds no tensor and no number"
+                if entries
+                else "there is none"
+            )
+            return [
+                Verdict.error(
+                    f"no sample can be compared: {first}", expected="every sample close to eager"
+                )
+            ]
+        wrong = [
+            (entry, judgement)
+            for entry, judgement in judged
+            if judgement.status in (Status.FAILED, Status.ERROR)
+        ]
+        if wrong:
+            entry, first = wrong[0]
+            lines = [
+                f"{len(wrong)} of {len(judged)} samples failed",
+                f"sample {entry['index']}: {entry['text']}",
+            ]
+            lines += [first.detail] if first.detail else []
+            lines += [
+                f"sample {other['index']}: {one.observed[:200]}; {other['text'][:200]}"
+                for other, one in wrong[1 : 1 + _MOST_NAMED]
+            ]
+            if len(wrong) > 1 + _MOST_NAMED:
+                lines.append(f"and {len(wrong) - 1 - _MOST_NAMED} more")
+            # a waiver is compared with every wrong sample
+            texts = (
+                (
+                    one.wrong,
+                    f"expected sample {bad['index']}: {one.expected}, observed {one.observed}",
+                )
+                for bad, one in wrong
+            )
+            values = tuple(
+                value
+                for values, message in texts
+                for value in values or [WrongValue(message=message)]
+            )
+            return [
+                replace(
+                    first,
+                    expected=f"sample {entry['index']}: {first.expected}",
+                    detail="\n".join(lines),
+                    wrong=values,
+                )
+            ]
+        if all(judgement.status is Status.NOT_APPLICABLE for _, judgement in judged):
+            return [Verdict.not_applicable()]
+        others = {
+            "refused by eager": sum(bool(entry["refused"]) for entry in entries),
+            "without a value": sum(_is_empty(entry["value"]) for entry in entries),
+            "without gradients": sum(bool(entry["no_gradients"]) for entry in entries),
+            "without a compiled graph": sum(
+                not entry["graphs"] and not entry["refused"] for entry in entries
+            ),
+        }
+        parts = [f"{len(judged)} sample{'' if len(judged) == 1 else 's'} compared"]
+        observed = ", ".join(
+            [*parts, *(f"{number} {what}" for what, number in others.items() if number)]
+        )
+        if self.rule != FORM:
+            leaves = [
+                leaf
+                for entry in entries
+                if entry["value"] is not None
+                for leaf in entry["value"]["leaves"]
+            ]
+            by_value = [leaf for leaf in leaves if leaf["path"] not in self.parts]
+            left = len(leaves) - len(by_value)
+            by_form = (
+                f", {left} value{'' if left == 1 else 's'} by the form ({self.reason})"
+                if left
+                else ""
+            )
+            observed += f"; {told(by_value)}{by_form}"
+        return [Verdict.passed(expected="every sample close to eager", observed=observed)]
+
+    def _judged(
+        self, entry: Mapping[str, Any], facts: StepFacts, surroundings: Surroundings
+    ) -> Verdict | None:
+        """Return the judgement of a sample; None where eager refuses it, or where both results are
+        equally empty.
+        """
+        if entry["refused"] or _is_empty(entry["value"]):
+            return None
+        raised = entry["raised"]
+        if raised is not None:
+            observed = (
+                f"{raised['type']} in phase '{raised['phase']}': {headline(raised['message'])}"
+            )
+            return Verdict.failed(
+                expected=NO_EXCEPTION, observed=observed, detail=raised["message"]
+            )
+        if entry["why_not"]:
+            return Verdict.error(entry["why_not"], expected="a value that can be compared")
+        if self.rule == FORM:
+            return _judge_form(entry["value"])
+        if (
+            self.parts
+            and (
+                form := _judge_form(_with_leaves(entry["value"], lambda path: path in self.parts))
+            ).status
+            is not Status.HELD
+        ):
+            return form
+        measured = _with_leaves(entry["value"], lambda path: path not in self.parts)
+        judgements = self.check.judge(replace(facts, measured=measured), surroundings)
+        return next(
+            (judgement for judgement in judgements if judgement.status is not Status.HELD),
+            judgements[0],
+        )
+
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+        """Those of the first sample with elements; for the others no stand-ins are measured."""
+        entries = facts.measured["samples"]
+        compared = [number for number, entry in enumerate(entries) if entry["value"] is not None]
+        index = next(
+            (number for number in compared if _has_elements(entries[number]["value"])),
+            next(iter(compared), None),
+        )
+        if index is None or self.rule == FORM:
+            return
+        measured = _with_leaves(entries[index]["value"], lambda path: path not in self.parts)
+        for mutant in self.check.mutants(replace(facts, measured=measured), surroundings):
+            if mutant.facts is None:
+                yield mutant
+            else:
+                changed = [
+                    *entries[:index],
+                    {**entries[index], "value": mutant.facts.measured},
+                    *entries[index + 1 :],
+                ]
+                yield replace(mutant, facts=facts.with_measured(samples=changed))
+
+
+def _is_empty(measured: Mapping[str, Any] | None) -> bool:
+    """Whether two results of one structure hold no value: an empty tuple."""
+    return (
+        measured is not None
+        and not measured["leaves"]
+        and measured["structure"] == measured["reference_structure"]
+    )
+
+
+def _has_elements(measured: Mapping[str, Any]) -> bool:
+    """Whether a tensor of a sample has elements, so that another value could stand in its place."""
+    return any(leaf.get("numel") for leaf in measured["leaves"])
+
+
+def _with_leaves(
+    measured: Mapping[str, Any], is_chosen: Callable[[str], bool]
+) -> Mapping[str, Any]:
+    return {**measured, "leaves": [leaf for leaf in measured["leaves"] if is_chosen(leaf["path"])]}
+
+
+def _judge_form(measured: Mapping[str, Any]) -> Verdict:
+    expected = "type, shape, dtype and device of eager"
+    if measured["structure"] != measured["reference_structure"]:
+        return Verdict.failed(
+            expected=f"{measured['reference_structure']}", observed=measured["structure"]
+        )
+    for leaf in measured["leaves"]:
+        for fact in ("type", "shape", "dtype", "device"):
+            if leaf[fact] != leaf[f"reference_{fact}"]:
+                where = f"{OUTPUT}{leaf['path']}"
+                return Verdict.failed(
+                    expected=f"{where} of {fact} {leaf[f'reference_{fact}']}",
+                    observed=str(leaf[fact]),
+                )
+    return Verdict.passed(expected=expected, observed=f"{len(measured['leaves'])} values")
+
+
+def _compared(arguments: Mapping[str, Any], done: Any, *, with_stand_ins: bool) -> dict[str, Any]:
+    """Return the facts of one sample as ``close`` measures them.
+
+    The only place where a sample is compared.
+    """
+    sides = {OUTPUT: done.compiled, EAGER: done.eager}
+    try:
+        measured: Any = close.measure(arguments, sides.__getitem__, with_stand_ins=with_stand_ins)
+        for leaf in measured["leaves"]:
+            if leaf["path"].startswith("['gradients']"):  # torch.autograd.grad promises no layout
+                leaf.pop("strides", None)
+                leaf.pop("reference_strides", None)
+    except Exception as error:  # comparing values of an operator may raise anything
+        return {"why_not": f"{type(error).__name__}: {error}"[:500]}
+    return {"value": measured}

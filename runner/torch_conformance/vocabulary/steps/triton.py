@@ -1,0 +1,188 @@
+"""``triton``: compiles one kernel of Triton for the target of the case, and runs nothing.
+
+``tools/offline/worker`` carries it out.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch_conformance.model import conditions
+from torch_conformance.model.conditions import Surroundings, holds
+from torch_conformance.model.diagnostics import Diagnostic, one_of, unknown
+from torch_conformance.model.expectation import About
+from torch_conformance.model.protocol import Json
+from torch_conformance.vocabulary.steps.step_base import Around, StepKind, Traits
+
+CONDITIONAL = ("constexprs", "options")
+"""The keys whose value may be a list with conditions, as ``config`` may."""
+
+_INTEGERS = ("i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
+_FLOATS = ("fp8e4nv", "fp8e5", "fp8e4b8", "fp8e5b16", "fp8e4b15", "fp16", "bf16", "fp32", "fp64")
+TYPES = (*_INTEGERS, *_FLOATS)
+"""The types of a signature; a pointer to one is written with ``*`` before it."""
+
+_TYPE = re.compile(rf"\*{{0,2}}k?(?:{'|'.join(TYPES)})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Triton(StepKind):
+    """``triton: {source: PYTHON, signature: {x: "*fp32"}, constexprs: {BLOCK: 64}}``.
+
+    In a case ``source`` is a block.
+    """
+
+    about: ClassVar[About] = About.INDUCTOR
+    traits: ClassVar[Traits] = Traits(
+        claims=True, python="source", why_once="one compile shows all that there is", is_proof=False
+    )
+    source: Json
+    signature: Mapping[str, str]
+    kernel: str | None = None
+    constexprs: Json = None
+    aligned: list[str] | None = None
+    attributes: Mapping[str, Mapping[str, Any]] | None = None
+    options: Json = None
+    entry: str | None = None
+
+    @property
+    def kernel_name(self) -> str:
+        """The name of the kernel in a case."""
+        return self.kernel or self.entry or ""
+
+    def problems(self, around: Around) -> Iterator[Diagnostic]:
+        """Yield a kernel that is not there, and arguments that are not those of the kernel."""
+        if around.tree is None:
+            return
+        defs = kernels(around.tree)
+        if self.kernel is not None and self.kernel not in defs:
+            yield around.problem((*around.path, "kernel"), *unknown("kernel", self.kernel, defs))
+        elif self.kernel is None and len(defs) != 1:
+            hint = f"add kernel: {one_of(defs)}" if defs else "write @triton.jit above a def"
+            yield around.problem(
+                (*around.path, "source"),
+                f"{len(defs)} kernels with @triton.jit in the source",
+                hint,
+            )
+        else:
+            yield from self._argument_problems(around, defs[self.kernel or next(iter(defs))])
+
+    def _argument_problems(self, around: Around, node: ast.FunctionDef) -> Iterator[Diagnostic]:
+        parameters = node.args
+        names = [
+            parameter.arg
+            for parameter in (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs)
+        ]
+        constant = [name for name, _ in self._constants()]
+        for key, entries in (
+            ("signature", self.signature),
+            ("aligned", self.aligned or []),
+            ("attributes", self.attributes or {}),
+        ):
+            for index, name in enumerate(entries):
+                if name not in names:
+                    path = (*around.path, key, index if isinstance(entries, list) else name)
+                    yield around.problem(
+                        path,
+                        *unknown(f"argument of {node.name}", name, names),
+                        key=not isinstance(entries, list),
+                    )
+        for name, where in self._constants():
+            if name not in names:
+                yield around.problem(
+                    (*around.path, *where),
+                    *unknown(f"argument of {node.name}", name, names),
+                    key=True,
+                )
+            elif name in self.signature:
+                message = f"'{name}' has a type and a value"
+                yield around.problem(
+                    (*around.path, *where),
+                    message,
+                    "a constexpr has no entry in signature",
+                    key=True,
+                )
+        missing = [name for name in names if name not in self.signature and name not in constant]
+        if missing:
+            hint = "give each argument a type in signature, or a value in constexprs"
+            yield around.problem(
+                (*around.path, "signature"),
+                f"{node.name} has no type or value for {one_of(missing)}",
+                hint,
+                key=True,
+            )
+        for name, text in self.signature.items():
+            if not conditions.is_template(text) and not _TYPE.fullmatch(text):
+                message, hint = unknown("type", text, [*TYPES, *(f"*{name}" for name in TYPES)])
+                yield around.problem((*around.path, "signature", name), message, hint)
+
+    def _constants(self) -> Iterator[tuple[str, tuple[str | int, ...]]]:
+        """Yield every name of ``constexprs`` with its path below the step, whatever its
+        condition.
+        """
+        if isinstance(self.constexprs, Mapping):
+            yield from ((name, ("constexprs", name)) for name in self.constexprs)
+        for index, entry in enumerate(self.constexprs if isinstance(self.constexprs, list) else []):
+            inner = entry.get("set") if "set" in entry else entry
+            below: tuple[str | int, ...] = (
+                ("constexprs", index, "set") if "set" in entry else ("constexprs", index)
+            )
+            yield from ((name, (*below, name)) for name in inner)
+
+    @classmethod
+    def planned(
+        cls, arguments: Mapping[str, Json], surroundings: Surroundings
+    ) -> Mapping[str, Json]:
+        """Return the arguments with the conditions of options and values decided."""
+        decided: dict[str, dict[str, Json]] = {}
+        for key in CONDITIONAL:
+            if isinstance(arguments.get(key), list):
+                decided[key] = {}
+                for entry in arguments[key]:
+                    if "set" not in entry:
+                        decided[key].update(entry)
+                    elif holds(entry.get("when"), surroundings):
+                        decided[key].update(entry["set"])
+        return {**arguments, **decided, "kernel": cls.parse(arguments).kernel_name}
+
+
+def patched(arguments: Mapping[str, Json], patch: Mapping[str, Json]) -> dict[str, Json]:
+    """Return arguments with those of a control: another source, and other types, values and options
+    by name.
+    """
+    changed = dict(arguments)
+    for key, value in patch.items():
+        now = changed.get(key) or {}
+        if key == "source":
+            changed[key] = {**now, "text": value} if isinstance(now, Mapping) and now else value
+        elif isinstance(now, list):
+            changed[key] = [*now, {"set": value}]
+        else:
+            changed[key] = {**now, **value}
+    return changed
+
+
+def kernels(tree: ast.Module) -> dict[str, ast.FunctionDef]:
+    """Return the defs of a source that Triton compiles: those with a decorator whose last word is
+    ``jit``.
+    """
+    defs = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return {
+        node.name: node
+        for node in defs
+        if any(_is_jit(decorator) for decorator in node.decorator_list)
+    }
+
+
+def _is_jit(decorator: ast.expr) -> bool:
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    name = (
+        called.attr
+        if isinstance(called, ast.Attribute)
+        else called.id
+        if isinstance(called, ast.Name)
+        else ""
+    )
+    return name == "jit"

@@ -1,0 +1,954 @@
+"""The additional calls of a case: one list of entries, made by one driver after the last step, so
+that the steps' counters do not see them.
+
+An entry completes facts that a step measured. When it is added, it takes what it needs as of then:
+copies of inputs and results, the state of the generators. It may call eager again (in float64, with
+other roundings, with other inputs: ``EagerRuns``), or the compiled function (``RepeatableCall``).
+``AdditionalCalls.of_measurement`` says which entries a measurement adds.
+"""
+
+import copy
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from torch_conformance.model.results import PROOF
+from torch_conformance.vocabulary.expectations import MEASURED, OF_SAMPLES, close
+from torch_conformance.vocabulary.expectations.additional_calls import (
+    CannotRepeat,
+    comparing,
+    differing_bits,
+)
+from torch_conformance.vocabulary.expectations.calibrated import (
+    NoReference,
+    fine_runs_of,
+    nudged,
+    runs_of,
+)
+from torch_conformance.vocabulary.expectations.close import (
+    Answers,
+    Close,
+    Comparison,
+    Judge,
+    add_reference,
+)
+from torch_conformance.vocabulary.expectations.comparing import leaves_of
+from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
+from torch_conformance.vocabulary.expectations.served import OF_OPERATORS
+from torch_conformance.vocabulary.expectations.stand_ins import Comparer
+from torch_conformance.vocabulary.steps import SAMPLES
+from torch_conformance.vocabulary.steps.call import (
+    Differentiate,
+    differentiation,
+    gradient_leaves,
+    gradients_of,
+)
+from torch_conformance.vocabulary.steps.samples import Done, Given, raised
+from torch_conformance.worker.case import copies
+from torch_conformance.worker.case.copies import bytes_of
+from torch_conformance.worker.case.effects import MOST, Inexact
+from torch_conformance.worker.case.scope import Enter, follow
+from torch_conformance.worker.case.sides import ReferenceCall, Unseen
+from torch_conformance.worker.case.state import Generators
+from torch_conformance.worker.torch_compat import compiling, numerics, opinfo, residue
+from torch_conformance.worker.torch_compat.numerics import AMPLITUDE, RESOLUTION, jittered
+
+KINDS: Mapping[str, Any] = {kind: MEASURED[kind] for kind in MEASURED}
+"""The classes of all expectations: a table that the seal watches."""
+
+MOST_BYTES = 64 << 20
+"""The maximum size of modules and arguments of one copy, in bytes."""
+
+MOST_BYTES_OF_CASE = 256 << 20
+"""The maximum size of the copies of all steps, in bytes.
+
+They are alive until the case has ended.
+"""
+
+MOST_BYTES_REPEATED = 1 << 30
+"""The maximum size of modules and arguments of one repeated call, in bytes: two copies of them are
+alive until the case has ended.
+"""
+
+MOST_JITTERED = 8
+"""The maximum number of runs of eager with other roundings."""
+
+MOST_ELEMENTS = 1 << 24
+"""The maximum number of elements of a result that is judged in this way."""
+
+_WORDS = 500
+
+
+def _changeable(called: Sequence[Any]) -> list[torch.Tensor]:
+    """Return the tensors of a target and its arguments, with those of their objects; raise
+    ``TypeError`` for tensors in parts.
+    """
+    if any(
+        isinstance(leaf, torch.Tensor) and leaf.is_nested
+        for leaf in pytree.tree_leaves(list(called))
+    ):
+        raise TypeError("an input is a nested tensor")
+    return [
+        leaf
+        for leaf in copies.changeable(called, parameters=True).values()
+        if isinstance(leaf, torch.Tensor)
+    ]
+
+
+# -- eager again -----------------------------------------------------------------------------------
+
+
+@dataclass
+class EagerRuns:
+    """The runs of eager that the calibrated judge needs.
+
+    Counters, spies and hooks do not record them.
+    """
+
+    unseen: Unseen
+    inputs: list[Any] | str
+    """Modules and arguments as they were before the call, or why there are no copies of them."""
+    generators: Generators
+    call: Callable[[list[Any], AbstractContextManager[Any]], Any]
+    """Receives copies of the inputs and a context, in which it makes the call (not the backward);
+    returns what is compared.
+    """
+    is_apart: bool = False
+    """Whether the two sides may have begun the call with other numbers: then the compiled answer
+    has more errors than those of the call.
+    """
+    _known: list[Answers | NoReference] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        unseen: Unseen,
+        call: ReferenceCall | None,
+        part: str = "",
+        changed: Callable[[list[Any]], Any] | None = None,
+    ) -> "EagerRuns":
+        """Return the runs of the reference call of a step; what is compared is a part of its
+        result, or what ``changed`` finds after it.
+        """
+        if call is None:
+            return cls(
+                unseen,
+                "no eager call was made in this step",
+                Generators.now(),
+                lambda called, around: None,
+            )
+
+        def again(called: list[Any], around: AbstractContextManager[Any]) -> Any:
+            """Make the call, then its backward and the optimizer's steps."""
+            with call.enter(), around:
+                result = called[0](*called[1:])
+            if call.differentiate:
+                result = gradients_of(result, called, call.differentiate)
+            for step in call.then:
+                result = step(called)
+            return follow(result, part, EAGER) if changed is None else changed(called)
+
+        return cls(unseen, call.inputs, call.generators, again, call.is_apart)
+
+    def answers(self, eager: Any) -> Answers:
+        """Return the reference of the case's own inputs and pairs of eager and reference; raise
+        ``NoReference``.
+
+        They are made once.
+        """
+        if not self._known:
+            try:
+                self._known.append(self._made(eager))
+            except NoReference as why:
+                self._known.append(why)
+        if isinstance(self._known[0], NoReference):
+            raise self._known[0]
+        return self._known[0]
+
+    def _made(self, eager: Any) -> Answers:
+        inputs = self.inputs
+        if isinstance(inputs, str):
+            raise NoReference(inputs)
+        leaves = [leaf for leaf in leaves_of(eager) if isinstance(leaf, torch.Tensor)]
+        if any(leaf.numel() > MOST_ELEMENTS for leaf in leaves):
+            raise NoReference(f"the result has more than {MOST_ELEMENTS} elements")
+        inexact = [leaf for leaf in leaves if leaf.is_floating_point() or leaf.is_complex()]
+        if not inexact and not any(isinstance(leaf, float) for leaf in leaves_of(eager)):
+            dtypes = dict.fromkeys(str(leaf.dtype).removeprefix("torch.") for leaf in leaves)
+            raise NoReference(
+                f"values of dtype {', '.join(dtypes)} are exact"
+                if dtypes
+                else "no value is a tensor"
+            )
+
+        # eager's answer, and the narrowest format that the values of each leaf were rounded to
+        mode = numerics.Roundings()
+        try:
+            with mode:
+                again = self.run(copies.apart(inputs))
+        except Exception:
+            # operators of higher order refuse a mode, with exceptions of no common class
+            # what the function itself raises, this call raises again
+            again, through = self.run(copies.apart(inputs)), []
+        else:
+            through = [mode.narrowest(leaf) for leaf in leaves_of(again)]
+        if Generators.now().differs_from(self.generators):
+            raise NoReference("the function draws random numbers")
+
+        # a function that reads that its tensors are float64 may compute something else
+        wide = self._wide(copies.apart(inputs))
+        has_double = any(leaf.dtype in (torch.float64, torch.complex128) for leaf in leaves)
+        dtypes_of_inputs = numerics.narrow_dtypes(copies.tensors_of(inputs))
+        is_hidden = "" not in through  # or every result was rounded to a narrower format
+        for narrow in dict.fromkeys(
+            [*dtypes_of_inputs, torch.float32] if has_double else dtypes_of_inputs
+        ):
+            reported = numerics.Reported(narrow)
+            try:
+                other = self._wide(copies.apart(inputs), reported)
+            except NoReference:  # the function refuses operands that it takes for other ones
+                continue
+            is_hidden |= reported.is_left
+            if not reported.was_read:
+                break
+            if not numerics.is_same_function(wide, other, narrow):
+                raise NoReference(
+                    "the function depends on the dtype of its tensors, and is another one in "
+                    "float64"
+                )
+
+        # of a float64 result the first pair is of the same inputs in float32; all others are of
+        # nudged inputs
+        pairs = [] if has_double else [(again, wide, 0.0)]
+        least = (
+            0.0
+            if has_double
+            else max(
+                (torch.finfo(getattr(torch, name)).eps for name in through if name), default=0.0
+            )
+        )
+        # an empty tensor needs no runs
+        smallest = min(
+            (leaf.numel() for leaf in inexact if leaf.numel()), default=1 << 20 if inexact else 1
+        )
+        generator = torch.Generator().manual_seed(0)
+        while len(pairs) < runs_of(smallest):
+            nudged_inputs = copies.apart(inputs)
+            if has_double:
+                numerics.to_float32(_changeable(nudged_inputs))
+            if pairs:
+                numerics.change(
+                    _changeable(nudged_inputs),
+                    functools.partial(nudged, generator=generator, least=least),
+                )
+            resolutions = [
+                torch.finfo(tensor.dtype).eps
+                for tensor in copies.tensors_of(nudged_inputs)
+                if tensor.is_floating_point()
+            ]
+            try:
+                pairs.append(
+                    (
+                        self.run(copies.apart(nudged_inputs)),
+                        self._wide(nudged_inputs),
+                        max(least, *resolutions, 0.0) if pairs else 0.0,
+                    )
+                )
+            except Exception as error:  # the function may refuse other values, or float32
+                if pairs:
+                    break
+                raise NoReference(
+                    f"the function refuses float32: {type(error).__name__}"
+                ) from error
+        # a step that rounding turns around, as Adam's for a gradient that is 0 but for rounding,
+        # moves no farther for larger roundings
+        amplitude = (
+            1.0
+            if any(through) or any(torch.finfo(leaf.dtype).eps > RESOLUTION for leaf in inexact)
+            else AMPLITUDE
+        )
+        answers = self._jittered(inputs, runs_of(smallest) - 1, amplitude)
+        fine = functools.cache(
+            functools.partial(self._jittered, inputs, fine_runs_of(smallest), 1.0, is_fine=True)
+        )
+        otherwise = functools.partial(self._otherwise, inputs)
+        return Answers(
+            again,
+            wide,
+            pairs,
+            through,
+            answers,
+            amplitude,
+            None if self.is_apart or is_hidden else fine,
+            otherwise,
+        )
+
+    def _otherwise(self, inputs: list[Any], way: str) -> Any:
+        """Return eager's answer in the same dtypes "on the CPU" or "without TF32"; what the
+        function raises there, it raises.
+        """
+        called = copies.apart(inputs)
+        if way == "without TF32":
+            with ExitStack() as undo:
+                for switch in (torch.backends.cudnn, torch.backends.cuda.matmul):
+                    undo.callback(setattr, switch, "allow_tf32", switch.allow_tf32)
+                    switch.allow_tf32 = False
+                return self.run(called)
+        for tensor in _changeable(called):
+            tensor.data = tensor.data.cpu()
+        return self.run(called)
+
+    def _jittered(
+        self, inputs: list[Any], runs: int, amplitude: float, *, is_fine: bool = False
+    ) -> list[Any]:
+        """Return answers of eager with other roundings of its inputs and of each operator; none
+        where an operator refuses the mode.
+        """
+        generator = torch.Generator().manual_seed(1)
+        answers: list[Any] = []
+        for _ in range(min(runs, MOST_JITTERED)):
+            called = copies.apart(inputs)
+            numerics.change(
+                _changeable(called),
+                functools.partial(jittered, generator=generator, least=RESOLUTION, times=amplitude),
+            )
+            try:
+                with numerics.Jittered(generator, amplitude, is_fine=is_fine):
+                    answers.append(self.run(called))
+            except Exception:
+                # operators of higher order refuse a mode; the function may refuse other numbers
+                break
+        return answers
+
+    def _wide(self, called: list[Any], around: AbstractContextManager[Any] | None = None) -> Any:
+        """Return the answer in float64; ``around`` is entered for the call of the function
+        alone.
+        """
+        mode = numerics.Widened()
+        try:
+            with mode:
+                numerics.to_float64(_changeable(called))
+                result = self.run(called, around)
+        except Exception as error:  # an operator may refuse float64 with any exception
+            text = str(error).splitlines()[0] if str(error) else ""
+            raise NoReference(
+                f"the function refuses float64: {type(error).__name__}: {text}"[:200]
+            ) from error
+        if mode.problem:
+            raise NoReference(mode.problem)
+        return result
+
+    def run(self, called: list[Any], around: AbstractContextManager[Any] | None = None) -> Any:
+        """Make the call with these inputs from the same state of the generators; return a copy of
+        what is compared.
+        """
+        self.generators.restore()
+        with self.unseen(), compiling.reference_stance(), torch.enable_grad():
+            return copies.frozen(self.call(called, around or nullcontext()))
+
+
+# -- the compiled function again -------------------------------------------------------------------
+
+
+@dataclass
+class RepeatableCall:
+    """A call of the compiled side with the state before it.
+
+    An expectation that repeats it gets one of its own.
+    """
+
+    target: Callable[..., Any]
+    called: list[Any]
+    """The function that is not compiled, and copies of the arguments.
+
+    Modules are not copied: a compiled function is bound to them.
+    """
+    state: list[tuple[torch.Tensor, torch.Tensor]]
+    """The parameters and buffers with copies of their values."""
+    gradients: list[torch.Tensor | None]
+    """Copies of the gradients of parameters and arguments."""
+    generators: Generators
+    enter: Enter
+    eager_runs: EagerRuns
+    differentiate: Differentiate | None = None
+    """Runs backward on the result; None for a step whose result is that of the call."""
+    executed: int = 0
+    """How many compiled graphs the step's own call ran."""
+    result: Any = None
+    """A copy of the step's result."""
+    eager_result: Any = None
+    """A copy of eager's result, or the ``LookupError`` that says why there is none."""
+    comparisons: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The comparisons of the step's result with eager's that judge a call whose operators are
+    recorded, by their index.
+    """
+    eager_calls: int = 0
+    """How many of the additional calls ran no compiled graph, though the step's own did."""
+
+    @property
+    def reference(self) -> Any:
+        """A copy of eager's result."""
+        if isinstance(self.eager_result, LookupError):
+            raise CannotRepeat(str(self.eager_result)) from self.eager_result
+        return self.eager_result
+
+    def arguments(self) -> list[Any]:
+        """Return fresh copies of the arguments."""
+        return list(map(_copied, self.called[1:]))
+
+    def operators(self, call: "RepeatableCall | None" = None) -> dict[str, Any]:
+        """Return the operators that ATen runs and that compute something, in eager and in one more
+        call of the compiled function.
+
+        Its numbers are others where the step compares with eager, and it is compared too: the
+        step's answer may be stored, or be eager's.
+        """
+        eager, left, again = list[str](), list[str](), dict[str, Any]()
+        record = functools.partial(residue.recorded, of_backward=self.differentiate is not None)
+        call = call or (self._halved() if self.comparisons else self)
+        try:
+            with compiling.reference_stance():
+                expected = replace(call, target=self.called[0], executed=0).run(
+                    around=record(eager)
+                )
+        except Exception as error:
+            # code of a spec may refuse halved inputs with any exception: the inputs themselves are
+            # used then
+            if call is self or isinstance(error, CannotRepeat):
+                raise
+            return self.operators(self)
+        result = call.run(around=record(left))
+        self.eager_calls = call.eager_calls
+        if self.comparisons and differing_bits(result, expected):
+            call.eager_result = expected
+            with comparing():
+                again = {
+                    index: call.close(arguments, result)
+                    for index, arguments in self.comparisons.items()
+                }
+        return {"eager": eager, "residue": left, "again": again, "tensors": 1}
+
+    def _halved(self) -> "RepeatableCall":
+        halve(arguments := self.arguments())
+        runs = self.eager_runs
+        if isinstance(runs.inputs, list):
+            runs = replace(runs, inputs=[runs.inputs[0], *arguments], _known=[])
+        return replace(self, called=[self.called[0], *arguments], eager_runs=runs)
+
+    def run(
+        self, arguments: list[Any] | None = None, around: AbstractContextManager[Any] | None = None
+    ) -> Any:
+        """Call the function from the state before it; return a copy of the result, or of the
+        gradients.
+
+        ``around`` is entered for that.
+        """
+        with self.eager_runs.unseen() as seen:
+            called = [self.called[0], *(self.arguments() if arguments is None else arguments)]
+            with torch.no_grad():
+                for tensor, value in self.state:
+                    if not compiling.is_erased(tensor):
+                        tensor.copy_(value)
+            for leaf, gradient in zip(gradient_leaves(called), self.gradients, strict=False):
+                leaf.grad = None if gradient is None else gradient.clone()
+            self.generators.restore()
+            around = around or nullcontext()
+            with self.enter(), nullcontext() if self.differentiate else around:
+                result = self.target(*called[1:])
+            with around if self.differentiate else nullcontext():
+                result = copies.frozen(
+                    gradients_of(result, called, self.differentiate)
+                    if self.differentiate
+                    else result
+                )
+        executed = seen.own_calls + seen.captured_others + sum(seen.executed_others.values())
+        self.eager_calls += bool(self.executed and not executed)
+        return result
+
+    def close(self, arguments: Mapping[str, Any], result: Any) -> dict[str, Any]:
+        """Return the facts of ``close`` for a result of the function and eager's."""
+        reference = self.reference
+        facts: dict[str, Any] = close.measure(
+            arguments, {OUTPUT: result, EAGER: reference}.__getitem__, with_stand_ins=False
+        )
+        if close.needs_reference(arguments):
+            comparison = Comparison(
+                facts, arguments, {"of": result, "to": reference}, {}, with_stand_ins=False
+            )
+            with torch.no_grad():
+                add_reference(comparison, self.eager_runs.answers)
+        return facts
+
+    poisoned = staticmethod(compiling.poisoned)
+    """Returns the context in which fresh memory is poisoned."""
+    with_candidate = staticmethod(compiling.only_candidate)
+    """Returns the context in which only one candidate of each autotuning can be chosen."""
+
+
+def halve(values: Any) -> None:
+    """Halve the floating-point numbers of tensors, which are copies: hardly a function refuses
+    these.
+    """
+    with torch.no_grad():
+        for leaf in pytree.tree_leaves(values):
+            if _may_be_drawn(leaf) and leaf.element_size() > 1:  # float8 cannot be multiplied
+                leaf.detach().as_strided(
+                    (leaf.untyped_storage().nbytes() // leaf.element_size(),), (1,), 0
+                ).mul_(0.5)
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of an argument; modules in it stay the same."""
+    memo = {
+        id(leaf): leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.nn.Module)
+    }
+    return copy.deepcopy(value, memo)
+
+
+# -- the list --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of the list."""
+
+    complete: Callable[[], None]
+    """Makes the calls, and completes the facts that it was made for."""
+    calls_eager_alone: bool = True
+    """Such entries come first, and are made too where a step has ended the case."""
+
+
+class AdditionalCalls:
+    """The list of the additional calls of a case, and their driver."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._plan: Mapping[str, Any] = session.plan
+        self._entries: list[Entry] = []
+        self._bytes = self._drawn_bytes = 0
+        self._known_call: object = None
+        self._latest: RepeatableCall | str = "the step has no call that can be repeated"
+        self._comparers: dict[int, Comparer] = {}
+        """What compares stand-ins with the reference of a leaf, by the identity of the leaf's
+        facts.
+        """
+        measures = [request for step in self._plan["steps"] for request in step["measure"]]
+        self._repeats = any(KINDS[request["kind"]].calls_again for request in measures)
+        self.records_operators = any(request["kind"] in OF_OPERATORS for request in measures)
+        """Whether a step asks which operators ATen ran; of samples they are recorded as each ends.
+        """
+        self._why_no_operators = ""
+        arguments = [
+            request["arguments"]
+            for request in measures
+            if request["kind"] in ("close", "candidates")
+        ]
+        calibrates = any(
+            step["effects"]["rtol"] is None
+            for step in self._plan["steps"]
+            if step.get("effects") is not None
+        )
+        if any(close.needs_reference(body.get("close", body)) for body in arguments) or calibrates:
+            session.reference.copied = self._copied
+        observes = any(map(self._plan["body"].get, ("spies", "handlers", "dead"))) or any(
+            request["kind"] == "log" for request in measures
+        )
+        self._why_observed = (
+            "the case observes calls (spies, handlers, dead, log): it would observe an "
+            "additional one"
+            if observes
+            else ""
+        )
+        """Why the case could observe an additional call; empty where it could not."""
+
+    def run(self, *, references_only: bool = False) -> None:
+        """Make the calls, those of eager alone first; with ``references_only`` no others."""
+        entries, self._entries = (
+            sorted(self._entries, key=lambda entry: not entry.calls_eager_alone),
+            [],
+        )
+        with self._session.phases("compare"), torch.no_grad():
+            for entry in entries:
+                if entry.calls_eager_alone or not references_only:
+                    entry.complete()
+
+    def of_measurement(self, request: Mapping[str, Any], facts: dict[str, Any]) -> None:
+        """Add the entries that complete the facts of a measurement."""
+        value, arguments = self._session.names.value, request["arguments"]
+        if request["kind"] == "close":
+            self.calibrate(facts, arguments)
+            if close.has_other_inputs(arguments):
+                self._compare_other_inputs(facts, arguments, value(arguments["to"]))
+        elif request["kind"] == OF_SAMPLES and close.needs_reference(arguments):
+            self._calibrate_samples(facts, arguments, value("output"))
+
+    # -- references in float64 ---------------------------------------------------------------------
+
+    def _why_no_copies(self, called: Sequence[Any]) -> str:
+        if not self._why_observed and bytes_of(called) > MOST_BYTES:
+            return f"modules and arguments are larger than {MOST_BYTES >> 20} MiB"
+        return self._why_observed
+
+    def _copied(self, called: Sequence[Any]) -> list[Any] | str:
+        """Return copies of a target and its arguments before a call, or why there are none."""
+        if why_not := self._why_no_copies(called):
+            return why_not
+        if self._bytes + bytes_of(called) > MOST_BYTES_OF_CASE:
+            return f"the copies for earlier steps are larger than {MOST_BYTES_OF_CASE >> 20} MiB"
+        try:
+            return list(copies.apart(list(called)))
+        except Exception as error:  # copying modules and arguments of a spec may raise anything
+            return f"the inputs cannot be copied: {type(error).__name__}"
+
+    def _eager_runs(
+        self, part: str = "", changed: Callable[[list[Any]], Any] | None = None
+    ) -> EagerRuns:
+        """Return the runs of the step's reference call, whose copies are alive until the case has
+        ended.
+        """
+        call = self._session.reference.latest_call
+        if call is not None and call.inputs is not self._known_call:
+            self._known_call = call.inputs
+            self._bytes += bytes_of(call.inputs) if isinstance(call.inputs, list) else 0
+        return EagerRuns.of(self._session.unseen, call, part, changed)
+
+    def calibrate(
+        self, facts: dict[str, Any], arguments: Mapping[str, Any], *, with_stand_ins: bool = True
+    ) -> None:
+        """Add the measurements that need a float64 reference; they complete the facts of
+        ``close``.
+        """
+        if not close.needs_reference(arguments):
+            return
+        values = {
+            word: copies.frozen(copies.measured(self._session.names.value(arguments[word])))
+            for word in ("of", "to")
+        }
+        runs = self._eager_runs(arguments["to"].partition(".")[2])
+        if not with_stand_ins:  # a repetition, of which there may be many
+            self._bytes += bytes_of(list(values.values()))
+        comparison = Comparison(
+            facts, arguments, values, self._comparers, with_stand_ins=with_stand_ins
+        )
+        self._entries.append(Entry(functools.partial(add_reference, comparison, runs.answers)))
+
+    def calibrate_effects(
+        self,
+        facts: dict[str, Any],
+        inexact: Sequence[Inexact],
+        *,
+        equal_nan: bool,
+        parameters: bool,
+    ) -> None:
+        """Add the same for values that a call left beside its result; ``facts`` are those of the
+        step's effects.
+        """
+
+        def changed(called: list[Any]) -> list[Any]:
+            leaves = copies.changeable(called, parameters=parameters)
+            return [leaves[leaf.path] for leaf in inexact]
+
+        def keep_worst() -> None:
+            check = Close()  # where there are too many, those that the judge refuses stand first
+            facts["leaves"] = sorted(
+                facts["leaves"],
+                key=lambda leaf: "change" not in leaf and check.problem(leaf) is None,
+            )[:MOST]
+
+        if inexact:
+            values = {
+                "of": [leaf.ours for leaf in inexact],
+                "to": [leaf.theirs for leaf in inexact],
+            }
+            runs = self._eager_runs(changed=changed)
+            self._bytes += 2 * bytes_of(values["of"])
+            arguments = {"judge": Judge.CALIBRATED.value, "equal_nan": equal_nan}
+            own_facts = {"leaves": [leaf.facts for leaf in inexact]}
+            unwritten, before = (
+                [leaf.unwritten for leaf in inexact],
+                [leaf.before for leaf in inexact],
+            )
+            comparison = Comparison(
+                own_facts,
+                arguments,
+                values,
+                {},
+                with_stand_ins=False,
+                unwritten=unwritten,
+                before=before,
+            )
+            self._entries.append(Entry(functools.partial(add_reference, comparison, runs.answers)))
+        self._entries.append(Entry(keep_worst))
+
+    def _calibrate_samples(
+        self, facts: Mapping[str, Any], arguments: Mapping[str, Any], samples: Sequence[Done]
+    ) -> None:
+        """Add the same for each sample of an operator: they complete its entry in the facts."""
+
+        def complete(comparison: Comparison, runs: EagerRuns, done: Done) -> None:
+            opinfo.announce_sample(done.index, f"again, in eager and in float64: {done.text}")
+            add_reference(comparison, runs.answers)
+
+        for entry, done in zip(facts["samples"], samples, strict=True):
+            if entry["value"] is None:
+                continue
+            why_not = self._why_no_copies(done.inputs)
+            done.reseed()
+            runs = EagerRuns(
+                self._session.unseen, why_not or done.inputs, Generators.now(), done.again
+            )
+            has_stand_ins = any("stand_ins" in leaf for leaf in entry["value"]["leaves"])
+            comparison = Comparison(
+                entry["value"],
+                arguments,
+                {"of": done.compiled, "to": done.eager},
+                {},
+                with_stand_ins=has_stand_ins,
+            )
+            self._entries.append(Entry(functools.partial(complete, comparison, runs, done)))
+
+    # -- other inputs ------------------------------------------------------------------------------
+
+    def _compare_other_inputs(
+        self, facts: dict[str, Any], arguments: Mapping[str, Any], reference: Any
+    ) -> None:
+        """Add the measurement of the stand-in "other inputs", which completes the facts of
+        ``close``.
+
+        The copies are made now. The call is made after the last step, because code of the case may
+        count its calls.
+        """
+        try:
+            result = self._with_other_inputs(arguments["to"].partition(".")[2])
+        except Exception as error:  # copying modules and arguments of a spec may raise anything
+            close.add_other_inputs(facts, arguments, reference, functools.partial(_raise, error))
+        else:
+            add = functools.partial(
+                close.add_other_inputs, facts, arguments, reference, result, self._comparers
+            )
+            self._entries.append(Entry(add, calls_eager_alone=False))
+
+    def _with_other_inputs(self, part: str) -> Callable[[], Any]:
+        """Return a function that computes a part of this step's reference result for other inputs;
+        raise ``LookupError`` if impossible.
+        """
+        side, call = self._session.reference.side, self._session.reference.latest_call
+        if side is None or call is None or not self._session.reference.is_there:
+            raise LookupError("no eager reference was run in this step")
+        if call.then:
+            raise LookupError("the result is that of an optimizer's step")
+        called = self._drawn(side.called)
+        self._drawn_bytes += bytes_of(called)
+        if self._drawn_bytes > MOST_BYTES_OF_CASE:
+            raise LookupError(
+                f"the copies for earlier steps are larger than {MOST_BYTES_OF_CASE >> 20} MiB"
+            )
+        return functools.partial(EagerRuns.of(self._session.unseen, call, part).run, called)
+
+    def _drawn(self, called: Sequence[Any]) -> list[Any]:
+        """Return copies of a target and its arguments, with new random numbers in every
+        floating-point tensor of the arguments.
+
+        The numbers are uniform in the range of those that they replace, so that the function's
+        domain is respected. Raise ``LookupError`` where the case could observe the additional call,
+        where the copies are too large, and where no argument is a floating-point tensor.
+        """
+        if (
+            any(
+                isinstance(entry, Mapping) and entry.get("on_device")
+                for entry in self._plan["body"]["inputs"]
+            )
+            and not self._why_observed
+        ):
+            raise LookupError("the inputs are made on the device")
+        if why_not := self._why_no_copies(called):
+            raise LookupError(why_not)
+        if not any(map(_may_be_drawn, pytree.tree_leaves(list(called[1:])))):
+            raise LookupError("no argument is a floating tensor")
+        target, *arguments = copies.deep(list(called))
+        # another seed than the case's: the same numbers would give the same result
+        generator = torch.Generator().manual_seed(self._plan["seed"] ^ 0x5DEECE66D)
+        return [
+            target,
+            *pytree.tree_map(
+                lambda leaf: _redrawn(leaf, generator) if _may_be_drawn(leaf) else leaf, arguments
+            ),
+        ]
+
+    def operators_of_sample(
+        self, done: Done, compiled: Callable[..., Any], own: Callable[[], Given]
+    ) -> Done | None:
+        """Record the operators that ATen runs in a sample, in eager and in one more call, as
+        ``RepeatableCall.operators`` does.
+
+        Return that call, where its answer has other bits than eager's. Without a profiler no claim
+        of operators holds for the step.
+        """
+        done.compiled = copies.frozen(
+            done.compiled
+        )  # a compiler may give the result of each call the same memory
+        again = replace(
+            done,
+            text=f"again, with half of each number: {done.text}",
+            eager={},
+            compiled={},
+            inputs=[None, *own()],
+        )
+        arguments, ours, done.operators = own(), own(), ([], [])
+        halve([arguments, ours, again.inputs])
+        try:
+            with self._session.unseen(), compiling.reference_stance():
+                again.eager = again.called(
+                    done.operator, arguments, functools.partial(residue.recorded, done.operators[0])
+                )
+            with self._session.unseen():
+                again.compiled = again.called(
+                    compiled, ours, functools.partial(residue.recorded, done.operators[1])
+                )
+        except Exception as error:
+            # a vendor's compiler may raise anything, which is judged; if eager raised, nothing was
+            # recorded
+            if not again.eager or isinstance(error, CannotRepeat):
+                self._why_no_operators = str(error)
+                return None
+            again.raised = raised(error)
+        again.inputs.append(again.fixed)
+        return again if again.raised or differing_bits(again.compiled, again.eager) else None
+
+    # -- the compiled function again ---------------------------------------------------------------
+
+    def record(
+        self, target: Callable[..., Any], called: list[Any], enter: Enter, *, is_package: bool
+    ) -> None:
+        """Store the state before a call, where an expectation of the case repeats calls."""
+        if not self._repeats:
+            return
+        if is_package:
+            self._latest = "the call cannot be repeated: a package would be built again"
+            return
+        try:
+            if (size := bytes_of(called)) > MOST_BYTES_REPEATED:
+                most = MOST_BYTES_REPEATED >> 20
+                self._latest = (
+                    f"the call cannot be repeated: modules and arguments have {size >> 20} MiB, "
+                    f"and at most {most} are copied"
+                )
+                return
+            owner = getattr(called[0], "__self__", called[0])
+            modules = [
+                leaf
+                for leaf in [owner, *pytree.tree_leaves(called[1:])]
+                if isinstance(leaf, torch.nn.Module)
+            ]
+            tensors = [
+                tensor for tensor in copies.tensors_of(modules) if not compiling.is_erased(tensor)
+            ]
+            state = [(tensor, tensor.detach().clone()) for tensor in tensors]
+            gradients = [
+                None if leaf.grad is None else leaf.grad.clone() for leaf in gradient_leaves(called)
+            ]
+            runs = EagerRuns.of(self._session.unseen, None)
+            arguments = map(_copied, called[1:])
+            self._latest = RepeatableCall(
+                target, [called[0], *arguments], state, gradients, Generators.now(), enter, runs
+            )
+        except Exception as error:  # copying arguments of a spec may raise anything
+            self._latest = f"the call cannot be repeated: {error}"[:_WORDS]
+
+    def repeat(
+        self,
+        request: Mapping[str, Any],
+        step: Mapping[str, Any],
+        executed: int,
+        value: Callable[[str], Any],
+    ) -> dict[str, Any]:
+        """Add the calls of an expectation that repeats the step's call; return its facts, which
+        these calls complete.
+        """
+        backward = step["arguments"] if step["kind"] == "backward" else None
+        if step["kind"] == SAMPLES and request["kind"] in OF_OPERATORS:
+            if self._why_no_operators:
+                return {"why_not": self._why_no_operators}
+            eager, left = (
+                [name for done in value(OUTPUT) for name in done.operators[side]] for side in (0, 1)
+            )
+            return {"eager": eager, "residue": left, "tensors": 1, "done": True, "eager_calls": 0}
+        if not isinstance(self._latest, RepeatableCall):
+            return {"why_not": self._latest}
+        if backward is not None and backward.get("of") is not None:
+            return {
+                "why_not": "a backward with 'of' cannot be repeated: only that of the last call"
+            }
+        try:
+            eager_result = value(EAGER)
+        except LookupError as error:
+            eager_result = error
+        scope = self._session.scope
+        closes = {
+            str(other["index"]): other["arguments"]
+            for other in step["measure"]
+            if other["kind"] == "close"
+        }
+        whole = {
+            index: arguments
+            for index, arguments in closes.items()
+            if (arguments["of"], arguments["to"]) == (OUTPUT, EAGER)
+        }
+        again = replace(
+            self._latest,
+            differentiate=None
+            if backward is None
+            else differentiation(backward.get("loss"), backward.get("gradient"), scope),
+            comparisons=whole if request["index"] == PROOF else {},
+            executed=executed,
+            result=copies.frozen(value(OUTPUT)),
+            eager_result=eager_result,
+            eager_runs=self._eager_runs(),
+        )
+        facts: dict[str, Any] = {}
+
+        @torch.enable_grad()  # type: ignore[untyped-decorator]  # mypy does not follow torch
+        def complete() -> None:
+            try:
+                facts.update(KINDS[request["kind"]].measure(request["arguments"], again))
+                facts.update(done=True, eager_calls=again.eager_calls)
+            except CannotRepeat as error:
+                facts["why_not"] = str(error)
+            except Exception as error:  # torch may raise anything in an additional call
+                facts["raised"] = f"{type(error).__name__}: {error}"[:_WORDS]
+
+        self._entries.append(Entry(complete, calls_eager_alone=False))
+        return facts
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def _may_be_drawn(leaf: Any) -> bool:
+    return (
+        isinstance(leaf, torch.Tensor)
+        and copies.is_plain_strided(leaf)
+        and leaf.is_floating_point()
+        and leaf.numel() > 0
+    )
+
+
+def _redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    numbers = tensor.detach().to("cpu", torch.float64)
+    numbers = numbers[numbers.isfinite()]
+    low, high = (float(numbers.min()), float(numbers.max())) if numbers.numel() else (0.0, 1.0)
+    if low == high:
+        high = low + 1
+    fresh = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * (high - low) + low
+    redrawn = torch.empty_like(tensor, requires_grad=False)
+    if 0 not in tensor.stride():
+        redrawn = torch.empty_strided(
+            tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device=tensor.device
+        )
+    return redrawn.copy_(fresh).requires_grad_(tensor.requires_grad)

@@ -1,0 +1,156 @@
+"""Runs one case, from its plan to its facts: sets up torch and the files, runs the steps,
+measures.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch_conformance.model import protocol
+from torch_conformance.vocabulary.steps.step_base import NotCarriedOut, referenced
+from torch_conformance.worker.case.case_session import Session, prepare
+from torch_conformance.worker.case.scope import STEPS, resolved
+from torch_conformance.worker.case.spies import OF_PROOF
+from torch_conformance.worker.process.channel import (
+    Channel,
+    Phases,
+    carry_out,
+    exception,
+    keep_code,
+)
+from torch_conformance.worker.process.seal import Seal
+from torch_conformance.worker.torch_compat import (
+    compiler_hooks,
+    device_modules,
+    imports,
+    torch_state,
+)
+
+Sections = Mapping[str, Mapping[str, Any]]
+
+
+_undo = contextlib.ExitStack()
+"""Holds what the case changed until the process ends."""
+
+
+def run(plan_file: str, descriptor: int, word: str) -> None:
+    """Run the case of a plan, and send its observation."""
+    carry_out(plan_file, descriptor, word, _run_steps)
+
+
+def _run_steps(
+    plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: dict[str, Any]
+) -> None:
+    imports.refuse_other_torch(plan.get("torch_root"))
+    if plan.get("module"):
+        device_modules.register_module(plan["device"], plan["module"])
+    witness = compiler_hooks.Witness()
+    naming = _set_up(plan, phases, witness)
+    session = Session(plan, phases, witness)
+    seal = Seal()
+    try:
+        prepare(session, _undo)
+        seal.check()
+        _undo.enter_context(torch_state.patched_options(resolved(naming, session.scope.named)))
+        # graphs and counts of preludes and values are not those of the case's functions
+        witness.take()
+        torch_state.clear_counters()
+        torch_state.clear_metrics()
+        for index, step in enumerate(plan["steps"]):
+            channel.send({"step": index})
+            facts["steps"].append(_run_step(session, index, step, witness))
+            seal.check()
+            if facts["steps"][-1]["raised"] is not None and not step["expects_raise"]:
+                session.additional.run(references_only=True)
+                return
+        session.additional.run()
+        seal.check()
+    finally:
+        session.close()
+
+
+def _set_up(plan: Mapping[str, Any], phases: Phases, witness: compiler_hooks.Witness) -> Sections:
+    """Redirect all files of the case and of torch to the case's folders; set hooks, threads,
+    torch's state and options.
+
+    Return the options with a ``{ref: NAME}``: they can be set only after the value is made.
+    """
+    torch_state.use_cache_dir(os.path.join(plan["cache"], "cache"))
+    torch_state.begin_in_case(plan["folder"], plan["cache"])
+    paths: Sections = torch_state.follow_variables(plan["folder"])
+    body = plan["body"]
+    imports.set_threads(int(os.environ.get(protocol.THREADS, "1")))
+    asked = compiler_hooks.asked_by(plan)
+    compiler_hooks.watch(phases, witness, asked)
+    if body["compiles"]:
+        compiler_hooks.install()
+        if asked:
+            compiler_hooks.install_asked()
+    torch_state.set_torch_state(body["torch"])
+    options = {
+        "config": {"compile_threads": 1, **body["config"]},
+        **{k: body[k] for k in ("dynamo_config", "functorch_config")},
+    }
+    plain: dict[str, dict[str, Any]] = {section: {} for section in options}
+    naming: dict[str, dict[str, Any]] = {section: {} for section in options}
+    for section, values in options.items():
+        for name, value in {**paths.get(section, {}), **values}.items():
+            (naming if any(True for _ in referenced(value)) else plain)[section][name] = value
+    _undo.enter_context(torch_state.patched_options(plain))
+    if body.get("services"):
+        where = json.loads(Path(plan["cache"], protocol.SERVICES_FILE).read_bytes())
+        os.environ["TORCHINDUCTOR_REDIS_URL"] = where["redis"][
+            "url"
+        ]  # torch reads it at each compile
+    return naming
+
+
+def _run_step(
+    session: Session, index: int, step: Mapping[str, Any], witness: compiler_hooks.Witness
+) -> dict[str, Any]:
+    raised = None
+    session.begin_step(step)
+    try:
+        session.carry_out(step)
+    except NotCarriedOut:
+        raise
+    except BaseException as error:
+        # torch may raise any exception, and code of the case may raise SystemExit
+        phase = getattr(error, "_conformance_phase", step["kind"])
+        if not STEPS[step["kind"]].traits.claims or (
+            not isinstance(error, Exception) and phase in ("inputs", "eager")
+        ):
+            raise
+        raised = exception(error, phase)
+    seen = witness.take()
+    session.names.compilation = seen.compilation()
+    facts = {
+        "raised": raised,
+        "counters": torch_state.counters(),
+        "metrics": torch_state.metrics(),
+        **seen.facts(),
+    }
+    facts["remote"] = torch_state.remote_caches()
+    facts.update(keep_code(session.folder, index, seen.code))
+    for stage, graphs in seen.stages.items():
+        # for people: expectations are judged by the observation
+        for number, graph in enumerate(graphs):
+            Path(session.folder, f"graph-{index}-{stage}-{number}.txt").write_text(
+                graph["text"], "utf-8", "surrogatepass"
+            )
+    facts["calls"] = {name: spy.facts() for name, spy in session.spies.items() if name != OF_PROOF}
+    if session.runtime.least is not None:
+        facts["runtime_calls"] = session.runtime.least
+    own = {
+        "exit": session.exit,
+        "bench": session.bench,
+        "effects": session.effects.facts,
+        "repetitions": session.repetitions.facts or None,
+    }
+    facts.update({name: fact for name, fact in own.items() if fact is not None})
+    with session.phases("compare"), session.unseen():
+        facts["measured"], facts["unmeasured"] = session.measure(step, raised, seen.own_calls)
+    return facts

@@ -1,0 +1,511 @@
+"""What torch compiles, as far as it depends on torch: hooks, backends, frames, guards, graphs,
+kernel calls, autotuning, fresh memory.
+"""
+
+import ast
+import collections
+import contextlib
+import functools
+import importlib
+import re
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch._dynamo
+import torch._ops
+import torch.compiler
+import torch.fx
+from torch._dynamo import eval_frame, exc
+from torch._inductor import config, select_algorithm
+from torch._inductor.codecache import PyCodeCache
+from torch.fx.node import _get_qualified_name
+
+from torch_conformance.vocabulary.expectations.additional_calls import Poison
+from torch_conformance.vocabulary.expectations.compilation import KINDS
+from torch_conformance.worker.torch_compat import imports
+
+
+def hook(module: str, name: str, call: Callable[..., Any]) -> None:
+    """Replace a function or a method of torch: ``call`` gets it, followed by the arguments.
+
+    Raise ``AttributeError`` where there is none.
+
+    Class methods and static methods remain such.
+    """
+    owner: Any = importlib.import_module(module)
+    *parents, attribute = name.split(".")
+    for parent in parents:
+        owner = getattr(owner, parent)
+    raw = vars(owner).get(attribute, getattr(owner, attribute))
+    kind = type(raw) if isinstance(raw, classmethod | staticmethod) else None
+    original = raw.__func__ if kind else raw
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return call(original, *args, **kwargs)
+
+    setattr(owner, attribute, kind(wrapper) if kind else wrapper)
+
+
+# -- backends and frames ---------------------------------------------------------------------------
+
+
+def compiled(
+    function: Callable[..., Any], options: Mapping[str, Any]
+) -> tuple[Callable[..., Any], Any]:
+    """Return ``torch.compile`` of a function, and the backend object with which dynamo will compile
+    its frames (None if unknown).
+    """
+    backends: list[Any] = []
+    original = torch._dynamo.optimize
+
+    def optimize(*args: Any, **kwargs: Any) -> Any:
+        backends.append(kwargs["backend"] if "backend" in kwargs else args[0])
+        return original(*args, **kwargs)
+
+    torch._dynamo.optimize = optimize
+    try:
+        optimized = torch.compile(function, **options)
+    finally:
+        torch._dynamo.optimize = original
+    return optimized, backends[-1] if backends else None
+
+
+def has_ignored_mark(function: Callable[..., Any]) -> bool:
+    """Whether a function is marked with ``torch.compiler.disable``, and ``torch.compile`` of it
+    unwraps and compiles what was marked.
+
+    Of methods, and of a module whose ``forward`` is marked, torch obeys the mark.
+    """
+    context = getattr(function, "dynamo_ctx", None)
+    is_marked = getattr(function, "_torchdynamo_disable", False) or isinstance(
+        context, eval_frame.DisableContext
+    )
+    return is_marked and eval_frame.innermost_fn(function) is not function
+
+
+def backends_of(convert: Any) -> list[Any]:
+    """Return the backend object with which a converter of frames compiles, and those that it
+    wraps.
+    """
+    chain = [convert]
+    while (
+        len(chain) <= 20
+        and (backend := getattr(chain[-1], "_torchdynamo_orig_backend", None)) is not None
+    ):
+        chain.append(backend)
+    return chain[1:]
+
+
+def is_graph_break(error: Exception) -> bool:
+    """Whether an exception from the conversion of a frame is a graph break.
+
+    At the recompile limit torch raises the same type. That is not a graph break, because the frame
+    was traced before.
+    """
+    at_limit = (
+        getattr(error, "frame_exec_strategy", None) is not None
+        or "recompile limit" in str(error)[:2000].lower()
+    )
+    return isinstance(error, exc.Unsupported | exc.UserError | exc.SkipFrame) and not at_limit
+
+
+_NOT_A_LEAF = re.compile(r"\w*GuardManager\b|TREE_GUARD_MANAGER")
+_USER_CODE = re.compile(r"\s+# .*$")
+
+
+def guards_of(manager: Any) -> list[str]:
+    """Return the guards of a ``CheckFunctionManager``, each as ``TYPE: CODE``, as torch's log of
+    guards shows them.
+
+    The log ends each guard with the line of the user's code as a comment, which is no part of the
+    guard.
+    """
+    lines = (line.lstrip("|+- ") for line in str(manager.guard_manager).splitlines())
+    return [
+        _USER_CODE.sub("", line) for line in lines if line.strip() and not _NOT_A_LEAF.match(line)
+    ]
+
+
+def is_erased(value: Any) -> bool:
+    """Whether freezing has discarded a parameter: every use of it raises."""
+    freezing = sys.modules.get("torch._inductor.freezing")
+    return freezing is not None and isinstance(value, freezing.ErasedTensor)
+
+
+def is_set(option: str) -> bool:
+    """Whether an option of inductor is set."""
+    return bool(getattr(config, option))
+
+
+def reference_stance() -> contextlib.AbstractContextManager[Any]:
+    """Return the context in which compiled functions run eagerly."""
+    stance: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return stance
+
+
+# -- graphs ----------------------------------------------------------------------------------------
+
+
+def operators(graph: Any) -> dict[str, int]:
+    """Return how many nodes call each operator, in a graph module and in the graphs within it."""
+    counts: collections.Counter[str] = collections.Counter()
+    for module in graph.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            if node.op == "call_function":
+                counts[_function_name(node.target)] += 1
+            elif node.op == "call_method":
+                counts[f"Tensor.{node.target}"] += 1
+            elif node.op == "call_module":
+                kind = type(module.get_submodule(node.target))
+                counts[f"{kind.__module__}.{kind.__qualname__}"] += 1
+            elif node.op != "output":
+                counts[str(node.op)] += 1
+    return dict(counts)
+
+
+def graph_of_code(lowered: Any) -> dict[str, list[str]]:
+    """Return the arguments of a graph that inductor lowered, and the operators, before
+    decompositions, that its nodes come from.
+    """
+    nodes = (
+        node
+        for module in lowered.module.modules()
+        if isinstance(module, torch.fx.GraphModule)
+        for node in module.graph.nodes
+    )
+    operators = {node.meta.get("original_aten") for node in nodes} - {None}
+    names = {str(getattr(operator, "_overloadpacket", operator)) for operator in operators}
+    return {
+        "arguments": [_described(value) for value in lowered.example_inputs],
+        "operators": sorted(names),
+    }
+
+
+def _described(value: Any) -> str:
+    """Return dtype, shape and strides of a tensor, with ? for a size that varies; ? for anything
+    else.
+    """
+    if not isinstance(value, torch.Tensor):
+        return "?"
+    shape, strides = (
+        ", ".join(str(size) if isinstance(size, int) else "?" for size in sizes)
+        for sizes in (value.shape, value.stride())
+    )
+    return f"{str(value.dtype).removeprefix('torch.')}[{shape}][{strides}]"
+
+
+def _function_name(target: Any) -> str:
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return f"higher_order.{target.name()}"
+    if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        return str(target)
+    try:
+        name = str(_get_qualified_name(target))
+    except (AttributeError, RuntimeError):  # an object that is called and has no name
+        return f"{type(target).__module__}.{type(target).__qualname__}"
+    return name.replace("_operator.", "operator.", 1) if name.startswith("_operator.") else name
+
+
+def is_known(name: str) -> bool:
+    """Whether torch, or the code of the case, has an operator or a function of a name as
+    ``operators`` writes it.
+    """
+    if name in ("placeholder", "get_attr"):  # kinds of nodes that are no operators
+        return True
+    if name.startswith("Tensor."):
+        return hasattr(torch.Tensor, name.removeprefix("Tensor."))
+    operator: Any = torch.ops
+    try:
+        for part in name.split("."):
+            operator = getattr(operator, part)
+    except (AttributeError, RuntimeError):
+        try:
+            imports.resolve(name)
+        except (ImportError, AttributeError, ValueError):
+            return False
+    return "." in name
+
+
+# -- kernel calls ----------------------------------------------------------------------------------
+
+FUSED, EXTERN, USER = KINDS
+"""Calls of kernels that inductor generated (of C++, of Triton, of a template), of operators and
+library kernels, and of Triton kernels that the user wrote."""
+
+_USER_KERNEL = re.compile(r"^@triton_heuristics\.user_autotune\(", re.MULTILINE)
+_CPP_WRAPPER = "CppWrapperCodeCache"
+_WITHOUT_KERNEL = frozenset(
+    [
+        "inductor::_reinterpret_tensor",
+        "inductor::_alloc_from_pool",
+        "aten::set_",
+        "aten::resize_",
+        "aten::resize",
+    ]
+)
+"""Operators that only create or change the description of a tensor.
+
+Views are recognized by their schema.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """A generated wrapper, as its source says."""
+
+    kernels: frozenset[str] = frozenset()
+    """The global names of its kernels."""
+    generated: frozenset[str] = frozenset()
+    """The sources of the kernels that inductor generated, without their names."""
+    is_python: bool = True
+    """False for a wrapper that only calls C++."""
+
+
+wrappers: dict[str, Wrapper] = {}
+"""By file, the wrappers that were loaded in the running case, whose calls may be counted."""
+
+
+def read_wrapper(source: str) -> Wrapper:
+    """Return what a wrapper defines: its top-level assignments of ``async_compile.KIND(...)``."""
+    tree = ast.parse(source)
+    if any(isinstance(node, ast.Name) and node.id == _CPP_WRAPPER for node in ast.walk(tree)):
+        return Wrapper(is_python=False)
+    kernels, generated = set(), set()
+    for statement in tree.body:
+        match statement:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="async_compile"), attr=kind)
+                ) as call,
+            ) if name != "async_compile":
+                kernels.add(name)
+                text = "\n".join(
+                    node.value
+                    for node in ast.walk(call)
+                    if isinstance(node, ast.Constant) and isinstance(node.value, str)
+                )
+                # a kernel that only chooses among others: these have definitions of their own
+                if kind not in (
+                    "multi_kernel",
+                    "size_hint_multi_kernel",
+                ) and not _USER_KERNEL.search(text):
+                    generated.add(text.replace(name, "KERNEL"))
+    return Wrapper(kernels=frozenset(kernels), generated=frozenset(generated))
+
+
+def note_wrapper(module: Any) -> None:
+    """Read the source of a generated module that was loaded.
+
+    Modules that are no wrappers define no kernels.
+    """
+    if module.__file__ not in wrappers:
+        # without the names of its kernels a wrapper is not one that is seen to run, so that its
+        # calls count as unknown
+        with (
+            contextlib.suppress(OSError, ValueError, SyntaxError),
+            open(module.__file__, encoding="utf-8") as stream,
+        ):
+            wrappers[module.__file__] = read_wrapper(stream.read())
+
+
+def generated_kernels(graph: Any, generated: Any) -> frozenset[str]:
+    """Return the kernels of the code that ``GraphLowering.codegen`` returned; raise ``ValueError``
+    where they cannot be known.
+    """
+    if getattr(graph, "cpp_wrapper", False):
+        raise ValueError("a compiled graph has a C++ wrapper, whose kernels are not seen")
+    source = generated[0]
+    try:
+        return read_wrapper(source if isinstance(source, str) else source.value).generated
+    except SyntaxError as error:
+        raise ValueError(f"the generated wrapper cannot be read: {error}") from error
+
+
+@dataclass
+class Counted:
+    """The kernel calls of one call of a compiled graph."""
+
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    """The kind and the name of each."""
+    in_python: bool = False
+    """Whether a function of a Python wrapper ran."""
+    in_cpp: bool = False
+    """Whether a wrapper ran that only calls C++."""
+    to_the_end: bool = False
+    """Whether the calls were counted until the graph returned: code that it calls may set a profile
+    function of its own.
+    """
+
+
+@contextlib.contextmanager
+def counted() -> Iterator[Counted]:
+    """Count the kernel calls of wrappers in this thread until the context ends."""
+    record = Counted()
+    before, profile = sys.getprofile(), _Profile(record)
+    sys.setprofile(profile)
+    try:
+        yield record
+    finally:
+        record.to_the_end = sys.getprofile() is profile
+        sys.setprofile(before)
+
+
+class _Profile:
+    """The profile function. A call of C within a wrapper hides what Python it calls itself."""
+
+    def __init__(self, record: Counted) -> None:
+        self._record = record
+        self._calling: types.FrameType | None = None
+        """The wrapper's frame that is calling C."""
+        self._kernels: dict[int, dict[int, tuple[str, Any]]] = {}
+        """The kernels of a wrapper with their names by ``id``, by the ``id`` of its namespace."""
+        self._extern: dict[int, Any] = {
+            id(function): function for function in vars(select_algorithm.extern_kernels).values()
+        }
+
+    def __call__(self, frame: types.FrameType, event: str, argument: Any) -> None:
+        if event == "c_call":
+            if self._calling is None and (kernels := self._kernels_of(frame)) is not None:
+                self._calling = frame
+                owner, name = getattr(argument, "__self__", None), getattr(argument, "__name__", "")
+                is_extern = id(argument) in self._extern or (
+                    name == "copy_" and isinstance(owner, torch.Tensor)
+                )
+                self._note(
+                    kernels.get(id(argument)) or kernels.get(id(owner)), name if is_extern else ""
+                )
+        elif event in ("c_return", "c_exception"):
+            if frame is self._calling:
+                self._calling = None
+        elif event == "call":
+            if (entered := wrappers.get(frame.f_code.co_filename)) is not None:
+                self._record.in_python |= entered.is_python
+                self._record.in_cpp |= not entered.is_python
+            caller = frame.f_back
+            if (
+                self._calling is None
+                and caller is not None
+                and (kernels := self._kernels_of(caller)) is not None
+            ):
+                owner, code = frame.f_locals.get("self"), frame.f_code
+                kernel = kernels.get(id(owner)) or next(
+                    (known for known in kernels.values() if _has_code(known[1], code)), None
+                )
+                is_operator = code.co_name == "__call__" and kernel is None and _runs_kernel(owner)
+                is_extern = any(_has_code(function, code) for function in self._extern.values())
+                self._note(kernel, code.co_name if is_extern else str(owner) if is_operator else "")
+
+    def _kernels_of(self, frame: types.FrameType) -> dict[int, tuple[str, Any]] | None:
+        """Return the kernels of the wrapper that a frame belongs to; None where it is of none."""
+        wrapper, names = wrappers.get(frame.f_code.co_filename), frame.f_globals
+        if wrapper is None:
+            return None
+        if id(names) not in self._kernels:
+            self._kernels[id(names)] = {
+                id(names[name]): (name, names[name]) for name in wrapper.kernels if name in names
+            }
+        return self._kernels[id(names)]
+
+    def _note(self, kernel: tuple[str, Any] | None, extern: str) -> None:
+        """Count the call of a kernel, or else of what has a name among operators and library
+        kernels.
+        """
+        if kernel is not None:
+            name, function = kernel
+            is_of_user = (
+                getattr(getattr(function, "heuristic_type", None), "name", "") == "USER_AUTOTUNE"
+            )
+            self._record.calls.append((USER if is_of_user else FUSED, name))
+        elif extern:
+            self._record.calls.append((EXTERN, extern))
+
+
+def _has_code(function: Any, code: types.CodeType) -> bool:
+    return getattr(function, "__code__", None) is code
+
+
+def _runs_kernel(operator: Any) -> bool:
+    if isinstance(operator, torch._ops.OpOverload):
+        return not operator.is_view and operator.name().partition(".")[0] not in _WITHOUT_KERNEL
+    if isinstance(operator, torch._ops.OpOverloadPacket):
+        return any(_runs_kernel(getattr(operator, name)) for name in operator.overloads())
+    return False
+
+
+# -- autotuning and fresh memory -------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def only_candidate(number: int) -> Iterator[list[list[str]]]:
+    """Compile anew within the context; each autotuning may choose only the candidate ``number``,
+    counted from 0.
+
+    An autotuning with fewer candidates counts on from its first. The context has the names of all
+    candidates of each autotuning, the chosen one first. Caches are off: the result of another
+    candidate must not be found.
+    """
+    seen: list[list[str]] = []
+
+    def choose(choices: list[Any]) -> list[Any]:
+        if not choices:
+            return choices
+        chosen = choices[number % len(choices)]
+        seen.append(
+            [
+                str(choice.name)
+                for choice in (chosen, *(choice for choice in choices if choice is not chosen))
+            ]
+        )
+        return [chosen]
+
+    functions = select_algorithm.get_algorithm_selector_cache().preprocessing_fns
+    functions.append(choose)
+    torch._dynamo.reset()
+    try:
+        with config.patch(force_disable_caches=True):
+            yield seen
+    finally:
+        functions.remove(choose)
+        torch._dynamo.reset()
+
+
+_ALLOCATORS = [
+    f"empty_strided{suffix}" for suffix in ("", "_cpu", "_cpu_pinned", "_cuda", "_xpu", "_mtia")
+]
+"""The names in a generated module of the functions that allocate its buffers."""
+
+BYTE = 255
+"""NaN for every float, -1 for signed integers, the greatest number for others."""
+
+
+@contextlib.contextmanager
+def poisoned() -> Iterator[Poison]:
+    """Fill each buffer that a loaded generated module allocates.
+
+    Memory that kernels and operators of ATen allocate themselves, and that of ``cpp_wrapper``, is
+    not reached.
+    """
+    poison = Poison()
+
+    def filled(allocate: Callable[..., torch.Tensor], *args: Any, **kwargs: Any) -> torch.Tensor:
+        tensor = allocate(*args, **kwargs)
+        storage = tensor.untyped_storage()
+        if storage.nbytes():
+            torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage).fill_(BYTE)
+        poison.allocations += 1
+        poison.bytes += storage.nbytes()
+        return tensor
+
+    with contextlib.ExitStack() as undo:
+        for module in list(PyCodeCache.modules):
+            for name in _ALLOCATORS:
+                if (original := vars(module).get(name)) is not None:
+                    undo.callback(setattr, module, name, original)
+                    setattr(module, name, functools.partial(filled, original))
+        yield poison

@@ -1,0 +1,526 @@
+"""Modes that see each operator: the formats that values were rounded to, and a function in
+float64.
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch._decomp
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from torch_conformance.vocabulary.expectations.calibrated import FORMATS
+
+_COPIES = (torch.ops.aten.clone, torch.ops.aten._to_copy, torch.ops.aten.copy_)
+"""Operators that round only where they change the dtype."""
+
+_SELECTIONS = (torch.ops.aten.segment_reduce,)
+"""Operators whose backward looks for numbers that equal the result, which may be another operand's:
+an initial value.
+"""
+
+_MOVES = frozenset(
+    "amax amin cat constant_pad_nd embedding flip gather index index_select max min roll "
+    "stack take".split()
+)
+"""Operators whose results have numbers of their operands: no implementation rounds any."""
+
+_NORMS = (
+    "native_batch_norm",
+    "cudnn_batch_norm",
+    "batch_norm",
+    "native_layer_norm",
+    "native_group_norm",
+)
+"""Operators whose backward adds many numbers within, and whose results show the error of these
+sums: they are moved sum by sum.
+"""
+
+_NARROW = ("bfloat16", "float16")
+"""The formats that are recorded.
+
+The float64 reference rounds to float8 too: that is a part of the function.
+"""
+
+_WRITTEN = ("running_mean", "running_var")
+"""Arguments that batch norms change although some schemas do not say so."""
+
+
+class Roundings(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch: this base class has the type Any
+    """Records for each storage the narrowest format below float32 that operators rounded its values
+    to, or what they were computed from.
+
+    Inputs are not rounded by the call. Values that follow from indices, masks or shapes alone are
+    not rounded either.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        # a weak reference keeps the address of a storage that was freed from being used again
+        self._narrowest: dict[int, tuple[StorageWeakRef, str]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call the operator, then record what it rounded."""
+        kwargs = kwargs or {}
+        operands = _tensors((args, kwargs))
+        known = _storages_of(operands)
+        result = func(*args, **kwargs)
+        if isinstance(func, torch._ops.OpOverload):
+            before = "" if _takes_shapes_alone(func) else min_of(*map(self.narrowest, operands))
+            for tensor in _written(func, args, kwargs, known, result):
+                name, storage = _name(tensor), _storage(tensor)
+                if name not in _NARROW or _is_exact_copy(func, operands, name):
+                    name = ""  # not rounded: a wider format, or a copy in the dtype of the original
+                name = min_of(before, name)
+                if name and storage is not None:
+                    self._narrowest[storage.cdata] = storage, min_of(name, self.narrowest(tensor))
+        return result
+
+    def narrowest(self, tensor: Any) -> str:
+        """Return the narrowest format that values of a tensor were rounded to; empty where no
+        operator rounded them.
+        """
+        storage = _storage(tensor)
+        return (
+            self._narrowest[storage.cdata][1]
+            if storage is not None and storage.cdata in self._narrowest
+            else ""
+        )
+
+
+class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch: this base class has the type Any
+    """Moves what each operator rounds by up to ``amplitude`` units in the last place, with random
+    signs: eager, rounded otherwise.
+
+    How far the answer moves is what rounding explains of eager's error, whatever the function is.
+    Numbers from the generator alone. ``is_fine``: an operator that is not pointwise rounds each of
+    its additions, so its operands and results move by ``AMPLITUDE`` units.
+    """
+
+    def __init__(
+        self, generator: torch.Generator, amplitude: float = 1.0, *, is_fine: bool = False
+    ) -> None:
+        super().__init__()
+        self._generator, self._amplitude, self._is_fine = generator, amplitude, is_fine
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call the operator, then move its floating-point results."""
+        kwargs = kwargs or {}
+        if (decomposed := _decompositions().get(func)) is not None:
+            with self:
+                return decomposed(*args, **kwargs)
+        operands = _tensors((args, kwargs))
+        known = _storages_of(operands)
+        is_moved = (
+            bool(operands)
+            and isinstance(func, torch._ops.OpOverload)
+            and not _takes_shapes_alone(func)
+        )
+        adds = is_moved and self._is_fine and not _is_pointwise(func)
+        result = self._of_moved(func, args, kwargs) if adds else func(*args, **kwargs)
+        if is_moved:
+            for tensor in _written(func, args, kwargs, known, result):
+                is_selected = func._overloadpacket in _SELECTIONS or _is_selection(operands, tensor)
+                if not (_is_exact_copy(func, operands, _name(tensor)) or is_selected):
+                    times = AMPLITUDE if adds and _is_wide(tensor) else self._amplitude
+                    tensor.copy_(
+                        jittered(tensor, self._generator, times=times * _times(operands, tensor))
+                    )
+        return result
+
+    def _of_moved(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Call an operator with operands that are moved; with its own where it writes or views
+        them, or chooses among their numbers.
+        """
+
+        def move(leaf: torch.Tensor) -> torch.Tensor:
+            is_plain = bool(_tensors(leaf)) and leaf.layout is torch.strided and not leaf.is_nested
+            return (
+                jittered(leaf, self._generator, times=AMPLITUDE)
+                if is_plain and _is_wide(leaf)
+                else leaf
+            )
+
+        if not any(
+            argument.alias_info is not None or argument.name in _WRITTEN
+            for argument in func._schema.arguments
+        ):
+            moved = pytree.tree_map_only(torch.Tensor, move, (args, kwargs))
+            result = func(*moved[0], **moved[1])
+            leaves = pytree.tree_leaves(result)
+            if len(leaves) == len(_tensors(result)) and not any(
+                _is_selection(_tensors(moved), leaf) for leaf in leaves
+            ):
+                return result
+        return func(*args, **kwargs)
+
+
+@functools.cache
+def _decompositions() -> Mapping[Any, Callable[..., Any]]:
+    """Return what computes the backward of norms by other operators."""
+    names = [f"{name}_backward" for name in _NORMS if hasattr(torch.ops.aten, f"{name}_backward")]
+    return dict(torch._decomp.get_decompositions([getattr(torch.ops.aten, name) for name in names]))
+
+
+def _is_pointwise(func: Any) -> bool:
+    """Whether each number of the results is one of an operand, or is computed of one number of
+    each.
+    """
+    operator = func._schema.name.rpartition("::")[2]
+    if torch.Tag.pointwise in func.tags or func._overloadpacket in _COPIES or operator in _MOVES:
+        return True
+    if operator.startswith("_foreach_"):
+        single = getattr(torch.ops.aten, operator.removeprefix("_foreach_").removesuffix("_"), None)
+        return single is not None and any(
+            torch.Tag.pointwise in getattr(single, name).tags for name in single.overloads()
+        )
+    return bool(
+        operator.startswith("_fused_") and operator.endswith("_")
+    )  # the steps of optimizers
+
+
+def _is_wide(tensor: torch.Tensor) -> bool:
+    return bool(torch.finfo(tensor.dtype).eps <= RESOLUTION)
+
+
+def _is_selection(operands: Sequence[torch.Tensor], result: torch.Tensor) -> bool:
+    """Whether each number of a result is one of an operand, as a maximum is.
+
+    Nothing was rounded, and the backward looks for equal ones.
+    """
+    largest = max(operands, key=torch.Tensor.numel)
+    if largest.dtype != result.dtype or largest.numel() > _MOST_COMPARED or result.is_complex():
+        return False
+    is_strided = all(
+        part.layout is torch.strided and not part.is_nested for part in (largest, result)
+    )
+    return is_strided and bool(torch.isin(result.double(), largest.double()).all())
+
+
+def _times(operands: Sequence[torch.Tensor], result: torch.Tensor) -> float:
+    """Return how many units a sum of many equal terms is moved by: each is rounded to the same
+    side, as the gradients of a mean are.
+    """
+    most = max(operand.numel() for operand in operands)
+    terms = most / max(result.numel(), 1)
+    if terms > _FEW_TERMS and torch.finfo(result.dtype).eps <= RESOLUTION:
+        for operand in operands:
+            is_plain = (
+                not operand.is_nested
+                and operand.layout is torch.strided
+                and not operand.is_complex()
+            )
+            if operand.numel() == most and is_plain and _has_few_numbers(operand):
+                return float(min(terms / _FEW_TERMS, _MOST_TIMES))
+    return 1.0
+
+
+def _has_few_numbers(tensor: torch.Tensor) -> bool:
+    """Whether the numbers of a tensor occur many times each, as those of the gradient of a mean
+    do.
+    """
+    sample = tensor.detach().reshape(-1)[:: -(-tensor.numel() // _MOST_COMPARED) or 1]
+    return bool(sample.unique().numel() * _ALIKE <= sample.numel())
+
+
+_MOST_COMPARED = 1 << 14
+"""How many numbers are compared; of terms, evenly spread."""
+
+_FEW_TERMS = 1024
+"""So many equal terms move their sum by one unit. Added one after the other, n of them are off by
+n/30 units at the median of 60 sums and by n/10 at most, which the bounds are just above."""
+
+_MOST_TIMES = 64.0
+"""Longer sums are added in parts."""
+
+_ALIKE = 64
+"""How often a number occurs, at least and on average, among equal terms."""
+
+
+def jittered(
+    tensor: torch.Tensor, generator: torch.Generator, least: float = 1.0, times: float = 1.0
+) -> torch.Tensor:
+    """Return a tensor with each number moved by up to its resolution.
+
+    A tensor of whole numbers remains: they are counts, or a mask.
+
+    A tensor whose resolution is coarser than ``least`` remains, too. ``times`` multiplies the
+    moves. Equal numbers among few are moved alike: an operator rounds equal results alike, and a
+    sum of them is rounded to the same side again and again.
+    """
+    if tensor.is_complex():
+        return torch.view_as_complex(
+            jittered(
+                torch.view_as_real(tensor.detach().resolve_conj()).contiguous(),
+                generator,
+                least,
+                times,
+            )
+        )
+    eps = torch.finfo(tensor.dtype).eps
+    if eps > least:
+        return tensor.detach()
+    numbers = tensor.detach().to(torch.float64)
+    moves = (torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * 2 - 1).to(
+        tensor.device
+    ) * (eps * times)
+    if numbers.numel() >= _ALIKE and _has_few_numbers(numbers):
+        distinct, places = numbers.unique(return_inverse=True)
+        moves = moves.reshape(-1)[: distinct.numel()][places]
+    is_whole = ((numbers == numbers.trunc()) & (numbers.abs() * eps < 1)) | ~numbers.isfinite()
+    return tensor.detach() if bool(is_whole.all()) else (numbers * (1 + moves)).to(tensor.dtype)
+
+
+RESOLUTION = torch.finfo(torch.float32).eps
+"""The coarsest resolution of inputs that are jittered.
+
+Their jitter stands for what an operator rounds within: it adds in float32.
+"""
+
+
+AMPLITUDE = 16.0
+"""In units. Wide formats are rounded as coarsely, and the movement is divided by it. Where it does
+not grow with the roundings, as that of a sign, a right answer is not as far away as many roundings
+of one unit would be."""
+
+
+def min_of(*names: str) -> str:
+    """Return the format with the fewest bits; an empty name is none."""
+    return min((name for name in names if name), key=lambda name: FORMATS[name].bits, default="")
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    leaves = pytree.tree_leaves(value)
+    return [
+        leaf
+        for leaf in leaves
+        if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex())
+    ]
+
+
+def _storages_of(tensors: Iterable[torch.Tensor]) -> set[int]:
+    return {storage.cdata for tensor in tensors if (storage := _storage(tensor)) is not None}
+
+
+def _written(func: Any, args: Any, kwargs: Any, known: set[int], result: Any) -> list[torch.Tensor]:
+    """Return the floating-point tensors that an operator wrote: new results, and arguments that it
+    changed.
+
+    ``known`` are old storages.
+    """
+    written = [
+        tensor
+        for tensor in _tensors(result)
+        if (storage := _storage(tensor)) is not None and storage.cdata not in known
+    ]
+    for index, argument in enumerate(func._schema.arguments):
+        if (
+            argument.alias_info is not None and argument.alias_info.is_write
+        ) or argument.name in _WRITTEN:
+            written += _tensors(args[index] if index < len(args) else kwargs.get(argument.name))
+    return written
+
+
+def _takes_shapes_alone(func: Any) -> bool:
+    operator = func._schema.name.rpartition("::")[2]
+    return bool(operator.endswith("_like") or operator.startswith("new_"))
+
+
+def _is_exact_copy(func: Any, operands: Sequence[torch.Tensor], name: str) -> bool:
+    """Whether an operator copied its operands without rounding them to the format of its result."""
+    bits = [FORMATS[of].bits for operand in operands if (of := _name(operand)) in FORMATS]
+    return (
+        func._overloadpacket in _COPIES
+        and name in FORMATS
+        and all(FORMATS[name].bits >= others for others in bits)
+    )
+
+
+def _storage(tensor: Any) -> StorageWeakRef | None:
+    try:
+        return StorageWeakRef(tensor.untyped_storage())
+    except (AttributeError, RuntimeError, NotImplementedError):
+        # no tensor, or one without a storage of its own
+        return None
+
+
+def _name(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+_REAL = (torch.float32, torch.float16, torch.bfloat16)
+_COMPLEX = (torch.complex64, torch.complex32)
+
+
+class Widened(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch: this base class has the type Any
+    """Replaces narrower floating-point dtypes in arguments of operators by float64, and float32
+    operands beside float64 ones.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problem = ""
+        """Why the result is no float64 reference; empty if it is one."""
+
+    def __enter__(self) -> "Widened":
+        """Set the default dtype too."""
+        self._default = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """Restore the default dtype."""
+        super().__exit__(*error)
+        torch.set_default_dtype(self._default)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call the operator with wider arguments."""
+        kwargs = kwargs or {}
+        if func is torch.ops.aten.view.dtype:
+            self.problem = "the function reinterprets the bits of a tensor"
+        elif not func._schema.is_mutable:
+            args, kwargs = pytree.tree_map_only(torch.dtype, _wider, (args, kwargs))
+            tensors = [
+                leaf
+                for leaf in pytree.tree_leaves((args, kwargs))
+                if isinstance(leaf, torch.Tensor)
+            ]
+            is_view = any(argument.alias_info is not None for argument in func._schema.arguments)
+            if (
+                not is_view
+                and len(tensors) > 1
+                and any(tensor.dtype in (torch.float64, torch.complex128) for tensor in tensors)
+            ):
+                args, kwargs = pytree.tree_map_only(
+                    torch.Tensor, lambda tensor: tensor.to(_wider(tensor.dtype)), (args, kwargs)
+                )
+        return func(*args, **kwargs)
+
+
+class Reported(TorchFunctionMode):  # type: ignore[misc]  # mypy does not follow torch: this base class has the type Any
+    """Lets the spec's Python read a narrower dtype from the tensors of a run in float64, as it does
+    in the case.
+    """
+
+    def __init__(self, narrow: torch.dtype) -> None:
+        super().__init__()
+        self._reported = {
+            torch.float64: narrow,
+            torch.complex128: torch.complex32 if narrow is torch.float16 else torch.complex64,
+        }
+        self.was_read = False
+        """Whether the function read a dtype at all."""
+        self.is_left = False
+        """Whether the function computed with numpy, whose operators no mode sees."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Replace the result of ``tensor.dtype``."""
+        self.is_left |= func in (torch.Tensor.numpy, torch.Tensor.__array__)
+        result = func(*args, **(kwargs or {}))
+        if func == torch.Tensor.dtype.__get__:
+            self.was_read = True
+            return self._reported.get(result, result)
+        return result
+
+
+def narrow_dtypes(tensors: Iterable[torch.Tensor]) -> list[torch.dtype]:
+    """Return the dtypes that a function of these tensors may read in the case, and not in
+    float64.
+    """
+    real = {torch.complex64: torch.float32, torch.complex32: torch.float16}
+    dtypes = dict.fromkeys(real.get(tensor.dtype, tensor.dtype) for tensor in tensors)
+    return [dtype for dtype in dtypes if dtype in _REAL] or [torch.float32]
+
+
+def is_same_function(result: Any, other: Any, narrow: torch.dtype) -> bool:
+    """Whether two results of float64 differ by no more than rounded constants of a narrower dtype
+    explain.
+    """
+    rtol = 8 * torch.finfo(narrow).eps
+    first, second = (pytree.tree_flatten(value) for value in (result, other))
+    if first[1] != second[1]:
+        return False
+    for ours, theirs in zip(first[0], second[0], strict=True):
+        if not isinstance(ours, torch.Tensor) or not isinstance(theirs, torch.Tensor):
+            continue
+        if (
+            ours.layout is not torch.strided
+            or ours.is_nested
+            or not (ours.is_floating_point() or ours.is_complex())
+        ):
+            continue  # it has no float64 reference
+        if ours.shape != theirs.shape:
+            return False
+        finite = ours[ours.isfinite()].abs()
+        atol = rtol * float(finite.max()) if finite.numel() else 0.0
+        if not torch.allclose(ours, theirs.to(ours.dtype), rtol=rtol, atol=atol, equal_nan=True):
+            return False
+    return True
+
+
+def _wider(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype in _REAL else torch.complex128 if dtype in _COMPLEX else dtype
+
+
+def to_float64(tensors: Iterable[torch.Tensor]) -> None:
+    """Give each tensor its numbers in float64."""
+    change(tensors, lambda tensor: tensor.to(_wider(tensor.dtype)))
+
+
+def to_float32(tensors: Iterable[torch.Tensor]) -> None:
+    """Give each float64 tensor its numbers in float32."""
+    narrower = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+    change(tensors, lambda tensor: tensor.to(narrower.get(tensor.dtype, tensor.dtype)))
+
+
+def change(
+    tensors: Iterable[torch.Tensor], changed: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    """Give each floating-point tensor, in place, other numbers, which may be of another dtype.
+
+    Identity, class, hooks and attributes of tensors remain. Each memory is changed once: tensors
+    that share it still do. Raise ``TypeError`` for tensors that are not plain, and where one memory
+    has numbers of two dtypes.
+    """
+    by_storage: dict[int, list[torch.Tensor]] = {}
+    for tensor in tensors:
+        if (
+            type(tensor) in (torch.Tensor, torch.nn.Parameter)
+            and tensor.layout is torch.strided
+            and not tensor.is_nested
+        ):
+            by_storage.setdefault(tensor.untyped_storage()._cdata, []).append(tensor)
+        elif tensor.is_floating_point() or tensor.is_complex():
+            raise TypeError(
+                f"an input is a tensor of another kind: {type(tensor).__name__}, {tensor.layout}"
+            )
+    for sharing in by_storage.values():
+        first = sharing[0]
+        if not any(tensor.is_floating_point() or tensor.is_complex() for tensor in sharing):
+            continue
+        if len({(tensor.dtype, tensor.is_conj(), tensor.is_neg()) for tensor in sharing}) > 1:
+            raise TypeError("two tensors of different dtypes share memory")
+        if len(sharing) == 1 and (first.is_contiguous() or not first.numel()):
+            first.data = changed(first.detach())
+            continue
+        # from the first element of any to the last of all, with the gaps between them
+        parts = [tensor for tensor in sharing if tensor.numel()]
+        start = min(tensor.storage_offset() for tensor in parts)
+        ends = (
+            tensor.storage_offset()
+            + sum(
+                (size - 1) * stride
+                for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+            )
+            for tensor in parts
+        )
+        memory = changed(first.detach().as_strided((max(ends) + 1 - start,), (1,), start))
+        for tensor in parts:
+            tensor.data = memory.as_strided(
+                tensor.shape, tensor.stride(), tensor.storage_offset() - start
+            )
