@@ -63,7 +63,6 @@ def suite(session: nox.Session, minor: str) -> None:
         "--out",
         f"reports/suite-{minor}",
         *session.posargs,
-        success_codes=[0, 1],
     )
 
 
@@ -73,9 +72,9 @@ for each in ("2.11", "2.12", "2.13", "2.14"):
     )
 
 
-@nox.session(name="python", python=["3.12", "3.13"])
+@nox.session(name="python", python=["3.11", "3.12", "3.13"])
 def other_python(session: nox.Session) -> None:
-    """Run the tests that do not run torch, and a first spec, with another Python."""
+    """Run the tests that do not run torch, and a first spec, with one version of Python."""
     session.install(*PINNED, "-e", ".[test,triton]")
     session.run(
         "python",

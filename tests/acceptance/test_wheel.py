@@ -110,6 +110,38 @@ def test_the_wheel_holds_the_package_and_its_data_and_nothing_else(wheel):
     assert "torch_conformance/_data/specs/backends.yaml" in inside
 
 
+def test_it_owns_one_import_name(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        top = {name.partition("/")[0] for name in archive.namelist()}
+    (metadata,) = {name for name in top if name.endswith(".dist-info")}
+    assert top == {"torch_conformance", metadata}
+
+
+OF_A_NEIGHBOUR = {
+    "runner/__init__.py": "NAME = 'the runner of the neighbour'\n",
+    "tools/__init__.py": "NAME = 'the tools of the neighbour'\n",
+    "tests/__init__.py": "",
+    "tests/conftest.py": "import runner\n",
+    "tests/test_own.py": (
+        "import runner\nimport tools\nimport torch_conformance\n\n\n"
+        "def test_names(pytestconfig):\n"
+        "    assert runner.NAME == 'the runner of the neighbour'\n"
+        "    assert tools.NAME == 'the tools of the neighbour'\n"
+        "    assert pytestconfig.pluginmanager.hasplugin('conformance')\n"
+    ),
+}
+
+
+def test_a_project_with_a_runner_of_its_own_keeps_its_pytest(installed, tmp_path):
+    for name, text in OF_A_NEIGHBOUR.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = run(command, tmp_path, PYTHONPATH=str(installed))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+
+
 SPEC = """\
 summary: A case that is run by an installed program
 backends: [cpu]
