@@ -191,13 +191,15 @@ def process_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]
             yield document.diagnostic((*path, "env", name), "nul-character", name=name)
 
 
-def requirement_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
+def requirement_problems(anatomy: Anatomy, *, filled: bool = False) -> Iterator[Diagnostic]:
     """Yield unknown capabilities and invalid arguments; templates are checked with their values, at
     each point of the matrix.
     """
     problems: list[Diagnostic] = []
     entries = anatomy.data.get("requires", [])
-    read_requirements(anatomy.document, ("requires",), entries, problems, templated=True)
+    read_requirements(
+        anatomy.document, ("requires",), entries, problems, templated=True, filled=filled
+    )
     yield from problems
     for index, entry in enumerate(entries):
         predicate = entry.get("call") if isinstance(entry, dict) else None
@@ -589,7 +591,7 @@ def _point_problems(
         if not problems:
             problems.extend(process_problems(filled.document, ()))
             if any(path[0] == "requires" for path in fresh):
-                problems.extend(requirement_problems(filled))
+                problems.extend(requirement_problems(filled, filled=True))
             if among := [path for path in fresh if path[-1] == "device" or path in structural]:
                 problems.extend(device_problems(filled, (point.backend,), among))
         if not problems and not structural.isdisjoint(fresh):
