@@ -107,7 +107,9 @@ def test_torch_is_asked_which_gpus_are_big(name: str, monkeypatch: pytest.Monkey
     from torch_conformance.worker.torch_compat import device_modules
 
     major, count, hip, is_big = GPUS_OF_TORCH[name]
-    known = SimpleNamespace(create=lambda _: SimpleNamespace(major=major, multi_processor_count=count))
+    known = SimpleNamespace(
+        create=lambda _: SimpleNamespace(major=major, multi_processor_count=count)
+    )
     monkeypatch.setattr(utils, "DeviceProperties", known)
     monkeypatch.setattr(torch.version, "hip", hip)
     utils.is_big_gpu.cache_clear()

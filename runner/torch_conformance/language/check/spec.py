@@ -16,7 +16,11 @@ from torch_conformance.language.check.functions import (
     python_problems,
     required_packages,
 )
-from torch_conformance.language.check.names import name_problems, option_problems
+from torch_conformance.language.check.names import (
+    name_problems,
+    option_names,
+    option_problems,
+)
 from torch_conformance.language.check.steps import (
     expectation_problems,
     named_value_problems,
@@ -164,11 +168,9 @@ def _value_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         yield document.diagnostic(("compile", "options"), "options-beside-mode", key=True)
     for layer in (*anatomy.defaults, document):
         yield from process_problems(layer, ())
-        for name in layer.data.get("env", {}) if "services" in data else ():
-            if name.startswith("TORCHINDUCTOR_REDIS_"):
-                yield layer.diagnostic(
-                    ("env", name), "address-beside-services", key=True, name=name
-                )
+        for place, name in option_names(layer.data.get("env"), ("env",)):
+            if "services" in data and name.startswith("TORCHINDUCTOR_REDIS_"):
+                yield layer.diagnostic(place, "address-beside-services", key=True, name=name)
     if "control" in data:
         yield from process_problems(document, ("control",))
     for expectation in (
@@ -186,9 +188,10 @@ def process_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]
     accepts.
     """
     data = document.value(path)
-    for name, value in data.get("env", {}).items():
+    for place, name in option_names(data.get("env"), (*path, "env")):
+        value = document.value(place)
         if isinstance(value, str) and "\0" in value:
-            yield document.diagnostic((*path, "env", name), "nul-character", name=name)
+            yield document.diagnostic(place, "nul-character", name=name)
 
 
 def requirement_problems(anatomy: Anatomy, *, filled: bool = False) -> Iterator[Diagnostic]:
