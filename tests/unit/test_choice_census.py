@@ -1,5 +1,7 @@
 """The hooks of the census of autotuning, on torch's own selector with candidates made up here."""
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,6 +78,7 @@ def test_what_became_of_each_candidate(census: Any, monkeypatch: pytest.MonkeyPa
         "rendered": 1,
         "compiled": 1,
         "failed": 0,
+        "refused": 0,
         "timed": 1,
         "won": 0,
         "error": "",
@@ -86,10 +89,57 @@ def test_what_became_of_each_candidate(census: Any, monkeypatch: pytest.MonkeyPa
         "rendered": 4,
         "compiled": 3,
         "failed": 2,
+        "refused": 0,
         "timed": 2,
         "won": 1,
         "error": error,
     }
+
+
+@pytest.mark.parametrize(
+    ("backend", "message", "refused"),
+    [
+        ("CK", "Error in function: rocm_ck_gemm_template_3", True),
+        ("CK", "HIP error: an illegal memory access", False),
+        ("CKTILE", "Error in function: rocm_ck_tile_gemm_template_3", False),
+        ("CUTLASS", "Error in function: cutlass_3", False),
+    ],
+)
+def test_what_composable_kernel_refuses_did_not_fail(
+    census: Any, monkeypatch: pytest.MonkeyPatch, backend: str, message: str, refused: bool
+) -> None:
+    module, found = census
+    monkeypatch.setattr(module, "backend_of", lambda choice: choice.name.split("_")[0])
+    good, other = Candidate(f"{backend}_0"), Candidate(f"{backend}_1", RuntimeError(message))
+    selection(module, [good, other], 0)
+    (one,) = [tuning.to_json() for tuning in found]
+    assert one["backends"][backend] == {
+        "rendered": 2,
+        "compiled": 2,
+        "failed": 0 if refused else 1,
+        "refused": 1 if refused else 0,
+        "timed": 1,
+        "won": 1,
+        "error": "" if refused else f"RuntimeError: {message}",
+    }
+
+
+def test_torch_makes_this_message_of_what_a_kernel_returns(tmp_path: Path) -> None:
+    """The number with which Composable Kernel refuses is lost, and no other kernel returns one."""
+    from torch._inductor.codecache import DLLWrapper
+
+    library = tmp_path / "kernel.so"
+    source = 'extern "C" int fine() { return 0; } extern "C" int refused() { return -23; }'
+    subprocess.run(
+        ["g++", "-x", "c++", "-shared", "-fPIC", "-o", library, "-"],
+        input=source.encode(),
+        check=True,
+    )
+    with DLLWrapper(str(library)) as loaded:
+        loaded.fine()
+        with pytest.raises(RuntimeError) as error:
+            loaded.refused()
+    assert str(error.value).startswith(choice_census._REFUSED)
 
 
 def test_one_candidate_is_not_timed(census: Any) -> None:
