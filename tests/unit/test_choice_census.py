@@ -1,11 +1,14 @@
 """The hooks of the census of autotuning, on torch's own selector with candidates made up here."""
 
 import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests import ck_stand_in
 from tests.fakes import import_torch
 from torch_conformance.machine.capabilities import CK_ARCHITECTURES
 
@@ -197,3 +200,49 @@ def test_the_hooks_exist_in_this_torch() -> None:
     assert callable(autotune_process.TuningProcessPool.target)
     assert callable(autotune_process.TuningProcess.get)
     assert callable(ir.MultiTemplateBuffer.finalize_as_triton_caller)
+
+
+def test_the_stand_in_draws_candidates_as_torch_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch offers what Composable Kernel refuses, and draws at random with its own seed."""
+    from torch._inductor import config
+    from torch._inductor.codegen.rocm import ck_universal_gemm_template as templates
+
+    # all that the filter asks of an instance; nothing is known of its pipeline
+    fits = {
+        **{f"{side}_element_dtype": "BF16" for side in "abc"},
+        **{f"{side}_compute_dtype": None for side in "ab"},
+        **{f"{side}_layout": "Row" for side in "abc"},
+        **{f"{side}_block_transfer_src_scalar_per_vector": 8 for side in "ab"},
+        "c_shuffle_block_transfer_scalar_per_vector_n_per_block": 8,
+        "gemm_specialization": "GemmSpecialization::MNKPadding",
+        "a_k1": 8,
+        "b_k1": 8,
+    }
+    whole = ck_stand_in.drawn("bfloat16", None)
+    offered = sorted(whole)
+    instances = [SimpleNamespace(**fits, k_per_block=one.k_per_block, own=one) for one in offered]
+    package = SimpleNamespace(
+        gen_ops_library=lambda: instances, gen_ops_preselected=lambda: instances
+    )
+    for part in ("universal_gemm", "batched_universal_gemm"):
+        monkeypatch.setitem(sys.modules, f"ck4inductor.{part}", SimpleNamespace())
+        monkeypatch.setitem(sys.modules, f"ck4inductor.{part}.gen_instances", package)
+    monkeypatch.setitem(sys.modules, "ck4inductor", SimpleNamespace())
+
+    def node(*size: int) -> Any:
+        layout = SimpleNamespace(size=size, stride=(size[1], 1), dtype=torch.bfloat16, device=None)
+        return SimpleNamespace(get_layout=lambda: layout)
+
+    monkeypatch.setattr(templates, "is_dynamic", lambda *_: False)
+    template = templates.CKGemmTemplate.__new__(templates.CKGemmTemplate)
+    template.input_nodes, template.output_node = (
+        [node(2240, 256), node(256, 2048)],
+        node(2240, 2048),
+    )
+    template.is_batched = False
+    for most in (2, 24, None):
+        with config.patch({"rocm.ck_max_profiling_configs": most}):
+            found = [one.op.own for one in template.gen_ops()]
+        expected = ck_stand_in.sampled(offered, most) if most else offered
+        assert found == expected
+    assert any(one.is_refused(256) for one in whole)
