@@ -6,8 +6,11 @@ Its shape follows the import statements of torch 2.13 (``torch/_inductor/utils.p
 """
 
 import functools
-from collections.abc import Collection, Iterable
+import math
+import random
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from torch_conformance.tools.attest import machine_checks
 
@@ -105,3 +108,72 @@ def _make_headers(package: Path, names: Iterable[str]) -> None:
                 guard=name.replace("/", "_").replace(".", "_").upper(), includes=includes
             )
         )
+
+
+# -- candidates ------------------------------------------------------------------------------------
+
+
+class Instance(NamedTuple):
+    """What decides whether Composable Kernel runs an instance for a K."""
+
+    k_per_block: int
+    stages: int
+    """Those of its pipeline; 1 for a pipeline that loads nothing ahead."""
+
+    def is_refused(self, k: int) -> bool:
+        """As its check does: a pipeline needs more blocks of K than it has stages."""
+        return self.stages > 1 and math.ceil(k / self.k_per_block) <= self.stages
+
+
+OFFERED: Mapping[str, Mapping[Instance, int]] = {
+    "bfloat16": {
+        Instance(32, 2): 4,
+        Instance(32, 3): 4,
+        Instance(32, 4): 12,
+        Instance(64, 1): 84,
+        Instance(64, 2): 132,
+        Instance(64, 3): 36,
+        Instance(64, 4): 4,
+    },
+    "float16": {
+        Instance(32, 1): 16,
+        Instance(32, 2): 8,
+        Instance(32, 3): 8,
+        Instance(32, 4): 24,
+        Instance(64, 1): 68,
+        Instance(64, 2): 134,
+        Instance(64, 3): 20,
+        Instance(64, 4): 4,
+        Instance(128, 1): 16,
+        Instance(128, 2): 8,
+    },
+    "float8": {
+        Instance(64, 1): 8,
+        Instance(64, 2): 4,
+        Instance(64, 4): 24,
+        Instance(128, 1): 52,
+        Instance(128, 2): 214,
+        Instance(128, 3): 36,
+        Instance(128, 4): 4,
+        Instance(256, 1): 32,
+        Instance(256, 2): 32,
+        Instance(512, 1): 16,
+        Instance(512, 2): 16,
+    },
+}
+"""How many instances the filter of torch 2.13 lets through, of Composable Kernel of October 2024:
+for the sizes of the specs ``ck/mm-bfloat16``, ``addmm-bias-forms`` and ``scaled-mm-fnuz``, of which
+the last had a K of 256.
+"""
+
+
+def sampled(offered: Sequence[Instance], most: int | None) -> list[Instance]:
+    """Return the candidates that torch takes: at random, with the same seed each time."""
+    return random.Random(-11).sample(offered, min(len(offered), most)) if most else [*offered]
+
+
+def drawn(dtype: str, most: int | None) -> list[Instance]:
+    """Return the candidates of a product that a perfect machine has."""
+    return sampled(
+        [instance for instance, count in OFFERED[dtype].items() for _ in range(count)], most
+    )

@@ -124,6 +124,21 @@ PROBES: list[tuple[str, str, dict[str, Any], Availability, str]] = [
         "the GPU has 67 multiprocessors, >=68 required",
     ),
     (
+        *("big_gpu", "", {}, UNKNOWN),
+        "whether the GPU is one that Inductor has templates for is known only when torch runs",
+    ),
+    ("big_gpu", "", {"gpus": 0}, NO, "no GPU, one that Inductor has templates for required"),
+    ("big_gpu", "", {"gpus": 1, "facts": {"big_gpu": True}}, YES, ""),
+    ("big_gpu", "", {"gpus": 1, "facts": {"big_gpu": "True"}}, YES, ""),
+    (
+        *("big_gpu", "", {"gpus": 1, "arch": "sm_75", "facts": {"big_gpu": False, "sms": 40}}, NO),
+        "Inductor has no templates for the GPU, sm_75 with 40 multiprocessors",
+    ),
+    (
+        *("big_gpu", "", {"gpus": 1, "facts": {"sms": 132}}, NO),
+        "torch does not tell whether the GPU is one that Inductor has templates for",
+    ),
+    (
         "mkldnn",
         "float16",
         {},

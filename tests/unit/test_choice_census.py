@@ -1,9 +1,14 @@
 """The hooks of the census of autotuning, on torch's own selector with candidates made up here."""
 
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests import ck_stand_in
 from tests.fakes import import_torch
 from torch_conformance.machine.capabilities import CK_ARCHITECTURES
 
@@ -76,6 +81,7 @@ def test_what_became_of_each_candidate(census: Any, monkeypatch: pytest.MonkeyPa
         "rendered": 1,
         "compiled": 1,
         "failed": 0,
+        "refused": 0,
         "timed": 1,
         "won": 0,
         "error": "",
@@ -86,10 +92,57 @@ def test_what_became_of_each_candidate(census: Any, monkeypatch: pytest.MonkeyPa
         "rendered": 4,
         "compiled": 3,
         "failed": 2,
+        "refused": 0,
         "timed": 2,
         "won": 1,
         "error": error,
     }
+
+
+@pytest.mark.parametrize(
+    ("backend", "message", "refused"),
+    [
+        ("CK", "Error in function: rocm_ck_gemm_template_3", True),
+        ("CK", "HIP error: an illegal memory access", False),
+        ("CKTILE", "Error in function: rocm_ck_tile_gemm_template_3", False),
+        ("CUTLASS", "Error in function: cutlass_3", False),
+    ],
+)
+def test_what_composable_kernel_refuses_did_not_fail(
+    census: Any, monkeypatch: pytest.MonkeyPatch, backend: str, message: str, refused: bool
+) -> None:
+    module, found = census
+    monkeypatch.setattr(module, "backend_of", lambda choice: choice.name.split("_")[0])
+    good, other = Candidate(f"{backend}_0"), Candidate(f"{backend}_1", RuntimeError(message))
+    selection(module, [good, other], 0)
+    (one,) = [tuning.to_json() for tuning in found]
+    assert one["backends"][backend] == {
+        "rendered": 2,
+        "compiled": 2,
+        "failed": 0 if refused else 1,
+        "refused": 1 if refused else 0,
+        "timed": 1,
+        "won": 1,
+        "error": "" if refused else f"RuntimeError: {message}",
+    }
+
+
+def test_torch_makes_this_message_of_what_a_kernel_returns(tmp_path: Path) -> None:
+    """The number with which Composable Kernel refuses is lost, and no other kernel returns one."""
+    from torch._inductor.codecache import DLLWrapper
+
+    library = tmp_path / "kernel.so"
+    source = 'extern "C" int fine() { return 0; } extern "C" int refused() { return -23; }'
+    subprocess.run(
+        ["g++", "-x", "c++", "-shared", "-fPIC", "-o", library, "-"],
+        input=source.encode(),
+        check=True,
+    )
+    with DLLWrapper(str(library)) as loaded:
+        loaded.fine()
+        with pytest.raises(RuntimeError) as error:
+            loaded.refused()
+    assert str(error.value).startswith(choice_census._REFUSED)
 
 
 def test_one_candidate_is_not_timed(census: Any) -> None:
@@ -147,3 +200,49 @@ def test_the_hooks_exist_in_this_torch() -> None:
     assert callable(autotune_process.TuningProcessPool.target)
     assert callable(autotune_process.TuningProcess.get)
     assert callable(ir.MultiTemplateBuffer.finalize_as_triton_caller)
+
+
+def test_the_stand_in_draws_candidates_as_torch_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch offers what Composable Kernel refuses, and draws at random with its own seed."""
+    from torch._inductor import config
+    from torch._inductor.codegen.rocm import ck_universal_gemm_template as templates
+
+    # all that the filter asks of an instance; nothing is known of its pipeline
+    fits = {
+        **{f"{side}_element_dtype": "BF16" for side in "abc"},
+        **{f"{side}_compute_dtype": None for side in "ab"},
+        **{f"{side}_layout": "Row" for side in "abc"},
+        **{f"{side}_block_transfer_src_scalar_per_vector": 8 for side in "ab"},
+        "c_shuffle_block_transfer_scalar_per_vector_n_per_block": 8,
+        "gemm_specialization": "GemmSpecialization::MNKPadding",
+        "a_k1": 8,
+        "b_k1": 8,
+    }
+    whole = ck_stand_in.drawn("bfloat16", None)
+    offered = sorted(whole)
+    instances = [SimpleNamespace(**fits, k_per_block=one.k_per_block, own=one) for one in offered]
+    package = SimpleNamespace(
+        gen_ops_library=lambda: instances, gen_ops_preselected=lambda: instances
+    )
+    for part in ("universal_gemm", "batched_universal_gemm"):
+        monkeypatch.setitem(sys.modules, f"ck4inductor.{part}", SimpleNamespace())
+        monkeypatch.setitem(sys.modules, f"ck4inductor.{part}.gen_instances", package)
+    monkeypatch.setitem(sys.modules, "ck4inductor", SimpleNamespace())
+
+    def node(*size: int) -> Any:
+        layout = SimpleNamespace(size=size, stride=(size[1], 1), dtype=torch.bfloat16, device=None)
+        return SimpleNamespace(get_layout=lambda: layout)
+
+    monkeypatch.setattr(templates, "is_dynamic", lambda *_: False)
+    template = templates.CKGemmTemplate.__new__(templates.CKGemmTemplate)
+    template.input_nodes, template.output_node = (
+        [node(2240, 256), node(256, 2048)],
+        node(2240, 2048),
+    )
+    template.is_batched = False
+    for most in (2, 24, None):
+        with config.patch({"rocm.ck_max_profiling_configs": most}):
+            found = [one.op.own for one in template.gen_ops()]
+        expected = ck_stand_in.sampled(offered, most) if most else offered
+        assert found == expected
+    assert any(one.is_refused(256) for one in whole)

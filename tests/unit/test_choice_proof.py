@@ -6,14 +6,14 @@ import pytest
 
 from tests.fakes import backend, case, expected, observation, observed_steps, seen, step, verdict_of
 from torch_conformance.language.backends import Serves
-from torch_conformance.model.case_facts import Tunings
+from torch_conformance.model.case_facts import TALLIED, Tunings
 from torch_conformance.model.outcomes import Outcome
 
 HOLDS = expected("counter", {"inductor.fxgraph_cache_miss": 1})
 
 
 def tuned_as_json(op: str = "mm", won_by: str = "CK", **backends: dict[str, Any]) -> dict[str, Any]:
-    none = {"rendered": 0, "compiled": 0, "failed": 0, "timed": 0, "won": 0, "error": ""}
+    none = {**dict.fromkeys(TALLIED, 0), "error": ""}
     found = {
         name: {**none, **tally}
         for name, tally in (backends or {won_by: {"rendered": 1, "won": 1}}).items()

@@ -82,3 +82,38 @@ def test_torch_has_what_is_asked_of_each_kind() -> None:
         ):
             assert hasattr(module, name), f"torch.{kind}.{name}"
         assert hasattr(torch.profiler.ProfilerActivity, accelerator.activity)
+
+
+GPUS_OF_TORCH = {
+    "T4": (7, 40, None, False),
+    "L4": (8, 58, None, False),
+    "RTX 3080": (8, 68, None, True),
+    "H200": (9, 132, None, True),
+    "MI300X": (9, 304, "7.0", True),
+    "gfx1030": (10, 72, "7.0", False),
+    "gfx1100": (11, 96, "7.0", True),
+}
+"""Major number, multiprocessors and version of HIP of GPUs, and whether they are big."""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", GPUS_OF_TORCH)
+def test_torch_is_asked_which_gpus_are_big(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import SimpleNamespace
+
+    torch = import_torch()
+    from torch._inductor import utils
+
+    from torch_conformance.worker.torch_compat import device_modules
+
+    major, count, hip, is_big = GPUS_OF_TORCH[name]
+    known = SimpleNamespace(
+        create=lambda _: SimpleNamespace(major=major, multi_processor_count=count)
+    )
+    monkeypatch.setattr(utils, "DeviceProperties", known)
+    monkeypatch.setattr(torch.version, "hip", hip)
+    utils.is_big_gpu.cache_clear()
+    assert device_modules._is_each_big(2) is is_big
+    utils.is_big_gpu.cache_clear()
+    monkeypatch.delattr(utils, "is_big_gpu")
+    assert device_modules._is_each_big(2) is None

@@ -327,3 +327,38 @@ def test_an_option_of_another_torch_makes_a_case_unavailable_where_it_is_set(
     )
     assert case.missing_names == ()
     assert ("rocm.origami" in case.body.settings.config) is (not missing)
+
+
+# -- environment -----------------------------------------------------------------------------------
+
+
+def test_variables_have_conditions(load_suite: LoadSuite, good: str) -> None:
+    text = good.replace("[cpu]", "[cpu, rocm]") + "env: [{when: {backend: rocm}, set: {A: '1'}}]\n"
+    backends = VENDOR + "  env: [{when: {torch: '>=2.0'}, set: {C: x}}, {set: {D: x}}]\n"
+    suite = load_suite(text, backends=backends)
+    assert {case.backend: dict(case.body.settings.env) for case in suite.cases} == {
+        "cpu": {},
+        "rocm": {"A": "1"},
+        "vendor": {"A": "1", "C": "x", "D": "x"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("env", "code"),
+    [
+        ("[]", "empty"),
+        ("[{A: '1'}]", "unknown-key"),
+        ("[{set: {}}]", "empty"),
+        ("[{set: {a: '1'}}]", "bad-name"),
+        ("[{set: {A: '1'}, override: true}]", "unknown-key"),
+        ('[{set: {A: "x\\0y"}}]', "nul-character"),
+        ("[{when: {backend: cpuu}, set: {A: '1'}}]", "unknown-backend"),
+        ("[{when: {torch: '2'}, set: {A: '1'}}]", "bad-range"),
+        ("[{set: {TORCHINDUCTOR_REDIS_URL: x}}]", "address-beside-services"),
+    ],
+)
+def test_what_is_wrong_in_conditional_variables(
+    codes_of: Callable[..., list[str]], good: str, env: str, code: str
+) -> None:
+    found = codes_of(f"{good}services: [redis]\nenv: {env}\n")
+    assert [line.partition(" ")[2] for line in found][-1:] == [code]

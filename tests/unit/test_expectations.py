@@ -950,9 +950,17 @@ AGAIN: dict[str, list[Row]] = {
 }
 
 
-def tally(rendered: int = 0, failed: int = 0, won: int = 0) -> Tally:
-    timed = rendered - failed
-    return Tally(rendered=rendered, compiled=timed, failed=failed, timed=timed, won=won, error="")
+def tally(rendered: int = 0, failed: int = 0, won: int = 0, refused: int = 0) -> Tally:
+    compiled = rendered - failed
+    return Tally(
+        rendered=rendered,
+        compiled=compiled,
+        failed=failed,
+        refused=refused,
+        timed=compiled - refused,
+        won=won,
+        error="",
+    )
 
 
 def tuning(op: str = "mm", won_by: str = "TRITON", **backends: Tally) -> Tuning:
@@ -989,6 +997,20 @@ CHOICES: dict[str, list[Row]] = {
             {"tuned": HELD, "rendered": HELD, "failed": FAILED},
         ),
         ({"backend": "TRITON", "rendered": 4}, ADDMM, {"tuned": HELD, "rendered": FAILED}),
+        *(
+            (
+                {"backend": "CK", "timed": {"min": 1}, "failed": 0, **word},
+                selected(tuning(CK=tally(4, won=1, refused=refused))),
+                {"tuned": HELD, "timed": timed, "failed": HELD, **said},
+            )
+            for refused, timed in ((0, HELD), (3, HELD), (4, FAILED))
+            for word, said in (({}, {}), ({"refused": refused}, {"refused": HELD}))
+        ),
+        (
+            {"backend": "CK", "refused": 0},
+            selected(tuning(CK=tally(4, refused=1))),
+            {"tuned": HELD, "rendered": HELD, "refused": FAILED},
+        ),
         # no failure of nothing is no claim
         ({"backend": "CK", "of": "gemm", "failed": 0}, selected(), {"tuned": FAILED}),
         (

@@ -4,16 +4,18 @@ states.
 
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from jsonschema import Draft202012Validator
 
+from tests import ck_stand_in
 from tests.fakes import ENDED, observation, place, seen, shipped_suite, use_executor, write_specs
 from tests.recorded import edit, recorded
 from torch_conformance.cli.parser import main
@@ -23,14 +25,23 @@ from torch_conformance.language.expand import surroundings_for
 from torch_conformance.language.load import Suite, load, surroundings_of
 from torch_conformance.language.read import spec_schema
 from torch_conformance.language.waivers import load_waivers
-from torch_conformance.machine.capabilities import availability_of, inspect_files, questions_of
+from torch_conformance.machine.capabilities import (
+    Machine,
+    availability_of,
+    inspect_files,
+    questions_of,
+)
 from torch_conformance.machine.installed_torch import release
-from torch_conformance.model.case import Availability
+from torch_conformance.model.case import Availability, Case
+from torch_conformance.model.case_facts import NONE, StepFacts, Tally, Tuning, Tunings
 from torch_conformance.model.codec import encode
-from torch_conformance.model.devices import HOLDS
+from torch_conformance.model.conditions import Surroundings
+from torch_conformance.model.devices import HOLDS, is_accelerator
 from torch_conformance.model.diagnostics import InvalidSpecs
+from torch_conformance.model.expectation import Status
 from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.model.results import AppliedWaiver, CaseResult, WaiverEffect
+from torch_conformance.plan.worker_plan import make_plan
 from torch_conformance.record.journal import JournalError, read_run
 from torch_conformance.run.rejudge import surroundings_of_record
 from torch_conformance.tools.attest.conformance import Conformance, statement_of
@@ -240,15 +251,63 @@ def shipped() -> Suite:
     return shipped_suite()
 
 
+class Gpu(NamedTuple):
+    """A made-up machine by its GPU; that of the CPU has none."""
+
+    arch: str = ""
+    sms: int = 0
+    gibibytes: int = 0
+
+    @property
+    def builds(self) -> Mapping[str, str]:
+        """What torch is built for there."""
+        return {"s": {"cuda": "13.0"}, "g": {"hip": "7.0"}}.get(self.arch[:1], {})
+
+    @property
+    def is_big(self) -> bool:
+        """As Inductor decides it: ``tests/unit/test_devices.py`` asks it."""
+        if self.arch.startswith("gfx"):
+            return not self.arch.startswith("gfx10")
+        return self.sms >= 68
+
+    @property
+    def has_bfloat16(self) -> bool:
+        """Whether Inductor compiles bfloat16 there."""
+        return not self.arch.startswith("sm_") or int(self.arch[3:]) >= 80
+
+
+GPUS: Mapping[str, Gpu] = {
+    "CPU": Gpu(),
+    "A100": Gpu("sm_80", 108, 79),
+    "H200": Gpu("sm_90", 132, 139),
+    "B200": Gpu("sm_100", 148, 178),
+    "MI250": Gpu("gfx90a", 104, 63),
+    "MI300X": Gpu("gfx942", 304, 191),
+    "MI350": Gpu("gfx950", 256, 287),
+    "RX 7900 XTX": Gpu("gfx1100", 48, 23),
+    "P100": Gpu("sm_60", 56, 15),
+    "RTX 2080 Ti": Gpu("sm_75", 68, 10),
+    "T4": Gpu("sm_75", 40, 14),
+    "L4": Gpu("sm_89", 58, 21),
+    "RX 6800": Gpu("gfx1030", 30, 15),
+}
+
 PERFECT: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(
-        ("inductor-cpu", "operators-core", "compiler-core", "compiler-core-training"), ("",)
+        ("inductor-cpu", "operators-core", "compiler-core", "compiler-core-training"), ("CPU",)
     ),
-    "inductor-cuda": ("sm_80", "sm_90", "sm_100"),
-    "rocm": ("gfx90a", "gfx942", "gfx950", "gfx1100"),
-    "rocm-gemm-ck": ("gfx90a", "gfx942", "gfx950"),
+    "inductor-cuda": ("A100", "H200", "B200"),
+    "rocm": ("MI250", "MI300X", "MI350", "RX 7900 XTX"),
+    "rocm-gemm-ck": ("MI250", "MI300X", "MI350"),
 }
-"""The machines that each shipped profile is for: architectures, empty for the CPU."""
+"""The machines that each shipped profile is for."""
+
+TOO_SMALL: Mapping[str, tuple[str, ...]] = {
+    "inductor-cuda": ("P100", "RTX 2080 Ti", "T4", "L4"),
+    "rocm": ("RX 6800",),
+    "rocm-gemm-ck": ("RX 7900 XTX", "RX 6800"),
+}
+"""Those on which a run of it is INCOMPLETE: they are older, or have too few multiprocessors."""
 
 
 MATCHED = AppliedWaiver(
@@ -285,67 +344,175 @@ def test_a_changed_requirement_changes_the_version(name: str, shipped: Suite) ->
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "arch"), [(name, arch) for name in shipped_profiles() for arch in PERFECT[name]]
-)
-def test_a_perfect_run_of_a_shipped_profile_is_conformant_on_every_machine_that_it_is_for(
-    name: str, arch: str, shipped: Suite
-) -> None:
+def facts_of(gpu: Gpu, torch: str) -> tuple[dict[str, str], Machine]:
+    """Return what a run on a made-up machine records of it, and the machine."""
+    known: dict[str, Any] = {
+        "torch": torch,
+        "python": "3.12.1",
+        "gpus": len(gpu.builds),
+        **gpu.builds,
+        "triton": "3.7",
+        "mkldnn": "float32",
+    }
+    if gpu.arch:
+        known |= {"arch": gpu.arch, "gpu_memory": gpu.gibibytes << 30, "sms": gpu.sms}
+        known |= {"big_gpu": gpu.is_big}
+    machine = replace(
+        inspect_files(None),
+        python=(3, 12, 1),
+        torch=torch,
+        release=release(torch),
+        builds=gpu.builds,
+        found=dict.fromkeys(("triton", "cxx", "redis", "ck", "hipcc"), ("/folder",)),
+        gpus=len(gpu.builds),
+        gpu_memory=gpu.gibibytes << 30,
+        arch=gpu.arch,
+        facts=known,
+        packages={"torch": True},
+    )
+    return {name: str(value) for name, value in known.items()}, machine
+
+
+def products_of(case: Case) -> Iterator[tuple[int, str]]:
+    """Yield K and dtype of each product of a case that Composable Kernel serves."""
+    for step in case.steps:
+        given = step.arguments.get("inputs", case.body.inputs)
+        matrices = [
+            (entry["randn"], entry["dtype"])
+            for entry in given
+            if isinstance(entry, Mapping) and len(entry.get("randn", ())) in (2, 3)
+        ]
+        for (first, dtype), (second, _) in pairwise(matrices):
+            if first[-1] == second[-2]:
+                text = str(case.body.functions)
+                yield first[-1], "float8" if "float8" in text else str(dtype)
+
+
+def tunings_of(case: Case) -> list[Tuning]:
+    """Return the census of a perfect machine: torch draws candidates, of which Composable Kernel
+    refuses some.
+    """
+    tile, alone = case.backend == "rocm-cktile", not case.backend.startswith("rocm-mixed")
+    is_product = not case.backend.endswith("-conv")
+    word = "CKTILE" if tile else "CK"
+    most = case.body.settings.config.get("rocm.ck_max_profiling_configs")
+    found = []
+    for k, dtype in products_of(case) if is_product else [(0, "")]:
+        count, refused = 4, 0
+        if is_product and not tile:
+            candidates = ck_stand_in.drawn(dtype, most)
+            count, refused = len(candidates), sum(one.is_refused(k) for one in candidates)
+        won = int(alone and refused < count)
+        own = Tally(
+            rendered=count,
+            compiled=count,
+            failed=0,
+            refused=refused,
+            timed=count - refused,
+            won=won,
+            error="",
+        )
+        other = replace(NONE, rendered=1, timed=1, won=1)
+        op = "scaled_mm" if dtype == "float8" else "mm" if is_product else "convolution"
+        by_backend = {word: own} if alone else {word: own, "ATEN": other}
+        won_by = ("ATEN", word if won else "")[alone]
+        found.append(
+            Tuning(op=op, how="timed", winner=won_by, won_by=won_by, by_backend=by_backend)
+        )
+    return found
+
+
+def served_by_ck(case: Case, here: Surroundings) -> bool:
+    """Whether a perfect machine passes a case of a backend of Composable Kernel: its candidates are
+    timed, and what the case says of them holds.
+    """
+    found = tunings_of(case)
+    assert found, f"no product was found in {case.id}"
+    facts = StepFacts(tunings=Tunings(count=1, found=tuple(found[:1])))
+    said = [
+        verdict.status
+        for step in case.steps
+        for expected in step.expectations
+        if expected.kind == "choices"
+        for verdict in expected.check.judge(facts, here)
+    ]
+    timed = [tuning.tally("CK").timed + tuning.tally("CKTILE").timed for tuning in found]
+    return all(timed) and not {Status.FAILED, Status.ERROR} & set(said)
+
+
+def results_of(
+    name: str, gpu: Gpu, torch: str, shipped: Suite
+) -> tuple[Resolved, dict[str, str], dict[str, CaseResult]]:
+    """Return a profile, and the results of a perfect machine with such a GPU."""
     suite, resolved = of_shipped(name, shipped)
     waivers = Waivers(resolved.waivers)
-    build = {"s": {"cuda": "13.0"}, "g": {"hip": "7.0"}}.get(arch[:1], {})
-    whole = inspect_files(None)
-    for torch in ("2.11.0", "2.12.0", "2.13.0"):
-        facts = {
-            "torch": torch,
-            "python": "3.12.1",
-            "gpus": str(len(build)),
-            **build,
-            "triton": "3.7",
-            "mkldnn": "float32",
-        }
-        facts |= {"arch": arch, "gpu_memory": str(48 << 30), "sms": "132"} if arch else {}
-        packages = dict.fromkeys(("triton", "cxx", "redis", "ck", "hipcc"), ("/folder",))
-        answers = dict.fromkeys(questions_of(resolved.cases), HOLDS)
-        machine = replace(
-            whole,
-            python=(3, 12, 1),
-            torch=torch,
-            release=release(torch),
-            builds=build,
-            found=packages,
+    facts, machine = facts_of(gpu, torch)
+    machine = replace(machine, answers=dict.fromkeys(questions_of(resolved.cases), HOLDS))
+    results: dict[str, CaseResult] = {}
+    for case in resolved.cases:
+        here = surroundings_for(suite.backends.by_name[case.backend], surroundings_of_record(facts))
+        applied = [
+            replace(MATCHED, cases=known.cases, issue=known.issue, until=known.until.isoformat())
+            for known in waivers.of(case.id, here)[:1]
+        ]
+        known = availability_of(case, machine)
+        assert known.availability is Availability.YES or any(
+            map(known.reason.startswith, reasons_of(case, facts))
+        ), known.reason
+        # as many are waived as may be
+        outcome = (
+            Outcome.UNAVAILABLE
+            if known.reason
+            else Outcome.XFAIL
+            if applied
+            else Outcome.FAIL
+            if case.backend.startswith("rocm-") and not served_by_ck(case, here)
+            else Outcome.FAIL
+            if gpu.arch and needs_more_than(gpu, case, here)
+            else Outcome.PASS
         )
-        machine = replace(
-            machine,
-            gpus=len(build),
-            gpu_memory=48 << 30,
-            arch=arch,
-            answers=answers,
-            facts={**facts, "sms": 132},
-            packages={"torch": True},
+        results[case.id] = recorded(
+            case.id, outcome, case_id=case.id, eager_operators=0, waivers=tuple(applied)
         )
-        results: dict[str, CaseResult] = {}
-        for case in resolved.cases:
-            here = surroundings_for(
-                suite.backends.by_name[case.backend], surroundings_of_record(facts)
-            )
-            applied = [
-                replace(
-                    MATCHED, cases=known.cases, issue=known.issue, until=known.until.isoformat()
-                )
-                for known in waivers.of(case.id, here)[:1]
-            ]
-            known = availability_of(case, machine)
-            assert known.availability is Availability.YES or any(
-                map(known.reason.startswith, reasons_of(case, facts))
-            ), known.reason
-            # as many are waived as may be
-            outcome = (
-                Outcome.UNAVAILABLE if known.reason else Outcome.XFAIL if applied else Outcome.PASS
-            )
-            results[case.id] = recorded(
-                case.id, outcome, case_id=case.id, eager_operators=0, waivers=tuple(applied)
-            )
+    return resolved, facts, results
+
+
+def needs_more_than(gpu: Gpu, case: Case, here: Surroundings) -> str:
+    """Return why a case fails on a GPU as torch treats it, whatever its answers are."""
+    if not is_accelerator(case.device):
+        return ""
+    if not gpu.has_bfloat16 and "bfloat16" in json.dumps(make_plan(case, here, {})):
+        return "Inductor compiles no bfloat16"
+    if gpu.is_big:
+        return ""
+    # one candidate, which is not timed: no template is offered
+    aten = replace(NONE, rendered=1, won=1)
+    only = Tuning(op="mm", how="only", winner="mm", won_by="ATEN", by_backend={"ATEN": aten})
+    facts = StepFacts(counters={"inductor": {}}, tunings=Tunings(count=1, found=(only,)))
+    for expected in (expected for step in case.steps for expected in step.expectations):
+        if expected.kind == "candidates" or "triton_tem" in str(expected.body):
+            return f"{expected.kind} needs a template"
+        for verdict in (
+            expected.check.judge(facts, here) if expected.kind in ("choices", "counter") else ()
+        ):
+            if verdict.status is Status.FAILED and (
+                expected.kind == "choices" or "select_algorithm" in verdict.leaf
+            ):
+                return f"{verdict.leaf}: {verdict.observed}"
+    return ""
+
+
+TORCHES = ("2.11.0", "2.12.0", "2.13.0")
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu"), [(name, gpu) for name in shipped_profiles() for gpu in PERFECT[name]]
+)
+def test_a_perfect_run_of_a_shipped_profile_is_conformant_on_every_machine_that_it_is_for(
+    name: str, gpu: str, shipped: Suite
+) -> None:
+    for torch in TORCHES:
+        resolved, facts, results = results_of(name, GPUS[gpu], torch, shipped)
         state = partial(statement_of, resolved.record, environment=facts, day=date(2026, 12, 1))
         assert state(results.values()).conformance is Conformance.CONFORMANT, state(
             results.values()
@@ -366,6 +533,74 @@ def test_a_perfect_run_of_a_shipped_profile_is_conformant_on_every_machine_that_
                 ).conformance
                 is Conformance.INCOMPLETE
             )
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu"), [(name, gpu) for name, gpus in TOO_SMALL.items() for gpu in gpus]
+)
+def test_on_a_small_or_an_old_gpu_a_run_is_incomplete_and_nothing_fails(
+    name: str, gpu: str, shipped: Suite
+) -> None:
+    resolved, facts, results = results_of(name, GPUS[gpu], TORCHES[-1], shipped)
+    stated = statement_of(
+        resolved.record, results.values(), environment=facts, day=date(2026, 12, 1)
+    )
+    assert stated.conformance is Conformance.INCOMPLETE
+    assert not [case_id for case_id, one in results.items() if one.outcome is Outcome.FAIL]
+
+
+def test_what_a_small_gpu_cannot_do_is_seen(shipped: Suite) -> None:
+    """Without their requirements the cases fail there, so that the test above can fail."""
+    _, resolved = of_shipped("inductor-cuda", shipped)
+    for gpu, least in (("T4", 40), ("L4", 25), ("RTX 2080 Ti", 14)):
+        facts, _ = facts_of(GPUS[gpu], "2.13.0")
+        why = {
+            case.id: needs_more_than(
+                GPUS[gpu],
+                case,
+                surroundings_for(
+                    shipped.backends.by_name[case.backend], surroundings_of_record(facts)
+                ),
+            )
+            for case in resolved.cases
+        }
+        assert len(list(filter(None, why.values()))) >= least
+
+
+def test_composable_kernel_refuses_as_it_does() -> None:
+    """The counts that its check of October 2024 gives for these sizes."""
+    refused = {
+        (dtype, k): sum(one.is_refused(k) for one in ck_stand_in.drawn(dtype, None))
+        for dtype, k in (("float8", 256), ("bfloat16", 256), ("float16", 224), ("float8", 2048))
+    }
+    assert refused == {
+        ("float8", 256): 326,
+        ("bfloat16", 256): 4,
+        ("float16", 224): 12,
+        ("float8", 2048): 0,
+    }
+    assert len(ck_stand_in.drawn("float8", 24)) == 24
+    assert ck_stand_in.drawn("float8", 24) == ck_stand_in.drawn("float8", 24)
+
+
+@pytest.mark.parametrize(
+    ("spec", "change"),
+    [
+        ("properties/mm-each-call[backend=rocm-ck,", lambda k: 64),
+        ("ck/scaled-mm-fnuz[backend=rocm-ck,", lambda k: 64),
+        ("ck/mm-bfloat16[backend=rocm-mixed", lambda k: 32),
+    ],
+)
+def test_where_every_candidate_is_refused_nothing_is_served(
+    spec: str, change: Callable[[int], int], shipped: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = next(case for case in shipped.cases if case.id.startswith(spec))
+    here = surroundings_for(shipped.backends.by_name[case.backend], surroundings_of("2.13.0", None))
+    assert served_by_ck(case, here)
+    refuses = ck_stand_in.Instance(64, 4)
+    monkeypatch.setattr(ck_stand_in, "drawn", lambda dtype, most: [refuses])
+    monkeypatch.setitem(globals(), "products_of", lambda case: [(change(256), "float8")])
+    assert not served_by_ck(case, here)
 
 
 # -- runs ------------------------------------------------------------------------------------------

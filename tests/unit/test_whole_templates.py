@@ -134,3 +134,37 @@ def test_each_case_requires_what_its_row_names(
         for case in load_suite(NEEDS.replace("REQUIRES", written)).cases
     ]
     assert found == needed
+
+
+SOME = """\
+summary: A requirement of some cases
+backends: [eager, cuda]
+matrix: {dtype: [float32, bfloat16]}
+requires: REQUIRES
+function: |
+  def fn(x):
+      return x + 1
+inputs: [{rand: [2], dtype: "{{ dtype }}"}]
+expect: [{close: {to: eager}}]
+"""
+BIG = "\"{{ 'big_gpu' if device == 'cuda' else '' }}\""
+NEWER = "{arch: \"{{ '>=sm_80' if backend == 'cuda' and dtype == 'bfloat16' else '' }}\"}"
+
+
+def test_what_a_template_leaves_empty_is_not_required(load_suite: LoadSuite) -> None:
+    cases = load_suite(SOME.replace("REQUIRES", f"[{BIG}, {NEWER}]")).cases
+    own = {"cuda", "triton", "arch >=sm_70"}
+    assert [[str(need) for need in case.requires if str(need) not in own] for case in cases] == [
+        [],
+        [],
+        ["big_gpu"],
+        ["big_gpu", "arch >=sm_80"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "written", ['[""]', '[{arch: ""}]', f'["", {BIG}]', "[\"{{ 'big' if dtype else '' }}\"]"]
+)
+def test_what_is_written_empty_or_unknown_is_a_problem(load_suite: LoadSuite, written: str) -> None:
+    with pytest.raises(InvalidSpecs):
+        load_suite(SOME.replace("REQUIRES", written))

@@ -514,18 +514,21 @@ def read_requirements(
     problems: list[Diagnostic],
     *,
     templated: bool = False,
+    filled: bool = False,
 ) -> tuple[Requirement, ...]:
     """Read a ``requires`` list that fits the schema.
 
     Unknown capabilities and invalid arguments become problems.
 
     With ``templated``, entries with a template are left out: they are read at each point of the
-    matrix.
+    matrix. Where templates are ``filled``, an empty name or argument is no requirement.
     """
     requirements = []
     for index, entry in enumerate(entries):
         name, argument = next(iter(entry.items())) if isinstance(entry, dict) else (entry, None)
         if templated and is_template(argument if isinstance(entry, dict) else name):
+            continue
+        if filled and "" in (name, argument):
             continue
         place = (*path, index, name) if isinstance(entry, dict) else (*path, index)
         text = None if argument is None else str(argument)

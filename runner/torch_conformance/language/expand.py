@@ -172,7 +172,7 @@ def expand(
         absent = [names.absent_argument(name) for name in options["compile"] if name in NEWER]
         if "requires" in templated:
             requires = read_requirements(
-                document, ("requires",), tuple(data.get("requires", ())), []
+                document, ("requires",), tuple(data.get("requires", ())), [], filled=True
             )
         position = document.position(("targets",))
         compiler = Requirement(

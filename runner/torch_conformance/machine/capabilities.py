@@ -232,6 +232,16 @@ def _sms(machine: Machine, argument: str) -> str:
     )
 
 
+def _big_gpu(machine: Machine, argument: str) -> str:
+    if not _known(machine.gpus, "whether the GPU is one that Inductor has templates for"):
+        return "no GPU, one that Inductor has templates for required"
+    answer = machine.facts.get("big_gpu")
+    if answer is None:
+        return "torch does not tell whether the GPU is one that Inductor has templates for"
+    found = f"{machine.arch} with {machine.facts.get('sms')} multiprocessors"
+    return "" if str(answer) == "True" else f"Inductor has no templates for the GPU, {found}"
+
+
 def _mkldnn(machine: Machine, argument: str) -> str:
     dtypes = str(
         _known(machine.facts.get("mkldnn"), f"whether oneDNN computes {argument} on this CPU")
@@ -500,6 +510,13 @@ CAPABILITIES: Mapping[str, Capability] = {
         _must(_is_arch, _NO_ARCH),
     ),
     "sms": _of_gpus("the GPU has so many multiprocessors", _sms, ">=68", _check_range),
+    "big_gpu": _of_gpus(
+        "Inductor has templates for the GPU: 68 multiprocessors on NVIDIA, no gfx10 on AMD "
+        "(`torch._inductor.utils.is_big_gpu`)",
+        _big_gpu,
+        "",
+        lambda argument: None,
+    ),
     "mkldnn": Capability(
         "oneDNN computes this dtype on the CPU",
         _mkldnn,

@@ -30,7 +30,7 @@ GROUPS: Mapping[str, frozenset[str]] = {
 }
 """Operations of one kind, by the names that inductor gives its selections."""
 
-TALLIED = ("rendered", "compiled", "failed", "timed", "won")
+TALLIED = ("rendered", "compiled", "failed", "refused", "timed", "won")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +42,8 @@ class Tally:
     compiled: int
     failed: int
     """Those that could not be compiled or timed, and were discarded."""
+    refused: int = 0
+    """Those that were compiled, and that their library refused to run for these sizes."""
     timed: int
     won: int
     """1 where one of them was selected."""

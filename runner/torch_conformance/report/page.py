@@ -33,6 +33,7 @@ from torch_conformance.machine import cache_dirs, output
 from torch_conformance.machine.output import naming
 from torch_conformance.machine.redaction import redacted
 from torch_conformance.machine.scratch import open_untrusted, remove
+from torch_conformance.model.case_facts import TALLIED
 from torch_conformance.model.diagnostics import shown_path
 from torch_conformance.model.escaping import one_line, plain
 from torch_conformance.model.events import Listener, RunAbandoned, RunEnded, RunEvent
@@ -481,10 +482,7 @@ def facts_of(observation: Json) -> dict[str, Json]:
         words = {name: _word(tuning.get(name)) for name in ("op", "how", "winner", "won_by")}
         backends: dict[str, Json] = {}
         for name, tally in list(_dict(tuning.get("backends")).items())[:_MOST_TUNINGS]:
-            figures = [
-                _figure(_dict(tally).get(key))
-                for key in ("rendered", "compiled", "failed", "timed", "won")
-            ]
+            figures = [_figure(_dict(tally).get(key)) for key in TALLIED]
             backends[_word(name)] = [*figures, _word(_dict(tally).get("error"))]
         choices.append({"step": step, **words, "backends": backends})
     left = {

@@ -16,7 +16,11 @@ from torch_conformance.language.check.functions import (
     python_problems,
     required_packages,
 )
-from torch_conformance.language.check.names import name_problems, option_problems
+from torch_conformance.language.check.names import (
+    name_problems,
+    option_names,
+    option_problems,
+)
 from torch_conformance.language.check.steps import (
     expectation_problems,
     named_value_problems,
@@ -164,11 +168,9 @@ def _value_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         yield document.diagnostic(("compile", "options"), "options-beside-mode", key=True)
     for layer in (*anatomy.defaults, document):
         yield from process_problems(layer, ())
-        for name in layer.data.get("env", {}) if "services" in data else ():
-            if name.startswith("TORCHINDUCTOR_REDIS_"):
-                yield layer.diagnostic(
-                    ("env", name), "address-beside-services", key=True, name=name
-                )
+        for place, name in option_names(layer.data.get("env"), ("env",)):
+            if "services" in data and name.startswith("TORCHINDUCTOR_REDIS_"):
+                yield layer.diagnostic(place, "address-beside-services", key=True, name=name)
     if "control" in data:
         yield from process_problems(document, ("control",))
     for expectation in (
@@ -186,18 +188,21 @@ def process_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]
     accepts.
     """
     data = document.value(path)
-    for name, value in data.get("env", {}).items():
+    for place, name in option_names(data.get("env"), (*path, "env")):
+        value = document.value(place)
         if isinstance(value, str) and "\0" in value:
-            yield document.diagnostic((*path, "env", name), "nul-character", name=name)
+            yield document.diagnostic(place, "nul-character", name=name)
 
 
-def requirement_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
+def requirement_problems(anatomy: Anatomy, *, filled: bool = False) -> Iterator[Diagnostic]:
     """Yield unknown capabilities and invalid arguments; templates are checked with their values, at
     each point of the matrix.
     """
     problems: list[Diagnostic] = []
     entries = anatomy.data.get("requires", [])
-    read_requirements(anatomy.document, ("requires",), entries, problems, templated=True)
+    read_requirements(
+        anatomy.document, ("requires",), entries, problems, templated=True, filled=filled
+    )
     yield from problems
     for index, entry in enumerate(entries):
         predicate = entry.get("call") if isinstance(entry, dict) else None
@@ -589,7 +594,7 @@ def _point_problems(
         if not problems:
             problems.extend(process_problems(filled.document, ()))
             if any(path[0] == "requires" for path in fresh):
-                problems.extend(requirement_problems(filled))
+                problems.extend(requirement_problems(filled, filled=True))
             if among := [path for path in fresh if path[-1] == "device" or path in structural]:
                 problems.extend(device_problems(filled, (point.backend,), among))
         if not problems and not structural.isdisjoint(fresh):

@@ -444,9 +444,10 @@ def _of_tuning(tuning: Tuning) -> Iterator[str]:
         yield f"it had one candidate, and {whole.rendered} were written"
     for name, tally in tuning.by_backend.items():
         counts = (
-            tally.compiled + tally.failed,
+            tally.failed + tally.refused + tally.timed,
             tally.compiled,
             tally.failed,
+            tally.refused,
             tally.timed,
             tally.won,
         )

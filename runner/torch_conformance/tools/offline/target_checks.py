@@ -237,7 +237,7 @@ def _simulated_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
             )
         if raw.kind != "choices":
             continue
-        for name in ("timed", "won"):
+        for name in ("refused", "timed", "won"):
             if name in raw.body:
                 hint = f"which is fastest is not known: write {one_of(_COUNTED)}"
                 yield document.problem(

@@ -447,6 +447,9 @@ class Choices(Conditional):
     """Candidates that were compiled."""
     failed: Count = None
     """Candidates that could not be compiled or timed, and were discarded."""
+    refused: Count = None
+    """Candidates that were compiled, and that Composable Kernel refused to run for these sizes:
+    they are not failed."""
     timed: Count = None
     """Candidates that were timed."""
     won: Count = None

@@ -46,6 +46,14 @@ BACKENDS: tuple[tuple[str, str], ...] = (
 for it.
 """
 
+_REFUSED = "Error in function: "
+"""How the exception begins of a candidate of Composable Kernel that the library refuses to run for
+these sizes: torch lets some through that the library's own check refuses.
+
+Its kernels for GEMMs and convolutions then return a number, of which torch makes this message; what
+they throw ends the process. A tile kernel throws, so that it cannot be told from one that crashed.
+"""
+
 OTHER = "OTHER"
 """A candidate of a class that is none of torch's own."""
 
@@ -95,7 +103,7 @@ class _Candidate:
     backend: str
     name: str
     reached: set[str] = field(default_factory=set)
-    """Those of ``compiled``, ``failed`` and ``timed`` that are counted."""
+    """Those of ``compiled``, ``failed``, ``refused`` and ``timed`` that are counted."""
 
 
 @dataclass
@@ -256,6 +264,8 @@ def _mark(choice: Any, *reached: str, error: BaseException | None = None) -> Non
         return
     with _state.lock:
         tally = candidate.tuning.tallies[candidate.backend]
+        if "failed" in reached and _is_refused(candidate, error):
+            reached, error = ("compiled", "refused"), None
         for state in reached:
             if state not in candidate.reached:
                 candidate.reached.add(state)
@@ -264,6 +274,13 @@ def _mark(choice: Any, *reached: str, error: BaseException | None = None) -> Non
             candidate.tuning.how = "timed"
         if error is not None and not tally["error"]:
             tally["error"] = " ".join(said(error).split())[:_MOST_TEXT]
+
+
+def _is_refused(candidate: _Candidate, error: BaseException | None) -> bool:
+    """Whether its library refused to run a candidate, by this exception or by an earlier one."""
+    return "refused" in candidate.reached or (
+        candidate.backend == "CK" and str(error).startswith(_REFUSED)
+    )
 
 
 def _record_compile_errors(original: Callable[..., Any], exceptions: Any) -> Any:

@@ -248,6 +248,7 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
             arch=str(first.gcnArchName) if torch.version.hip else arch,
             gpu_memory=min(entry.total_memory for entry in properties),
             sms=min(counts, default=None),
+            big_gpu=_is_each_big(len(properties)),
             driver=driver,
         )
     if torch.version.hip:
@@ -258,6 +259,20 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
             )
         )
     return facts
+
+
+def _is_each_big(count: int) -> bool | None:
+    """Return whether Inductor offers its templates on each GPU, which it decides by the number of
+    multiprocessors or by the architecture; None where this torch does not tell.
+    """
+    try:
+        from torch._inductor.utils import is_big_gpu
+
+        return all(is_big_gpu(index) for index in range(count))
+    except (
+        Exception
+    ):  # for a device that it does not know torch raises what that device's code does
+        return None
 
 
 LIBRARIES_OF_AMD = {
