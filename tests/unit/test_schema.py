@@ -2,12 +2,14 @@
 
 import copy
 import json
+import math
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from tests.fakes import ROOT
+from tests.fakes import ROOT, observation
 from tests.json_schemas import validator
 from torch_conformance.language.read import spec_schema
 from torch_conformance.language.read.yaml_source import read
@@ -68,6 +70,11 @@ def shown(problem: spec_schema.Problem) -> str:
         ({"steps": ["call"]}, "steps.0: wrong-type"),
         ({"steps": [{"cal": {}}]}, "steps.0.cal (key): unknown-key"),
         ({"expect": [{"strides": {}}]}, "expect.0.strides: none-of"),
+        ({"expect": [{"choices": {"of": 3}}]}, "expect.0.choices.of: wrong-type"),
+        ({"on_request": False}, "on_request: wrong-value"),
+        ({"on_request": 3}, "on_request: wrong-type"),
+        ({"timeout": math.nan}, "timeout: out-of-range"),
+        ({"timeout": math.inf}, "timeout: out-of-range"),
         (
             {"expect": [{"counter": {"a.b": {"value": 1, "unlisted": False}}}]},
             "expect.0.counter.a.b.unlisted: wrong-value",
@@ -122,6 +129,36 @@ def test_a_value_is_judged_where_it_stands(path: tuple[Any, ...], value: Any, co
 def test_a_key_is_not_missing_where_a_misspelt_one_stands() -> None:
     data = {key: value for key, value in SPEC.items() if key != "backends"} | {"bakcends": ["cpu"]}
     assert list(map(shown, spec_schema.describe(data, "spec"))) == ["bakcends (key): unknown-key"]
+
+
+# -- values that are in no file --------------------------------------------------------------------
+
+
+def deep(depth: int) -> Any:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, None),
+        ({"id": 3}, "$.id: expected text, found the number 3"),
+        ({"phases": {"run": math.nan}}, "$.phases.run: nan is out of range: at least 0"),
+        ({"phases": {"run": -math.inf}}, "$.phases.run: -inf is out of range: at least 0"),
+        ({"phases": {"b": "x", "a": "y"}}, "$.phases.a: expected a number, found the text 'y'"),
+        ({"phases": {1: "x", "a": "y"}}, "$.phases[1]: expected a number, found the text 'x'"),
+        ({"\udfff": "\ud800"}, "$.\udfff: unknown key '\udfff' in observation"),
+        ({"steps": deep(100_000)}, "$: nested too deep"),
+        ({"steps": [1] * 100_000}, "$.steps[0]: expected a map, found the number 1"),
+    ],
+)
+def test_what_a_worker_sent_is_judged_as_a_whole(changes: Any, said: str | None) -> None:
+    begun = time.process_time()
+    assert spec_schema.misfit(observation() | changes, "observation") == said
+    assert time.process_time() - begun < 5
 
 
 # -- an editor agrees: on every example, every shipped spec, and mutations of both -----------------

@@ -4,6 +4,7 @@
 """
 
 import functools
+import itertools
 import json
 import operator
 import re
@@ -163,10 +164,10 @@ def misfit(value: Any, name: str) -> str | None:
     """Return in words where a value first does not fit the schema ``name``, for values that are in
     no file; None where it fits.
     """
-    found = _validator(name).iter_errors(value)
+    found = itertools.islice(_validator(name).iter_errors(value), 1000)
     try:
-        # the library does not yield the values of a map in their order
-        first = min(found, key=lambda error: [*error.absolute_path], default=None)
+        # of a map the library yields in no order
+        first = min(found, key=lambda it: [f"{key!s:>9}" for key in it.absolute_path], default=None)
     except RecursionError:
         return "$: nested too deep"
     if first is None:
@@ -268,6 +269,7 @@ def _told(error: Any, title: str = "") -> Iterator[Problem]:
     path = (*error.absolute_path,)
     title = title if title and "title" not in node else _title(node, path)
     use = node.get("description", "")
+    keys = _required_by(argument) if error.validator in ("anyOf", "oneOf") else []
 
     def problem(code: str, *key: str, **arguments: str | int) -> Problem:
         return Problem(code, (*path, *key), {"title": title, **arguments}, at_key=bool(key))
@@ -306,26 +308,29 @@ def _told(error: Any, title: str = "") -> Iterator[Problem]:
             yield _unknown_word(value, argument, "word", title, path)
         case "const":
             yield problem("wrong-value", expected=json.dumps(argument), value=shown(value))
-        case "anyOf":
-            if allowed := [word for branch in argument for word in branch.get("enum", [])]:
-                yield _unknown_word(value, allowed, title, "", path)
-            else:
-                yield problem("none-of", keys=one_of(_required_by(argument)))
-        case "oneOf" if (keys := _required_by(argument)) and isinstance(value, dict):
+        case "anyOf" if words := [word for branch in argument for word in branch.get("enum", [])]:
+            yield _unknown_word(value, words, title, "", path)
+        case "anyOf" if keys:
+            yield problem("none-of", keys=one_of(keys))
+        case "oneOf" if keys and isinstance(value, dict):
             named = [key for key in keys if key in value]
             near = "" if named else next(filter(None, (nearest(key, keys) for key in value)), "")
             yield problem(
                 "not-one-of", keys=one_of(keys), named=" and ".join(named) or "none", near=near
             )
-        case "oneOf":  # a branch is a type, or words
-            types = [branch.get("type", "" if keys else "string") for branch in argument]
+        case "anyOf" | "oneOf":  # a branch is a type, words, or true
+            of_branch = "" if keys else "string"
+            types = [
+                branch.get("type", "boolean" if "const" in branch else of_branch)
+                for branch in argument
+            ]
             is_type = _dialect().TYPE_CHECKER.is_type
             meant = [index for index, kind in enumerate(types) if kind and is_type(value, kind)]
             for inner in error.context:
                 if inner.schema_path[0] in meant:
                     yield from _told(inner, "" if inner.path else title)
             if not meant:
-                yield _wrong_type(value, {"type": [*filter(None, types)]}, path)
+                yield _wrong_type(value, {**node, "type": [*filter(None, types)]}, path)
         case "uniqueItems":
             yield problem("repeated-entry", value=shown(value))
         case "minLength" | "minItems" | "minProperties" as keyword:
