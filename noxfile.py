@@ -103,7 +103,7 @@ def lowest(session: nox.Session) -> None:
     """Run the tests that do not run torch with the lowest version of each dependency."""
     extras = PROJECT["optional-dependencies"]
     tools = named(
-        *"pytest pytest-xdist pytest-timeout junitparser lxml jsonschema markdown-it-py numpy".split()  # noqa: E501
+        *"pytest pytest-xdist pytest-timeout junitparser lxml markdown-it-py numpy".split()
     )
     needs = [
         *PROJECT["dependencies"],

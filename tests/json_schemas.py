@@ -1,37 +1,28 @@
-"""Validators of ``jsonschema`` for the project's schemas: draft 2020-12, but ``4.0`` is no integer
-and ``$`` matches only at the end.
+"""Validators of the published schemas, as an editor has them: draft 2020-12, every file with its
+references.
 """
 
 import functools
-import re
-from collections.abc import Iterator
+import json
+from pathlib import Path
 from typing import Any
 
-from jsonschema import Draft202012Validator, ValidationError
-from jsonschema.validators import extend
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
 
-from torch_conformance.language.read import spec_schema
-
-
-def _pattern(validator: Any, written: str, instance: Any, part: Any) -> Iterator[ValidationError]:
-    if validator.is_type(instance, "string") and not re.search(
-        written.replace("$", r"\Z"), instance
-    ):
-        yield ValidationError("does not match")
-
-
-_WHOLE = Draft202012Validator.TYPE_CHECKER.redefine(
-    "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
-)
-_STRICT: Any = extend(Draft202012Validator, {"pattern": _pattern}, type_checker=_WHOLE)
-
-
-def validator_of(part: Any) -> Any:
-    """Return the validator of a part of a schema without references."""
-    return _STRICT(part)
+SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
+NAMES = "names.schema.json"
 
 
 @functools.cache
-def validator(name: str) -> Any:
-    """Return the validator of a schema."""
-    return _STRICT(spec_schema.resolved(name))
+def validator(name: str, *, any_name: bool = False) -> Draft202012Validator:
+    """Return the validator of a schema; with ``any_name`` no name is unknown."""
+    files = {
+        path.name: json.loads(path.read_text("utf-8")) for path in SCHEMAS.glob("*.schema.json")
+    }
+    if any_name:
+        files[NAMES] = {**files[NAMES], "$defs": dict.fromkeys(files[NAMES]["$defs"], True)}
+    registry: Registry[Any] = Registry().with_resources(
+        (file, Resource.from_contents(content)) for file, content in files.items()
+    )
+    return Draft202012Validator({"$ref": f"{name}.schema.json"}, registry=registry)

@@ -97,7 +97,7 @@ def _table(path: str) -> Iterator[str]:
 def _node(path: str) -> Any:
     file, *keys = path.split("/")
     node = (
-        spec_schema.resolved(file, f"$defs/{keys[1]}")
+        spec_schema.resolved(file, f"/$defs/{keys[1]}")
         if keys[:1] == ["$defs"]
         else spec_schema.resolved(file)
     )
@@ -134,7 +134,7 @@ def _kinds(file: str, member: str) -> Iterator[str]:
 
 
 def _kind(file: str, name: str, raw: Any) -> Iterator[str]:
-    node = spec_schema.resolved(file, f"$defs/{name}")
+    node = spec_schema.resolved(file, f"/$defs/{name}")
     yield f"### `{name}`"
     yield ""
     yield node["description"]

@@ -1,5 +1,5 @@
-"""The schemas of steps, expectations and inputs, made of their classes; ``python -m
-tools.generate_docs`` writes them.
+"""The schemas of steps, expectations and inputs, made of their classes, and that of names; ``python
+-m tools.generate_docs`` writes them.
 
 - A class is a definition: its docstring is the description, the YAML in double backquotes below it
   are the examples, ``form`` has further
@@ -25,6 +25,7 @@ from typing import Any, Literal
 
 import yaml
 
+from tools import generate_editor_names
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.expectations.compilation import Reason
 from torch_conformance.vocabulary.expectations.counters import RemoteCounts
@@ -63,7 +64,7 @@ def written() -> dict[str, str]:
     return {
         f"{name}.schema.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
         for name, schema in schemas().items()
-    }
+    } | {"names.schema.json": json.dumps(generate_editor_names.names(), indent=1) + "\n"}
 
 
 def _expectations() -> Any:

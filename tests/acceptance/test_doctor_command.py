@@ -15,9 +15,8 @@ import pytest
 from tests import ck_stand_in
 from tests.called import called
 from tests.fakes import ROOT, prestarted
-from tests.json_schemas import validator_of
+from tests.json_schemas import validator
 from tests.ran import Ran
-from torch_conformance.language.read import spec_schema
 from torch_conformance.machine.installed_torch import installed_torch
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.run.pipeline import WorkerReport
@@ -58,7 +57,7 @@ def answered(
     )
     assert doctor.main(options) == code
     found = json.loads(capsys.readouterr().out)
-    validator_of(spec_schema.resolved("doctor")).validate(found)
+    validator("doctor").validate(found)
     return dict(found)
 
 

@@ -14,8 +14,7 @@ import pytest
 from tests.called import called
 from tests.conftest import GOOD
 from tests.fakes import PACKAGE
-from tests.json_schemas import validator_of
-from torch_conformance.language.read import spec_schema
+from tests.json_schemas import validator
 from torch_conformance.model.outcomes import ExitCode
 
 WATCH = """\
@@ -226,7 +225,7 @@ def test_json_of_list(program: Program) -> None:
     done = called("list", "good", "--json", cwd=program.folder)
     found = strict(done.stdout)
     assert done.returncode == ExitCode.OK
-    validator_of(spec_schema.resolved("list")).validate(found)
+    validator("list").validate(found)
     assert [case["id"] for case in found] == [
         "product[backend=cpu,repeat=1]",
         "product[backend=cpu,repeat=.nan]",
@@ -257,7 +256,7 @@ def test_json_of_validate(
     done = called("validate", folder, "--json", cwd=program.folder)
     found = strict(done.stdout)
     assert done.returncode == (ExitCode.OK if valid else ExitCode.USAGE)
-    validator_of(spec_schema.resolved("validate")).validate(found)
+    validator("validate").validate(found)
     assert found["format"] == 1
     assert found["valid"] is valid
     assert (found["specs"], found["cases"], len(found["problems"])) == counts

@@ -42,7 +42,7 @@ They may import every room; no room imports one, and none imports another one.
 
 MOST_ROOMS = 12
 
-LATE = ("jinja2", "jsonschema", "numpy", "torch", "triton")
+LATE = ("jinja2", "jsonschema", "numpy", "referencing", "torch", "triton")
 """Packages that cost too much to be imported by every command: within functions only, and torch by
 the worker alone.
 """

@@ -105,7 +105,7 @@ def test_labs_are_read(fence: Fence, tmp_path: Path) -> None:
 @pytest.mark.parametrize("fence", fences("examples"), ids=str)
 def test_examples_fit_their_schema(fence: Fence) -> None:
     file, _, name = fence.name.partition("/")
-    definition = spec_schema.resolved(file, f"$defs/{name}")
+    definition = spec_schema.resolved(file, f"/$defs/{name}")
     entries = yaml.safe_load(fence.text)
     for entry in entries:
         value = entry[name] if file != "inputs" else entry

@@ -2,51 +2,29 @@
 language allows is allowed.
 """
 
-import json
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
-from referencing import Registry, Resource
 
 from tests.conftest import GOOD
+from tests.json_schemas import validator
 from tests.unit.test_names import make_torch
 from torch_conformance.language.read.yaml_source import read
-from torch_conformance.machine.cache_dirs import folder
 from torch_conformance.machine.installed_torch import torch_at
 from torch_conformance.tools.author.commands import schema as published_names
 
-SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
-SHIPPED = sorted(folder("specs").rglob("*.yaml"))
 VALID = sorted((Path(__file__).resolve().parents[1] / "specs" / "valid").glob("*.yaml"))
-KINDS = {"backends": "backends", "_defaults": "defaults", "waivers": "waivers"}
-
-
-@cache
-def editor(name: str) -> Draft202012Validator:
-    """Return the validator that an editor has: every file with its references, ``allOf``
-    included.
-    """
-    files = {
-        path.name: json.loads(path.read_text("utf-8")) for path in SCHEMAS.glob("*.schema.json")
-    } | {"names.schema.json": published_names.schema()}
-    registry: Registry[Any] = Registry().with_resources(
-        (file, Resource.from_contents(content)) for file, content in files.items()
-    )
-    return Draft202012Validator({"$ref": f"{name}.schema.json"}, registry=registry)
 
 
 def accepts(text: str, name: str = "spec") -> bool:
-    return editor(name).is_valid(yaml.safe_load(text))
+    return validator(name).is_valid(yaml.safe_load(text))
 
 
-@pytest.mark.parametrize("path", [*SHIPPED, *VALID], ids=lambda path: path.stem)
-def test_what_is_shipped_fits(path: Path) -> None:
-    kind = "profile" if path.parent.name == "profiles" else KINDS.get(path.stem, "spec")
-    found = [error.message for error in editor(kind).iter_errors(read(path).data)]
+@pytest.mark.parametrize("path", VALID, ids=lambda path: path.stem)
+def test_valid_specs_fit(path: Path) -> None:
+    found = [error.message for error in validator("spec").iter_errors(read(path).data)]
     assert not found
 
 
@@ -101,7 +79,7 @@ def test_editor_accepts_all_valid_specs(old: str, new: str) -> None:
     text = GOOD.replace(old, new)
     assert text != GOOD
     assert accepts(text), [
-        error.message for error in editor("spec").iter_errors(yaml.safe_load(text))
+        error.message for error in validator("spec").iter_errors(yaml.safe_load(text))
     ]
 
 
@@ -151,7 +129,6 @@ def test_names_of_the_installed_torch_alone_are_accepted(
         tmp_path, _inductor__config="stand_in: bool = True\n", _inductor__pass_one=counters
     )
     monkeypatch.setattr(published_names, "installed_torch", lambda: torch_at(root))
-    validator = Draft202012Validator(
-        {**published_names.schema_of_installed(), "$ref": f"#/$defs/{part}"}
-    )
-    assert (validator.is_valid(right), validator.is_valid(wrong)) == (True, False)
+    names = published_names.names_of([], with_torch=True)
+    of_part = Draft202012Validator({**names, "$ref": f"#/$defs/{part}"})
+    assert (of_part.is_valid(right), of_part.is_valid(wrong)) == (True, False)

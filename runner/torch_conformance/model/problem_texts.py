@@ -61,8 +61,12 @@ def _has(text: str, arguments: Mapping[str, str | int]) -> bool:
 
 # -- words for values ------------------------------------------------------------------------------
 
-UNITS: Mapping[str, str] = {"string": "characters", "array": "entries", "object": "keys"}
-"""What a length counts, by the type of JSON."""
+UNITS: Mapping[str, str] = {
+    "minLength": "characters",
+    "minItems": "entries",
+    "minProperties": "keys",
+}
+"""What a length counts, by its keyword of JSON Schema."""
 
 _TYPES = {
     **dict.fromkeys(["object", "map"], "a map"),

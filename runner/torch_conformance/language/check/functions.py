@@ -142,7 +142,7 @@ def input_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
             "let",
         )  # by the schema of the document; inputs within arguments are not
         if not is_covered and (
-            misfits := spec_schema.describe(entry, "inputs", pointer="$defs/input")
+            misfits := spec_schema.describe(entry, "inputs", pointer="/$defs/input")
         ):
             yield from spec_schema.diagnostics(document, misfits, path)
             continue

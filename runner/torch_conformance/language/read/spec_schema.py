@@ -1,15 +1,14 @@
 """The form of a document: its keys, types and values against the JSON Schemas.
 
-The keywords are those of this project's schemas, and any other one is an error. Two rules differ
-from JSON Schema: ``4.0`` is not an integer, because torch does not accept it, and ``$`` matches
-only at the end of a text.
+``jsonschema`` finds what does not fit; ``_told`` is the table from its keywords to problems.
 """
 
 import functools
+import itertools
 import json
 import operator
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,18 +55,23 @@ def load(name: str) -> Any:
 
 @functools.cache
 def resolved(name: str, pointer: str = "") -> Any:
-    """Return the schema ``name``, or its part at a pointer (``$defs/input``), with all references
-    resolved.
-
-    No schema is recursive.
+    """Return the schema ``name``, or its part at a pointer (``/$defs/input``). Each reference is
+    replaced by its target, with the title and description beside it. No schema is recursive.
 
     ``allOf`` is removed: it contains names for editors, which are checked by code with better hints
     (see ``published``).
     """
-    node = load(name)
-    for part in filter(None, pointer.split("/")):
-        node = node[part]
-    return _resolve(node, name)
+    return _resolve(
+        _registry().resolver(f"{name}.schema.json").lookup(f"#{pointer}").contents, name
+    )
+
+
+@functools.cache
+def _registry() -> Any:
+    from referencing import Registry, Resource
+
+    registry: Any = Registry  # mypy does not know the names of its arguments
+    return registry(retrieve=lambda file: Resource.from_contents(load(file.partition(".")[0])))
 
 
 def _resolve(node: Any, file: str) -> Any:
@@ -78,12 +82,76 @@ def _resolve(node: Any, file: str) -> Any:
     rest = {
         key: _resolve(item, file)
         for key, item in node.items()
-        if key not in ("$ref", "$defs", "allOf")
+        if key not in ("$schema", "$ref", "$defs", "allOf")
     }
     if "$ref" not in node:
         return rest
     target, _, pointer = node["$ref"].partition("#")
-    return {**resolved(target.removesuffix(".schema.json") or file, pointer), **rest}
+    return {**resolved(target.partition(".")[0] or file, pointer), **rest}
+
+
+@functools.cache
+def _validator(name: str, pointer: str = "") -> Any:
+    return _dialect()(resolved(name, pointer))
+
+
+@functools.cache
+def _dialect() -> Any:
+    """Return the class of validators: draft 2020-12, but ``4.0`` is not an integer, because torch
+    does not accept it, and ``$`` matches only at the end of a text.
+
+    NaN is in no range. Entries are compared as text: the library compares each with each other one.
+    """
+    from jsonschema import Draft202012Validator, ValidationError
+    from jsonschema.validators import extend
+
+    def needs(kind: str, fits: Callable[[Any, Any], object]) -> Any:
+        def keyword(validator: Any, argument: Any, value: Any, node: Any) -> Iterator[Any]:
+            if validator.is_type(value, kind) and not fits(value, argument):
+                yield ValidationError("")
+
+        return keyword
+
+    def unique(validator: Any, argument: Any, value: Any, node: Any) -> Iterator[Any]:
+        seen: set[str] = set()
+        for index, item in enumerate(value if isinstance(value, list) else ()):
+            written = json.dumps(item, sort_keys=True)  # as JSON: true is not 1
+            if written in seen:
+                yield ValidationError("", path=[index], instance=item)
+            seen.add(written)
+
+    dialect: Any = extend(
+        Draft202012Validator,
+        {
+            "pattern": needs("string", lambda it, form: re.search(form.replace("$", r"\Z"), it)),
+            "minimum": needs("number", operator.ge),
+            "maximum": needs("number", operator.le),
+            "exclusiveMinimum": needs("number", operator.gt),
+            "uniqueItems": unique,
+        },
+        type_checker=Draft202012Validator.TYPE_CHECKER.redefine(
+            "integer", lambda _, it: type(it) is int
+        ),
+    )
+    # a part has one validator, as it has no references; the library makes one for each value, which
+    # takes half of its time
+    evolve, made = dialect.evolve, dict[int, Any]()
+
+    def of_part(self: Any, *, schema: Any, **changes: Any) -> Any:
+        if id(schema) not in made:  # it lives as long as its validator
+            made[id(schema)] = evolve(self, schema=schema, **changes)
+        return made[id(schema)]
+
+    def descend(
+        self: Any, instance: Any, schema: Any, path: Any = None, schema_path: Any = None
+    ) -> Iterator[Any]:
+        for error in self.evolve(schema=schema).iter_errors(instance):
+            error.path.extendleft([] if path is None else [path])
+            error.schema_path.extendleft([] if schema_path is None else [schema_path])
+            yield error
+
+    dialect.evolve, dialect.descend = of_part, descend
+    return dialect
 
 
 # -- problems --------------------------------------------------------------------------------------
@@ -105,10 +173,17 @@ def misfit(value: Any, name: str) -> str | None:
     """Return in words where a value first does not fit the schema ``name``, for values that are in
     no file; None where it fits.
     """
-    for problem in _check(value, resolved(name), ()):
-        place = "".join(f".{key}" if isinstance(key, str) else f"[{key}]" for key in problem.path)
-        return f"${place}: {Diagnostic.of(problem.code, **problem.arguments).message[:200]}"
-    return None
+    found = itertools.islice(_validator(name).iter_errors(value), 1000)
+    try:
+        # of a map the library yields in no order
+        first = min(found, key=lambda it: [f"{key!s:>9}" for key in it.absolute_path], default=None)
+    except RecursionError:
+        return "$: nested too deep"
+    if first is None:
+        return None
+    problem = next(_told(first))
+    place = "".join(f".{key}" if isinstance(key, str) else f"[{key}]" for key in problem.path)
+    return f"${place}: {Diagnostic.of(problem.code, **problem.arguments).message[:200]}"
 
 
 MAY_BE_EMPTY = frozenset(["config", "dynamo_config", "functorch_config", "options"])
@@ -129,9 +204,13 @@ def describe(data: Any, name: str, path: DataPath = (), *, pointer: str = "") ->
         value = value[key]
     if path and value in ([], {}) and path[-1] in MAY_BE_EMPTY:
         return []
+    validator = _validator(name, pointer)
     distinct: dict[tuple[str, DataPath, str | int], Problem] = {}
-    for part in _parts_at(resolved(name, pointer), data, path):
-        problems = _check(value, part, path)
+    for part in _parts_at(validator, validator.schema, data, path):
+        problems: list[Problem] = []
+        for error in validator.descend(value, part):
+            error.path.extendleft(reversed(path))
+            problems += _told(error)
         with_unknown_keys = {
             problem.path[:-1] for problem in problems if problem.code in _UNKNOWN_KEYS
         }
@@ -160,7 +239,8 @@ def containers_at(data: Any, name: str, path: DataPath) -> frozenset[str]:
     """Return which of ``array`` and ``object`` a template at ``path`` stands for; empty where it
     stands for a text or a number.
     """
-    for part in _parts_at(resolved(name), data, path):
+    validator = _validator(name)
+    for part in _parts_at(validator, validator.schema, data, path):
         kinds = frozenset(part["type"]) if isinstance(part.get("type"), list) else frozenset()
         if (
             part.get("pattern") == TEMPLATE_PATTERN
@@ -171,214 +251,110 @@ def containers_at(data: Any, name: str, path: DataPath) -> frozenset[str]:
     return frozenset()
 
 
-def _parts_at(node: Any, value: Any, path: DataPath) -> list[Any]:
+def _parts_at(validator: Any, node: Any, value: Any, path: DataPath) -> list[Any]:
     """Return the parts of a schema that apply to the value at ``path``."""
     if not path:
         return [node]
     parts: list[Any] = []
     in_force = [node]
     for part in in_force:
-        if "if" in part and isinstance(
-            branch := part.get("then" if _accepts(value, part["if"]) else "else"), dict
-        ):
-            in_force.append(branch)
+        if "if" in part:
+            fits = not any(validator.descend(value, part["if"]))
+            in_force += filter(None, [part.get("then" if fits else "else")])
         below = part.get("items")
         if isinstance(value, dict):
             below = part.get("properties", {}).get(path[0], part.get("additionalProperties"))
         if isinstance(below, dict):
-            parts.extend(_parts_at(below, value[path[0]], path[1:]))
+            parts.extend(_parts_at(validator, below, value[path[0]], path[1:]))
     return parts
 
 
-# -- keywords --------------------------------------------------------------------------------------
-
-_KINDS: Mapping[type, frozenset[str]] = {
-    dict: frozenset(["object"]),
-    list: frozenset(["array"]),
-    str: frozenset(["string"]),
-    bool: frozenset(["boolean"]),
-    int: frozenset(["number", "integer"]),
-    float: frozenset(["number"]),
-    type(None): frozenset(["null"]),
-}
-
-_APPLIES_TO: Mapping[str, str] = {
-    **dict.fromkeys(["$schema", "title", "description", "examples", "then", "else"], "nothing"),
-    **dict.fromkeys(["type", "enum", "const", "if", "anyOf", "oneOf"], "anything"),
-    **dict.fromkeys(
-        ["properties", "additionalProperties", "propertyNames", "required", "dependentRequired"],
-        "object",
-    ),
-    **dict.fromkeys(["minProperties", "maxProperties"], "object"),
-    **dict.fromkeys(["items", "uniqueItems", "minItems", "maxItems"], "array"),
-    **dict.fromkeys(["pattern", "minLength"], "string"),
-    **dict.fromkeys(["minimum", "maximum", "exclusiveMinimum"], "number"),
-}
-"""Each keyword, and the kind of value that it says something about."""
-
-_BOUNDS = {"minimum": operator.ge, "maximum": operator.le, "exclusiveMinimum": operator.gt}
+# -- the table: from the keyword that refused to code and arguments --------------------------------
 
 
-def _accepts(value: Any, node: Any) -> bool:
-    """Whether a part of a schema accepts a value. Most parts that are tried only require a key."""
-    if len(node) == 1 and "required" in node:
-        return not isinstance(value, dict) or all(key in value for key in node["required"])
-    if "enum" in node and value not in node["enum"]:
-        return False  # without the hint, which compares the word with all others
-    return not _check(value, node, ())
+def _told(error: Any, title: str = "") -> Iterator[Problem]:
+    """Yield the problems of an error of the library; ``title`` is that of what is around it."""
+    value, argument, node = error.instance, error.validator_value, error.schema or {}
+    path = (*error.absolute_path,)
+    title = title if title and "title" not in node else _title(node, path)
+    use = node.get("description", "")
+    keys = _required_by(argument) if error.validator in ("anyOf", "oneOf") else []
 
+    def problem(code: str, *key: str, **arguments: str | int) -> Problem:
+        return Problem(code, (*path, *key), {"title": title, **arguments}, at_key=bool(key))
 
-def _check(value: Any, node: Any, path: DataPath) -> list[Problem]:
-    """Return the problems of a value against a part of a schema."""
-    if isinstance(node, bool):
-        return [] if node else [Problem("not-allowed", path, {})]
-    problems: list[Problem] = []
-
-    def add(code: str, *key: str | int, **arguments: str | int) -> None:
-        at_key = bool(key) and key[0] == arguments.get("word")
-        problems.append(
-            Problem(code, (*path, *key), {"title": _title(node, path), **arguments}, at_key=at_key)
-        )
-
-    kinds = _KINDS.get(type(value), frozenset())
-    for keyword, argument in node.items():
-        if (kind := _APPLIES_TO[keyword]) not in kinds and kind != "anything":
-            continue
-        match keyword:
-            case "type":
-                if kinds.isdisjoint([argument] if isinstance(argument, str) else argument):
-                    problems.append(_wrong_type(value, node, path))
-            case "properties":
-                for key in value:
-                    if key in argument:
-                        problems += _check(value[key], argument[key], (*path, key))
-            case "additionalProperties" if argument is not True:
-                known = node.get("properties", ())
-                for key in value:
-                    if key in known:
-                        continue
-                    if argument is False:
-                        problems.append(_unknown_key(key, value, node, path))
-                    else:
-                        problems += _check(value[key], argument, (*path, key))
-            case "required":
-                for key in argument:
-                    if key not in value:
-                        add(
-                            "missing-key",
-                            word=key,
-                            use=node.get("properties", {}).get(key, {}).get("description", ""),
-                        )
-            case "items":
-                for index, item in enumerate(value):
-                    problems += _check(item, argument, (*path, index))
-            case "if":
-                branch = node.get("then" if _accepts(value, argument) else "else")
-                if branch is not None:
-                    problems += _check(value, branch, path)
-            case "pattern" if re.search(argument.replace("$", r"\Z"), value) is None:
-                if argument == TEMPLATE_PATTERN:
-                    problems.append(_wrong_type(value, node, path))
-                else:
-                    examples = [
-                        example for example in node.get("examples", []) if isinstance(example, str)
-                    ]
-                    add(
-                        "wrong-text",
-                        value=shown(value),
-                        examples=" or ".join(examples[:2]),
-                        pattern=argument,
-                    )
-            case "enum":
-                # equality as in JSON: true is not 1
-                if not any(
-                    value == word and isinstance(value, bool) == isinstance(word, bool)
-                    for word in argument
-                ):
-                    problems.append(
-                        _unknown_word(value, argument, "word", _title(node, path), path)
-                    )
-            case "const":
-                if value != argument or isinstance(value, bool) != isinstance(argument, bool):
-                    add("wrong-value", expected=json.dumps(argument), value=shown(value))
-            case "oneOf" if sum(_accepts(value, branch) for branch in argument) != 1:
-                problems += _none_of_several(value, argument, node, path)
-            case "anyOf" if not any(_accepts(value, branch) for branch in argument):
-                if allowed := [word for branch in argument for word in branch.get("enum", [])]:
-                    problems.append(_unknown_word(value, allowed, _title(node, path), "", path))
-                else:
-                    add(
-                        "none-of",
-                        keys=one_of(
-                            key for branch in argument for key in branch.get("required", [])
-                        ),
-                    )
-            case "dependentRequired":
-                for key, needed in argument.items():
-                    for other in needed:
-                        if key in value and other not in value:
-                            add("incomplete", key, word=key, other=other)
-            case "propertyNames":
-                for key in value:
-                    if not _accepts(key, argument):
-                        add("bad-name", key, word=key, pattern=argument.get("pattern", ""))
-            case "uniqueItems":
-                seen: set[str] = set()
-                for index, item in enumerate(value):
-                    written = json.dumps(item, sort_keys=True)  # as JSON: true is not 1
-                    if written in seen:
-                        add("repeated-entry", index, value=shown(item))
-                    seen.add(written)
-            case "minLength" | "minItems" | "minProperties" if len(value) < argument:
-                add(
-                    "empty" if argument == 1 else "too-few",
-                    least=argument,
-                    unit=UNITS[kind],
-                    use=node.get("description", ""),
-                )
-            case "maxProperties" if len(value) > argument:
-                add("too-many-keys", keys=" and ".join(map(str, value)))
-            case "maxItems" if len(value) > argument:
-                add("too-many-entries", most=argument, use=node.get("description", ""))
-            case "minimum" | "maximum" | "exclusiveMinimum" if not _BOUNDS[keyword](
-                value, argument
-            ):
-                # NaN is in no range
-                add("out-of-range", value=f"{value!s:.40}", **{keyword: str(argument)})
-    return problems
-
-
-def _none_of_several(value: Any, branches: list[Any], node: Any, path: DataPath) -> list[Problem]:
-    """Return the problem of a value that fits none of the branches of ``oneOf``, or several."""
-    title = _title(node, path)
-    keys = list(dict.fromkeys(key for branch in branches for key in branch.get("required", [])))
-    if not keys:  # the branches are types, or words
-        by_type = {str(branch.get("type", "string")): branch for branch in branches}
-        of_type = next(
-            (branch for kind, branch in by_type.items() if kind in _KINDS.get(type(value), ())),
-            {"type": list(by_type)},
-        )
-        return _check(value, {"title": title, **of_type}, path)
-    if isinstance(value, dict):
-        named = [key for key in keys if key in value]
-        near = (
-            next((near for key in value if (near := nearest(key, keys))), "") if not named else ""
-        )
-        return [
-            Problem(
-                "not-one-of",
-                path,
-                {
-                    "title": title,
-                    "keys": one_of(keys),
-                    "named": " and ".join(named) or "none",
-                    "near": near,
-                },
+    match error.validator:
+        case _ if "propertyNames" in error.schema_path:
+            yield problem("bad-name", value, word=value, pattern=node.get("pattern", ""))
+        case None:  # the schema is: false
+            yield problem("not-allowed")
+        case "type":
+            yield _wrong_type(value, node, path)
+        case "pattern" if argument == TEMPLATE_PATTERN:
+            yield _wrong_type(value, node, path)
+        case "pattern":
+            examples = [text for text in node.get("examples", []) if isinstance(text, str)]
+            yield problem(
+                "wrong-text",
+                value=shown(value),
+                examples=" or ".join(examples[:2]),
+                pattern=argument,
             )
-        ]
-    types = [branch["type"] for branch in branches if "type" in branch]
-    # with a type of its own, the node reports any other value itself
-    return [] if "type" in node else [_wrong_type(value, {"title": title, "type": types}, path)]
+        case "additionalProperties":
+            known = node.get("properties", ())
+            yield from (_unknown_key(key, value, node, path) for key in value if key not in known)
+        case "required":
+            for key in argument:
+                if key not in value:
+                    part = node.get("properties", {}).get(key, {})
+                    yield problem("missing-key", word=key, use=part.get("description", ""))
+        case "dependentRequired":
+            for key, needed in argument.items():
+                for other in needed:
+                    if key in value and other not in value:
+                        yield problem("incomplete", key, word=key, other=other)
+        case "enum":
+            yield _unknown_word(value, argument, "word", title, path)
+        case "const":
+            yield problem("wrong-value", expected=json.dumps(argument), value=shown(value))
+        case "anyOf" if words := [word for branch in argument for word in branch.get("enum", [])]:
+            yield _unknown_word(value, words, title, "", path)
+        case "anyOf" if keys:
+            yield problem("none-of", keys=one_of(keys))
+        case "oneOf" if keys and isinstance(value, dict):
+            named = [key for key in keys if key in value]
+            near = "" if named else next(filter(None, (nearest(key, keys) for key in value)), "")
+            yield problem(
+                "not-one-of", keys=one_of(keys), named=" and ".join(named) or "none", near=near
+            )
+        case "anyOf" | "oneOf":  # a branch is a type, words, or true
+            of_branch = "" if keys else "string"
+            types = [
+                branch.get("type", "boolean" if "const" in branch else of_branch)
+                for branch in argument
+            ]
+            is_type = _dialect().TYPE_CHECKER.is_type
+            meant = [index for index, kind in enumerate(types) if kind and is_type(value, kind)]
+            for inner in error.context:
+                if inner.schema_path[0] in meant:
+                    yield from _told(inner, "" if inner.path else title)
+            if not meant:
+                yield _wrong_type(value, {**node, "type": [*filter(None, types)]}, path)
+        case "uniqueItems":
+            yield problem("repeated-entry", value=shown(value))
+        case "minLength" | "minItems" | "minProperties" as keyword:
+            code = "empty" if argument == 1 else "too-few"
+            yield problem(code, least=argument, unit=UNITS[keyword], use=use)
+        case "maxProperties":
+            yield problem("too-many-keys", keys=" and ".join(map(str, value)))
+        case "maxItems":
+            yield problem("too-many-entries", most=argument, use=use)
+        case "minimum" | "maximum" | "exclusiveMinimum" as keyword:
+            yield problem("out-of-range", value=f"{value!s:.40}", **{keyword: str(argument)})
+
+
+def _required_by(branches: Iterable[Any]) -> list[str]:
+    return list(dict.fromkeys(key for branch in branches for key in branch.get("required", [])))
 
 
 def _unknown_key(key: str, value: Mapping[str, Any], node: Any, path: DataPath) -> Problem:

@@ -63,7 +63,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "schema": Command(
         "tools.author.commands.schema:SchemaOptions",
-        "write the schemas for editors, with the names of the installed torch",
+        "write the schemas for editors to a folder",
         "Write the JSON schemas that editors complete and check specs with. With --with-torch "
         "the names of options, counters and metrics "
         "are those of the installed torch alone, with types and defaults.",

@@ -1,0 +1,128 @@
+"""The schemas as they lie in the repository, for the tools that people have: each shipped file
+names its schema and fits it.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import GOOD
+from tests.fakes import ROOT
+
+KINDS = {"backends": "backends", "_defaults": "defaults", "waivers": "waivers"}
+SPECS = [*(ROOT / "specs").rglob("*.yaml"), *(ROOT / "tools" / "benchmarks").rglob("*.yaml")]
+SERVER = shutil.which("yaml-language-server")
+
+
+def schema_of(path: Path) -> Path:
+    """Return the schema that the first line of a file names."""
+    with path.open(encoding="utf-8") as file:
+        found = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)\n", file.readline())
+    assert found, f"{path}: begin it with # yaml-language-server: $schema=..."
+    return path.parent.joinpath(found[1]).resolve()
+
+
+FILES = sorted(SPECS, key=lambda path: (str(schema_of(path)), path))
+
+
+def test_each_file_names_the_schema_of_its_kind() -> None:
+    for path in FILES:
+        kind = "profile" if path.parent.name == "profiles" else KINDS.get(path.stem, "spec")
+        assert schema_of(path) == ROOT / "schemas" / f"{kind}.schema.json", path
+
+
+def check_jsonschema(schema: Path, *files: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "check_jsonschema", "--schemafile", schema, *files]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+
+
+def test_check_jsonschema_finds_nothing() -> None:
+    for schema, files in groupby(FILES, schema_of):
+        done = check_jsonschema(schema, *files)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["claims", "conformance", "lab"])
+def test_check_jsonschema_reads_the_schemas_of_other_files(name: str, tmp_path: Path) -> None:
+    schema = ROOT / "schemas" / f"{name}.schema.json"
+    (example, *_) = json.loads(schema.read_text("utf-8"))["examples"]
+    (tmp_path / "good.json").write_text(json.dumps(example))
+    (tmp_path / "bad.json").write_text(json.dumps({**example, "X": 1}))
+    assert check_jsonschema(schema, tmp_path / "good.json").returncode == 0
+    assert check_jsonschema(schema, tmp_path / "bad.json").returncode == 1
+
+
+def test_check_jsonschema_finds_a_misspelt_key_and_a_misspelt_name(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text(GOOD + "conifg: {}\nconfig: {freezin: true}\n")
+    done = check_jsonschema(ROOT / "schemas" / "spec.schema.json", tmp_path / "bad.yaml")
+    assert done.returncode == 1
+    assert "'conifg' was unexpected" in done.stdout
+    assert "'freezin' was unexpected" in done.stdout
+
+
+class Server:
+    """A language server, which says what is wrong with a text."""
+
+    def __init__(self) -> None:
+        command = [str(SERVER), "--stdio"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._send(id=1, method="initialize", params={"capabilities": {}})
+        next(message for message in self._messages() if message.get("id") == 1)
+        self._send(method="initialized", params={})
+        settings = {"yaml": {"validate": True, "schemaStore": {"enable": False}}}
+        self._send(method="workspace/didChangeConfiguration", params={"settings": settings})
+
+    def _send(self, **message: Any) -> None:
+        assert self._process.stdin
+        body = json.dumps({"jsonrpc": "2.0", **message}).encode()
+        self._process.stdin.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        self._process.stdin.flush()
+
+    def _messages(self) -> Iterator[Any]:
+        out = self._process.stdout
+        assert out
+        while line := out.readline():
+            if line.startswith(b"Content-Length:"):
+                size = int(line.split()[1])
+                while out.readline().strip():
+                    pass
+                message = json.loads(out.read(size))
+                if "method" in message and "id" in message:
+                    self._send(id=message["id"], result=None)
+                yield message
+
+    def problems(self, path: Path, text: str) -> list[str]:
+        file = {"uri": path.as_uri(), "languageId": "yaml", "version": 1, "text": text}
+        self._send(method="textDocument/didOpen", params={"textDocument": file})
+        for message in self._messages():
+            said = message.get("params") or {}
+            if message.get("method", "").endswith("Diagnostics") and said["uri"] == file["uri"]:
+                self._send(method="textDocument/didClose", params={"textDocument": file})
+                return [problem["message"] for problem in said["diagnostics"]]
+        raise EOFError("the language server ended")
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.mark.nightly(reason="all files take 100 s; check-jsonschema reads the same schemas always")
+@pytest.mark.skipif(SERVER is None, reason="npm install --global yaml-language-server")
+def test_a_language_server_finds_nothing() -> None:
+    server = Server()
+    try:
+        modeline = "# yaml-language-server: $schema=../schemas/spec.schema.json\n"
+        said = server.problems(ROOT / "specs" / "bad.yaml", f"{modeline}{GOOD}conifg: {{}}\n")
+        assert said == ["Property conifg is not allowed."]
+        found = {path: server.problems(path, path.read_text("utf-8")) for path in FILES}
+    finally:
+        server.close()
+    assert {path: problems for path, problems in found.items() if problems} == {}
