@@ -10,8 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.fakes import case, requirement
+from tests.unit.test_names import make_torch
 from torch_conformance.machine import capabilities
-from torch_conformance.machine.capabilities import TORCH_ROOT, Machine
+from torch_conformance.machine.capabilities import (
+    CAPABILITIES,
+    CK_ARCHITECTURES,
+    TORCH_ROOT,
+    Machine,
+)
 from torch_conformance.model.case import Availability
 from torch_conformance.model.diagnostics import UsageError
 
@@ -109,9 +115,51 @@ def test_packages_are_found_without_import(monkeypatch, tmp_path):
     full = capabilities.inspect_files(None)
     assert (full.found["triton"], full.found["ck"]) == (
         (str(tmp_path / "triton"),),
-        (str(tmp_path / "ck4inductor"),),
+        CK_ARCHITECTURES,  # no torch says otherwise
     )
     assert full.found["hipcc"] == (str(clang),)
+
+
+@pytest.mark.parametrize(
+    ("config", "gpu", "reason"),
+    [
+        (
+            'class rocm:\n    ck_supported_arch: list[Literal["gfx942"]] = ["gfx942"]\n',
+            "gfx942",
+            "",
+        ),
+        # one that torch 2.14 does not have
+        (
+            'class rocm:\n    ck_supported_arch = [\n        "gfx942",\n        "gfx1250",\n    ]',
+            "gfx1250",
+            "",
+        ),
+        (
+            'class rocm:\n    ck_supported_arch: list[str] = ["gfx942"]\n',
+            "gfx90a",
+            "torch offers Composable Kernel on gfx942, and the GPU is gfx90a",
+        ),
+        (
+            "class rocm:\n    arch = []\n",
+            "gfx942",
+            "torch offers Composable Kernel on no GPU, and the GPU is gfx942",
+        ),
+    ],
+)
+def test_where_composable_kernel_is_offered_is_read_from_the_installed_torch(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: str, gpu: str, reason: str
+) -> None:
+    root = make_torch(tmp_path, _inductor__config=config)
+    (tmp_path / "ck4inductor").mkdir()
+    for name in ("torch", "ck4inductor"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    (root / "__init__.py").write_text("raise SystemExit('this must not be imported')\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    importlib.invalidate_caches()
+    machine = replace(
+        BARE, found={"ck": CAPABILITIES["ck"].look()}, builds={"hip": "7.0"}, gpus=1, arch=gpu
+    )
+    assert CAPABILITIES["ck"].answer(machine, "")[1] == reason
 
 
 @pytest.mark.parametrize(

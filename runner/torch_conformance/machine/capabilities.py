@@ -40,7 +40,8 @@ TORCH_ROOT = "torch_root"
 """The fact with the folder from which a worker imported torch. It is compared and not recorded."""
 
 CK_ARCHITECTURES = ("gfx90a", "gfx942", "gfx950")
-"""Where torch offers Composable Kernel: ``config.rocm.ck_supported_arch`` of torch 2.11 to 2.14."""
+"""Where torch 2.11 to 2.14 offer Composable Kernel, for a machine whose torch is not here."""
+_CK_ARCHITECTURES = re.compile(r"^\s*ck_supported_arch\b[^=\n]*=\s*\[([^\]]*)\]", re.MULTILINE)
 
 ANSWERS = "answers"
 """The fact with what predicates returned.
@@ -178,16 +179,16 @@ def _torch(machine: Machine, argument: str) -> str:
 
 
 def _ck(machine: Machine, argument: str) -> str:
-    if not machine.found.get("ck"):
+    offered = machine.found.get("ck", ())
+    if not offered:
         return "Composable Kernel (the package ck4inductor) is not installed"
     if machine.vendor != "amd" or machine.gpus == 0:
         return ""  # the GPU is simulated; a case on a real one requires rocm too
     arch = _known(machine.arch, "the GPU's architecture").partition(":")[0]
     return (
         ""
-        if arch in CK_ARCHITECTURES
-        else f"torch offers Composable Kernel on {', '.join(CK_ARCHITECTURES)}, and the GPU is "
-        f"{arch}"
+        if arch in offered
+        else f"torch offers Composable Kernel on {', '.join(offered)}, and the GPU is {arch}"
     )
 
 
@@ -388,6 +389,20 @@ def rocm_home(
     return (usual, "the usual folder") if usual.exists() else (None, "")
 
 
+def _ck_architectures() -> tuple[str, ...]:
+    """Return where the installed torch offers Composable Kernel, by ``rocm.ck_supported_arch`` in
+    its source; nothing without the package.
+    """
+    if importlib.util.find_spec("ck4inductor") is None:
+        return ()
+    torch = installed_torch()
+    config = torch.root / "_inductor" / "config.py" if torch is not None else None
+    if config is None or not config.is_file():
+        return CK_ARCHITECTURES
+    found = _CK_ARCHITECTURES.search(config.read_text("utf-8"))
+    return tuple(re.findall(r"\w+", found[1])) if found else ("no GPU",)
+
+
 def _libraries() -> tuple[str, ...]:
     torch = installed_torch()
     try:
@@ -446,14 +461,10 @@ CAPABILITIES: Mapping[str, Capability] = {
         for build in devices.builds()
     },
     "triton": _on_files("triton", "Triton can be imported", "triton is not installed", "triton"),
-    "ck": replace(
-        _on_files(
-            "ck",
-            "Composable Kernel's Inductor package is installed, and torch offers it on the GPU",
-            "",
-            "ck4inductor",
-        ),
-        probe=_ck,
+    "ck": Capability(
+        "Composable Kernel's Inductor package is installed, and torch offers it on the GPU",
+        _ck,
+        look=_ck_architectures,
     ),
     "hipcc": _on_files(
         "hipcc",
