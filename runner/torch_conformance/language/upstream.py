@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from torch_conformance.language.backends import Backends
 from torch_conformance.language.read import yaml_source
@@ -132,11 +133,10 @@ class Comparison:
     """The backends whose cases have it; empty for all."""
 
     @classmethod
-    def of(cls, entry: Mapping[str, object]) -> "Comparison":
+    def of(cls, entry: Mapping[str, Any]) -> "Comparison":
         """Read one of ``{KIND: SEED, ours: ..., on: [...]}``."""
-        (kind,) = [key for key in entry if key in KINDS]
-        rest = {**entry, "on": tuple(map(str, entry.get("on", ())))}
-        return cls(kind, seed=str(rest.pop(kind)), **rest)
+        (kind,) = entry.keys() - {"ours", "on"}
+        return cls(kind, entry[kind], entry.get("ours", ""), tuple(entry.get("on", ())))
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def seeds() -> tuple[Mapping[str, SeedTest], Mapping[str, Sequence[Comparison]]]
     """Return each seed test by its name, and the conditions of all tests of each file."""
     data = yaml_source.read(folder("specs") / "_seeds.yaml").data
 
-    def read(entries: Iterable[Mapping[str, object]]) -> tuple[Comparison, ...]:
+    def read(entries: Iterable[Mapping[str, Any]]) -> tuple[Comparison, ...]:
         return tuple(map(Comparison.of, entries))
 
     tests = {
