@@ -55,7 +55,8 @@ class ListOptions:
     durations: str | None = durations()
     profile: str | None = profile_option("show the cases of this profile by level")
     coverage: bool = flag(
-        "print which specs and cases cover each upstream test, instead of the cases"
+        "print which specs and cases cover each upstream test, and in which assertions they "
+        "differ, instead of the cases"
     )
     json: bool = flag("print an array of objects; with --coverage one object")
     against: Path | None = option(
