@@ -12,12 +12,8 @@ import pytest
 from tests.fakes import case, requirement
 from tests.unit.test_names import make_torch
 from torch_conformance.machine import capabilities
-from torch_conformance.machine.capabilities import (
-    CAPABILITIES,
-    CK_ARCHITECTURES,
-    TORCH_ROOT,
-    Machine,
-)
+from torch_conformance.machine.capabilities import CAPABILITIES, TORCH_ROOT, Machine
+from torch_conformance.machine.installed_torch import torch_at
 from torch_conformance.model.case import Availability
 from torch_conformance.model.diagnostics import UsageError
 
@@ -115,7 +111,7 @@ def test_packages_are_found_without_import(monkeypatch, tmp_path):
     full = capabilities.inspect_files(None)
     assert (full.found["triton"], full.found["ck"]) == (
         (str(tmp_path / "triton"),),
-        CK_ARCHITECTURES,  # no torch says otherwise
+        (str(tmp_path / "ck4inductor"),),
     )
     assert full.found["hipcc"] == (str(clang),)
 
@@ -147,17 +143,15 @@ def test_packages_are_found_without_import(monkeypatch, tmp_path):
     ],
 )
 def test_where_composable_kernel_is_offered_is_read_from_the_installed_torch(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: str, gpu: str, reason: str
+    tmp_path: Path, config: str, gpu: str, reason: str
 ) -> None:
-    root = make_torch(tmp_path, _inductor__config=config)
-    (tmp_path / "ck4inductor").mkdir()
-    for name in ("torch", "ck4inductor"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    (root / "__init__.py").write_text("raise SystemExit('this must not be imported')\n")
-    monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    importlib.invalidate_caches()
+    torch = torch_at(make_torch(tmp_path, _inductor__config=config))
     machine = replace(
-        BARE, found={"ck": CAPABILITIES["ck"].look()}, builds={"hip": "7.0"}, gpus=1, arch=gpu
+        capabilities.inspect_files(torch),
+        found={"ck": ("/ck4inductor",)},
+        builds={"hip": "7.0"},
+        gpus=1,
+        arch=gpu,
     )
     assert CAPABILITIES["ck"].answer(machine, "")[1] == reason
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from torch_conformance.machine.capabilities import CAPABILITIES, CK_ARCHITECTURES, Machine
+from torch_conformance.machine.capabilities import CAPABILITIES, Machine
 from torch_conformance.model.case import Availability
 
 YES, NO, UNKNOWN = Availability.YES, Availability.NO, Availability.UNKNOWN
@@ -13,7 +13,7 @@ MACHINE: dict[str, Any] = {"python": (3, 12, 1), "torch": "2.13.0+cpu", "release
 WITHOUT_TORCH = {"torch": None, "release": None}
 CUDA, ROCM = {"builds": {"cuda": "13.0"}}, {"builds": {"hip": "7.0"}}
 GIB = 1 << 30
-CK: dict[str, Any] = {"found": {"ck": CK_ARCHITECTURES}}
+CK: dict[str, Any] = {"found": {"ck": ("/opt/ck",)}}
 
 
 PROBES: list[tuple[str, str, dict[str, Any], Availability, str]] = [

@@ -66,6 +66,8 @@ class Machine:
     gpu_memory: int | None = None
     """Bytes of the smallest GPU."""
     arch: str | None = None
+    ck_architectures: tuple[str, ...] = CK_ARCHITECTURES
+    """Where torch offers Composable Kernel."""
     found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What ``look`` of each capability found, by its name."""
     torch_root: str | None = None
@@ -179,16 +181,17 @@ def _torch(machine: Machine, argument: str) -> str:
 
 
 def _ck(machine: Machine, argument: str) -> str:
-    offered = machine.found.get("ck", ())
-    if not offered:
+    if not machine.found.get("ck"):
         return "Composable Kernel (the package ck4inductor) is not installed"
     if machine.vendor != "amd" or machine.gpus == 0:
         return ""  # the GPU is simulated; a case on a real one requires rocm too
     arch = _known(machine.arch, "the GPU's architecture").partition(":")[0]
+    offered = machine.ck_architectures
     return (
         ""
         if arch in offered
-        else f"torch offers Composable Kernel on {', '.join(offered)}, and the GPU is {arch}"
+        else f"torch offers Composable Kernel on {', '.join(offered) or 'no GPU'}, and the GPU is "
+        f"{arch}"
     )
 
 
@@ -389,18 +392,13 @@ def rocm_home(
     return (usual, "the usual folder") if usual.exists() else (None, "")
 
 
-def _ck_architectures() -> tuple[str, ...]:
-    """Return where the installed torch offers Composable Kernel, by ``rocm.ck_supported_arch`` in
-    its source; nothing without the package.
-    """
-    if importlib.util.find_spec("ck4inductor") is None:
-        return ()
-    torch = installed_torch()
+def _ck_architectures(torch: InstalledTorch | None) -> tuple[str, ...]:
+    """Return where a torch offers Composable Kernel: ``rocm.ck_supported_arch`` in its source."""
     config = torch.root / "_inductor" / "config.py" if torch is not None else None
     if config is None or not config.is_file():
         return CK_ARCHITECTURES
     found = _CK_ARCHITECTURES.search(config.read_text("utf-8"))
-    return tuple(re.findall(r"\w+", found[1])) if found else ("no GPU",)
+    return tuple(re.findall(r"\w+", found[1])) if found else ()
 
 
 def _libraries() -> tuple[str, ...]:
@@ -461,10 +459,14 @@ CAPABILITIES: Mapping[str, Capability] = {
         for build in devices.builds()
     },
     "triton": _on_files("triton", "Triton can be imported", "triton is not installed", "triton"),
-    "ck": Capability(
-        "Composable Kernel's Inductor package is installed, and torch offers it on the GPU",
-        _ck,
-        look=_ck_architectures,
+    "ck": replace(
+        _on_files(
+            "ck",
+            "Composable Kernel's Inductor package is installed, and torch offers it on the GPU",
+            "",
+            "ck4inductor",
+        ),
+        probe=_ck,
     ),
     "hipcc": _on_files(
         "hipcc",
@@ -600,6 +602,7 @@ def inspect_files(installed: InstalledTorch | None) -> Machine:
             for name, capability in CAPABILITIES.items()
             if capability.look is not None
         },
+        ck_architectures=_ck_architectures(installed),
         torch_root=str(installed.root) if installed else None,
         no_torch=no_torch_reason() if installed is None else "",
     )

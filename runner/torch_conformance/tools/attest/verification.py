@@ -28,7 +28,7 @@ from torch_conformance.language.read.spec_files import SpecPath
 from torch_conformance.language.waivers import load_waivers
 from torch_conformance.machine import output
 from torch_conformance.machine.cache_dirs import folder
-from torch_conformance.machine.capabilities import CK_ARCHITECTURES, Machine, availability_of
+from torch_conformance.machine.capabilities import Machine, availability_of
 from torch_conformance.machine.installed_torch import release
 from torch_conformance.machine.redaction import redacted
 from torch_conformance.model.case import Availability, Case
@@ -858,7 +858,7 @@ def reasons_of(case: Case, facts: Mapping[str, str]) -> Iterator[str]:
         whole = replace(
             whole,
             targets=dict.fromkeys([*asked, *map(simulated, asked)], " "),
-            found={**bare.found, "ck": CK_ARCHITECTURES},
+            found={**bare.found, "ck": ("ck4inductor",)},
         )
         for known in (
             availability_of(replace(case, requires=needs), machine) for machine in (bare, whole)
