@@ -5,6 +5,7 @@ them below ``docs`` and ``schemas``.
   their own) are replaced by the contents
   of the schemas and of the tables in the code.
 - The command line, from its parser; the regressions of ``tools.faults.corpus``.
+- The seed tests beside our specs, from ``specs/_seeds.yaml`` and what the specs cover.
 - The gallery: a page for each area of the shipped specs, with its shortest spec whole and a row for
   each spec.
 
@@ -15,6 +16,7 @@ when the site is built.
 import argparse
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from typing import Any
 from tools import generate_schemas
 from tools.faults import corpus
 from torch_conformance.cli.parser import PROGRAM, commands, parser
+from torch_conformance.language import upstream
 from torch_conformance.language.backends import load_backends
 from torch_conformance.language.load import load
 from torch_conformance.language.read import spec_schema
@@ -30,16 +33,17 @@ from torch_conformance.model.case import Case
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-COMMITTED = ("reference/language.md", "reference/command-line.md")
+COMMITTED = ("reference/language.md", "reference/command-line.md", "reference/seed-tests.md")
 
 
-def generated(cases: Iterable[Case]) -> dict[str, str]:
+def generated(cases: Sequence[Case]) -> dict[str, str]:
     """Return the text of each generated page by its path below ``docs``."""
     names = sorted(path.name.removesuffix(".in.md") for path in folder().glob("*.in.md"))
     return {
         **{f"reference/{name}.md": reference(name) for name in names},
         "reference/command-line.md": command_line(),
         "reference/regressions.md": corpus.page(),
+        "reference/seed-tests.md": seed_tests(cases),
         **{f"gallery/{name}": text for name, text in gallery(cases).items()},
     }
 
@@ -276,6 +280,103 @@ _FORMS = {"?": "[{}]", "*": "[{} ...]", "+": "{} ..."}
 
 def _escaped(text: str) -> str:
     return text.replace("|", "\\|")
+
+
+# -- the seed tests --------------------------------------------------------------------------------
+
+SEED_TESTS = """\
+# The seed tests beside our specs
+
+The seed tests are the {tests} tests, {instances} instances, of five test files of PyTorch Inductor of 2024. Each has a row here: what our
+specs claim in the place of each of its assertions, and what differs in its conditions (sizes, options, what a machine needs). This page is
+generated from `specs/_seeds.yaml` and from the specs by `python -m tools.generate_docs`; do not edit it. `torch-conformance list --coverage`
+prints the assertions that differ on the backends of the selected cases.
+
+| word | ours |
+|---|---|
+| same | claims the same. "As precise as eager" is judged by [eager's own error](../design/numbers.md), or by the dtype's tolerance without a float64 reference; for a seed that has the dtype's tolerance it counts as this |
+| tighter | refuses all that the seed refuses, and more; "nothing" is a claim that the seed lacks |
+| replaced | claims something else for the same purpose |
+| looser | accepts something that the seed refuses, or asks less |
+| missing | has nothing in its place |
+
+| | {kinds} |
+|---|{rules}
+| assertions | {assertions} |
+| conditions | {conditions} |
+
+The word of a row is that of its weakest assertion.
+
+| row | test | instances | word |
+|---|---|---|---|
+"""  # noqa: E501
+
+
+def seed_tests(cases: Iterable[Case]) -> str:
+    """Return the page as Markdown."""
+    seeds, of_files = upstream.seeds()
+    covered = upstream.coverage(cases, upstream.load())
+    parts: dict[str, list[str]] = {row.test.file: [] for row in covered}
+    rows = ""
+    for row in covered:
+        test = seeds[row.test.name]
+        short = row.test.name.partition("::")[2]
+        word = max((one.kind for one in test.assertions), key=upstream.KINDS.index)
+        rows += f"| {row.test.row} | `{short}` | {len(row.cases)} | {word} |\n"
+        places = "; ".join(
+            f"`{spec}` ({', '.join(f'{name} {count}' for name, count in own.items())})"
+            for spec, own in _cases_of(row.covering).items()
+        )
+        instances = ", ".join(
+            f"`{values}` {len(own)}" if values else str(len(own))
+            for values, own in zip(row.test.instances, row.cases.values(), strict=True)
+        )
+        parts[row.test.file] += [
+            f"### {row.test.row}. `{short}`\n",
+            f"{test.reason}\n",
+            f"Cases of each spec: {places}. Cases of each instance: {instances}.\n",
+            _compared({"assertion": test.assertions, "condition": test.conditions}),
+        ]
+    every = [one for test in seeds.values() for one in test.assertions]
+    others = [one for test in seeds.values() for one in test.conditions]
+    others += [one for entries in of_files.values() for one in entries]
+    head = SEED_TESTS.format(
+        tests=len(covered),
+        instances=sum(len(row.cases) for row in covered),
+        kinds=" | ".join(upstream.KINDS),
+        rules="---|" * len(upstream.KINDS),
+        assertions=_counts(every),
+        conditions=_counts(others),
+    )
+    sections = (
+        f"\n## {file}\n\nConditions of all of its tests:\n\n"
+        + _compared({"condition": of_files[file]})
+        + "\n"
+        + "\n".join(part)
+        for file, part in parts.items()
+    )
+    return head + rows + "".join(sections)
+
+
+def _cases_of(cases: Iterable[Case]) -> dict[str, Counter[str]]:
+    """Return how many cases of each spec each backend has."""
+    specs: dict[str, Counter[str]] = {}
+    for case in cases:
+        specs.setdefault(f"{case.area}/{case.name}", Counter())[case.backend] += 1
+    return specs
+
+
+def _compared(entries: Mapping[str, Sequence[upstream.Comparison]]) -> str:
+    return "| | | seed | ours | on |\n|---|---|---|---|---|\n" + "".join(
+        f"| {what} | {one.kind} | {_cell(one.seed)} | {_cell(one.ours)} | {', '.join(one.on)} |\n"
+        for what, of_kind in entries.items()
+        for one in of_kind
+    )
+
+
+def _counts(entries: Iterable[upstream.Comparison]) -> str:
+    found = Counter(one.kind for one in entries)
+    return " | ".join(str(found[kind]) for kind in upstream.KINDS)
 
 
 # -- the gallery -----------------------------------------------------------------------------------

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.fakes import case, requirement
+from tests.unit.test_names import make_torch
 from torch_conformance.machine import capabilities
-from torch_conformance.machine.capabilities import TORCH_ROOT, Machine
+from torch_conformance.machine.capabilities import CAPABILITIES, TORCH_ROOT, Machine
+from torch_conformance.machine.installed_torch import torch_at
 from torch_conformance.model.case import Availability
 from torch_conformance.model.diagnostics import UsageError
 
@@ -112,6 +114,46 @@ def test_packages_are_found_without_import(monkeypatch, tmp_path):
         (str(tmp_path / "ck4inductor"),),
     )
     assert full.found["hipcc"] == (str(clang),)
+
+
+@pytest.mark.parametrize(
+    ("config", "gpu", "reason"),
+    [
+        (
+            'class rocm:\n    ck_supported_arch: list[Literal["gfx942"]] = ["gfx942"]\n',
+            "gfx942",
+            "",
+        ),
+        # one that torch 2.14 does not have
+        (
+            'class rocm:\n    ck_supported_arch = [\n        "gfx942",\n        "gfx1250",\n    ]',
+            "gfx1250",
+            "",
+        ),
+        (
+            'class rocm:\n    ck_supported_arch: list[str] = ["gfx942"]\n',
+            "gfx90a",
+            "torch offers Composable Kernel on gfx942, and the GPU is gfx90a",
+        ),
+        (
+            "class rocm:\n    arch = []\n",
+            "gfx942",
+            "torch offers Composable Kernel on no GPU, and the GPU is gfx942",
+        ),
+    ],
+)
+def test_where_composable_kernel_is_offered_is_read_from_the_installed_torch(
+    tmp_path: Path, config: str, gpu: str, reason: str
+) -> None:
+    torch = torch_at(make_torch(tmp_path, _inductor__config=config))
+    machine = replace(
+        capabilities.inspect_files(torch),
+        found={"ck": ("/ck4inductor",)},
+        builds={"hip": "7.0"},
+        gpus=1,
+        arch=gpu,
+    )
+    assert CAPABILITIES["ck"].answer(machine, "")[1] == reason
 
 
 @pytest.mark.parametrize(

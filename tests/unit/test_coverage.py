@@ -3,6 +3,7 @@ what ``covers`` may name.
 """
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +13,21 @@ from jsonschema import Draft202012Validator
 from tests.conftest import GOOD, LoadSuite
 from tests.fakes import case, shipped_suite, used, write_specs
 from torch_conformance.cli.parser import main
+from torch_conformance.language.backends import load_backends
 from torch_conformance.language.load import Suite
 from torch_conformance.language.read import spec_schema
-from torch_conformance.language.upstream import Upstream, UpstreamTest, coverage, load
+from torch_conformance.language.upstream import (
+    KINDS,
+    SAME,
+    Comparison,
+    Covered,
+    SeedTest,
+    Upstream,
+    UpstreamTest,
+    coverage,
+    load,
+    seeds,
+)
 from torch_conformance.model.outcomes import ExitCode
 
 CLEAR = "test_codecache.py::TestFxGraphCache::test_cache_clear"
@@ -55,6 +68,102 @@ def test_the_shipped_backends_have_the_devices_of_the_list(suite: Suite) -> None
     assert known - load().ids == set()
     rocm = {entry for case in suite.cases if case.backend == "rocm" for entry in case.covers}
     assert f"{CONSTANT}[cuda]" in rocm
+
+
+# -- what our specs claim of each seed test --------------------------------------------------------
+
+LEDGER = Path(__file__).resolve().parents[2] / "specs" / "ledger.txt"
+
+
+def seed_problems(
+    tests: Mapping[str, SeedTest],
+    files: Mapping[str, Sequence[Comparison]],
+    covered: Sequence[Covered],
+    ledger: str,
+) -> list[str]:
+    """Return what is wrong with the data of the seed tests, beside what the specs cover."""
+    rows = {row.test.name: row for row in covered}
+    problems = [f"{name}: no such row" for name in tests.keys() - rows.keys()]
+    problems += [f"{name}: missing" for name in rows.keys() - tests.keys()]
+    problems += [f"{name}: files" for name in files.keys() ^ {row.test.file for row in covered}]
+    for name in tests.keys() & rows.keys():
+        test, cases = tests[name], rows[name].covering
+        specs = {f"{case.area}/{case.name}" for case in cases}
+        problems += [f"{name}: {spec}" for spec in specs ^ {*test.specs}]
+        problems += [f"{name}: {spec} gone" for spec in test.specs if f"\n{spec}[" not in ledger]
+        problems += [] if test.reason.endswith(".") else [f"{name}: reason"]
+        backends = {case.backend for case in cases}
+        entries = (*test.assertions, *test.conditions, *files.get(rows[name].test.file, ()))
+        problems += [
+            f"{name}: {one}"
+            for one in entries
+            if one.kind not in KINDS or bool(one.ours) is (one.kind == SAME)
+        ]
+        named = {place for one in entries for place in one.on}
+        problems += [f"{name}: on {place}" for place in named - load_backends().by_name.keys()]
+        judged: dict[str, set[str]] = {}
+        for one in test.assertions:
+            judged.setdefault(one.seed, set()).update(one.on or backends)
+        problems += [
+            f"{name}: '{seed}' on {', '.join(sorted(backends - on))}"
+            for seed, on in judged.items()
+            if not seed.startswith("nothing") and backends - on
+        ]
+    return sorted(problems)
+
+
+def test_each_seed_test_is_compared_with_the_specs_that_cover_it(suite: Suite) -> None:
+    """A row that is missing or stale fails, and an assertion that a backend's case leaves open."""
+    tests, files = seeds()
+    covered = coverage(suite.cases, load())
+    assert seed_problems(tests, files, covered, LEDGER.read_text("utf-8")) == []
+
+
+CHANGES: Mapping[str, tuple[Callable[[SeedTest], SeedTest], str]] = {
+    "another spec": (
+        lambda row: replace(row, specs=("codecache/gone",)),
+        "codecache/fx-cache-clear",
+    ),
+    "a further spec": (
+        lambda row: replace(row, specs=(*row.specs, "codecache/gone")),
+        "codecache/gone gone",
+    ),
+    "an unknown backend": (
+        lambda row: replace(
+            row, assertions=(*row.assertions, Comparison("same", "x", "", ("cup",)))
+        ),
+        "on cup",
+    ),
+    "an open backend": (
+        lambda row: replace(row, assertions=(Comparison("same", "x", "", ("cpu", "cuda")),)),
+        "'x' on rocm",
+    ),
+    "no word of ours": (
+        lambda row: replace(row, assertions=(Comparison("looser", "x"),)),
+        "kind='looser'",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_stale_row_is_a_problem(suite: Suite, change: str) -> None:
+    tests, files = seeds()
+    planted, problem = CHANGES[change]
+    problems = seed_problems(
+        {**tests, CLEAR: planted(tests[CLEAR])},
+        files,
+        coverage(suite.cases, load()),
+        LEDGER.read_text("utf-8"),
+    )
+    assert problems
+    assert any(problem in found and found.startswith(CLEAR) for found in problems)
+
+
+def test_a_row_that_is_missing_or_unknown_is_a_problem(suite: Suite) -> None:
+    tests, _ = seeds()
+    others = {**{name: row for name, row in tests.items() if name != CLEAR}, "x": tests[CLEAR]}
+    found = seed_problems(others, {}, coverage(suite.cases, load()), LEDGER.read_text("utf-8"))
+    assert {f"{CLEAR}: missing", "x: no such row", "test_padding.py: files"} <= {*found}
 
 
 # -- what covers may name --------------------------------------------------------------------------
@@ -191,4 +300,40 @@ def test_list_says_the_same_as_json(listed: Path, capsys: pytest.CaptureFixture[
             {"id": f"{CONSTANT}[cuda]", "cases": []},
         ],
         "specs": {"specs/one.yaml": 2},
+        "differences": [],  # the data are about the shipped specs
     }
+
+
+CLONES = "test_redundant_clone_for_layout_convert"
+CLOSE, CONTIGUOUS = "both are close to eager's, atol and rtol 1e-4", "both are contiguous"
+
+
+@pytest.mark.parametrize(
+    ("backend", "joined", "differ"),
+    [
+        ("cpu", "", {CLOSE, CONTIGUOUS}),
+        ("cuda", "", {CLOSE}),
+        # what joins a backend differs as it does
+        ("ours", "cpu", {CLOSE, CONTIGUOUS}),
+        ("ours", "cuda", {CLOSE}),
+    ],
+)
+def test_list_says_in_which_assertions_a_device_differs_from_the_seed(
+    here: Path, capsys: pytest.CaptureFixture[str], backend: str, joined: str, differ: set[str]
+) -> None:
+    options = ["--coverage", f"--backend={backend}"]
+    if joined:
+        text = XPU.replace("device: xpu", f"device: {joined}").replace("[cuda]", f"[{joined}]")
+        Path("ours.yaml").write_text(text)
+        options.append("--backends=ours.yaml")
+    spec = str(LEDGER.parent / "freezing" / "layout-conversion-single-clone.yaml")
+    assert main(["list", "--json", *options, spec]) == ExitCode.OK
+    said = json.loads(capsys.readouterr().out)
+    Draft202012Validator(spec_schema.load("coverage")).validate(said)
+    (row,) = [test for test in said["tests"] if test["test"].endswith(CLONES)]
+    assert {one["seed"] for one in row["differences"]} & {CLOSE, CONTIGUOUS} == differ
+    assert {tuple(one["backends"]) for one in row["differences"]} == {(backend,)}
+    assert main(["list", *options, spec]) == ExitCode.OK
+    printed = capsys.readouterr().out
+    assert f"        tighter on {backend}: {CLOSE}; ours: " in printed
+    assert printed.count(f" on {backend}: ") == len(row["differences"])

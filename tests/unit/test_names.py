@@ -4,14 +4,20 @@ suggestion.
 
 import json
 import re
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
+from tests.conftest import GOOD
 from tests.fakes import PACKAGE
 from tools.generate_names import list_text, main
 from torch_conformance.language import torch_names
+from torch_conformance.language.load import inspect_specs
+from torch_conformance.language.read import python_source
+from torch_conformance.language.read.spec_files import SpecPath
 from torch_conformance.language.torch_names import (
     COUNTER,
     LIST,
@@ -24,7 +30,7 @@ from torch_conformance.language.torch_names import (
     scan,
 )
 from torch_conformance.machine.installed_torch import InstalledTorch, installed_torch, torch_at
-from torch_conformance.model.diagnostics import UsageError
+from torch_conformance.model.diagnostics import Severity, UsageError
 
 INDUCTOR, DYNAMO = "config", "dynamo_config"
 MINORS = ("2.11", "2.12", "2.13", "2.14")
@@ -116,6 +122,17 @@ def test_a_folder_without_torch_is_refused(tmp_path: Path) -> None:
             id="inherited options",
         ),
         pytest.param(
+            "class p:\n    a = 1\n    b = 1\n    _c = 1\n@alias_fields_from(p)\nclass "
+            "q:\n    b = 2\n    d = 2\n",
+            {"p.a", "p.b", "p._c", "q.a", "q.b", "q.d"},
+            id="options that are aliases",
+        ),
+        pytest.param(
+            "class p:\n    a = 1\n@decorated\n@documented('p')\n@a.b(p)\nclass q:\n    b = 1\n",
+            {"p.a", "q.a", "q.b"},
+            id="other decorators",
+        ),
+        pytest.param(
             "class p:\n    a = 1\nclass q(p):\n    b = 1\n",
             {"p.a", "q.b"},
             id="a base alone gives nothing",
@@ -157,6 +174,58 @@ def test_what_an_option_takes_is_read_from_its_annotation_and_default(
         scan(make_torch(tmp_path, _inductor__config=statement + "\n")).types["config"].get("a", ())
         == allowed
     )
+
+
+STRICT = """\
+numerics: Literal["default", "strict"] = os.environ.get("TORCHINDUCTOR_NUMERICS", "default")
+casts: bool = os.environ.get("CASTS") == "1"
+class eager_numerics:
+    disable_ftz: bool = False
+if numerics == "strict":
+    casts = True
+    eager_numerics.disable_ftz = True
+size = 1
+size = size + 1
+wide = size > 1 or decide(eager_numerics.disable_ftz)
+decide(size)
+"""
+"""What a torch after 2.14 has announced for numerics, and values that are made of others."""
+
+
+def test_an_option_that_decides_others_at_import_is_known_with_them(tmp_path: Path) -> None:
+    tables = tables_for(tmp_path, "2.16.0", _inductor__config=STRICT)
+    assert {
+        name: tables.decided_at_import(name)
+        for name in ("numerics", "casts", "eager_numerics.disable_ftz", "size", "wide", "nothing")
+    } == {
+        "numerics": "casts, eager_numerics.disable_ftz",
+        "casts": "",
+        "eager_numerics.disable_ftz": "wide",
+        "size": "wide",
+        "wide": "",
+        "nothing": "",
+    }
+
+
+@pytest.mark.parametrize(
+    "setting", ["config: {numerics: strict}", "compile: {options: {numerics: strict}}"]
+)
+def test_a_spec_that_sets_such_an_option_gets_a_warning(tmp_path: Path, setting: str) -> None:
+    path = tmp_path / "one.yaml"
+    path.write_text(f"{GOOD}{setting}\n")
+    torch = torch_at(make_torch(tmp_path, "2.16.0", _inductor__config=STRICT))
+    inspection = inspect_specs([SpecPath(path=path, root=tmp_path)], torch=torch)
+    (warning,) = inspection.valid().problems
+    assert (warning.code, warning.severity) == ("option-read-at-import", Severity.WARNING)
+    assert dict(warning.arguments) == {
+        "kind": "config",
+        "name": "numerics",
+        "others": "casts, eager_numerics.disable_ftz",
+    }
+    read_late = torch_at(
+        make_torch(tmp_path / "late", "2.14.1", _inductor__config="numerics = 'x'\n")
+    )
+    assert not inspect_specs([SpecPath(path=path, root=tmp_path)], torch=read_late).problems
 
 
 # Counters.
@@ -497,6 +566,36 @@ def test_an_operator_that_an_untested_torch_lacks_is_said(tmp_path: Path) -> Non
         "there is no database to read"
     )
     assert tables_for(tmp_path, "2.14.0").absent_operator("qr") == "", "the list says so"
+
+
+OBJECT = {"compiler____init__": "class _PrecompileApi: ...\nprecompile = _PrecompileApi()\n"}
+MODULE = {"compiler____init__": "", "compiler__precompile": "class Capture: ...\ndef load(): ...\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "path", "problem"),
+    [
+        (OBJECT, "torch.compiler.precompile", ""),
+        (OBJECT, "torch.compiler.precompile.load", ""),  # only a worker can decide
+        (MODULE, "torch.compiler.precompile", ""),
+        (MODULE, "torch.compiler.precompile.load", ""),
+        (MODULE, "torch.compiler.precompile.Capture", ""),
+        (MODULE, "torch.compiler.precompile.lode", "load"),
+    ],
+)
+def test_precompile_may_be_an_object_or_a_module(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    files: Mapping[str, str],
+    path: str,
+    problem: str,
+) -> None:
+    """In torch 2.14 it is an object, in a later one a module."""
+    make_torch(tmp_path, "2.16.0", **{"__init__": "", **files})
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    found = python_source.find_name(path, set())
+    assert (dict(found.arguments)["near"] if found else "") == problem
 
 
 def test_without_a_torch_a_known_name_counts_as_here() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch_conformance.language.backends import Backends
 from torch_conformance.language.load import load
 from torch_conformance.machine import capabilities, output
 from torch_conformance.machine.capabilities import CaseAvailability
@@ -54,7 +55,8 @@ class ListOptions:
     durations: str | None = durations()
     profile: str | None = profile_option("show the cases of this profile by level")
     coverage: bool = flag(
-        "print which specs and cases cover each upstream test, instead of the cases"
+        "print which specs and cases cover each upstream test, and in which assertions they "
+        "differ, instead of the cases"
     )
     json: bool = flag("print an array of objects; with --coverage one object")
     against: Path | None = option(
@@ -117,7 +119,7 @@ def main(options: ListOptions) -> ExitCode:
     for hint in unmatched(options.select, read):
         output.note(hint)
     if options.coverage:
-        return _coverage(options, cases)
+        return _coverage(options, cases, suite.backends)
     machine = capabilities.inspect_files(installed_torch())
     verdicts = capabilities.availabilities_of(cases, machine)
     if options.json:
@@ -241,13 +243,18 @@ def _totals(cases: Sequence[Case], verdicts: Sequence[CaseAvailability]) -> Iter
 # -- the upstream tests ----------------------------------------------------------------------------
 
 
-def _coverage(options: ListOptions, cases: Sequence[Case]) -> ExitCode:
-    """Print each upstream test with its cases, and each instance that is missing; then the
-    totals.
+def _coverage(options: ListOptions, cases: Sequence[Case], backends: Backends) -> ExitCode:
+    """Print each upstream test with its cases, each instance that is missing, and the assertions
+    that differ on each backend; then the totals.
     """
     from torch_conformance.language import upstream
 
     covered = upstream.coverage(cases, upstream.load())
+    tests_of_seeds, _ = upstream.seeds()
+    differences = {
+        row.test.row: tests_of_seeds[row.test.name].differences(row.covering, backends)
+        for row in covered
+    }
     totals = {
         "tests": len(covered),
         "covered_tests": sum(not row.missing for row in covered),
@@ -265,6 +272,10 @@ def _coverage(options: ListOptions, cases: Sequence[Case]) -> ExitCode:
                     for identity, cases in row.cases.items()
                 ],
                 "specs": row.specs,
+                "differences": [
+                    {"kind": one.kind, "seed": one.seed, "ours": one.ours, "backends": names}
+                    for one, names in differences[row.test.row]
+                ],
             }
             for row in covered
         ]
@@ -279,6 +290,11 @@ def _coverage(options: ListOptions, cases: Sequence[Case]) -> ExitCode:
         output.line("  ".join(parts if row.specs else [*parts, "missing"]))
         if row.specs:
             output.lines(f"        missing {identity}" for identity in row.missing)
+            output.lines(
+                f"        {one.kind} on {', '.join(names)}: {one.seed}"
+                + (f"; ours: {one.ours}" if one.ours else "")
+                for one, names in differences[row.test.row]
+            )
     tests_covered = f"{totals['covered_tests']} of {totals['tests']} tests"
     output.line(
         f"{tests_covered}, {totals['covered_instances']} of {totals['instances']} instances covered"

@@ -106,9 +106,11 @@ class Inspection:
     """The specs as they were read, each split into its parts."""
 
     def valid(self) -> "Inspection":
-        """Return itself; raise ``InvalidSpecs`` if there are errors."""
+        """Return itself, and print the warnings; raise ``InvalidSpecs`` if there are errors."""
         if wrong := errors(self.problems):
             raise InvalidSpecs(wrong)
+        for warning in self.problems:
+            _note_once(str(warning))
         return self
 
 

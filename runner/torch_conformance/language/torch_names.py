@@ -49,10 +49,11 @@ KINDS = ("bool", "int", "float", "str", "null", "list", "map")
 PATTERN = "pattern"
 MODE = "mode"
 OPERATOR = "operator"
+DECIDES = "decides"
 Entry = tuple[str, str, str]
 """A kind, what is said of a name, and the name, as the committed list groups them.
 
-Of an operator the list says what it takes.
+Of an operator the list says what it takes, of an option that decides others, which.
 """
 
 
@@ -131,9 +132,8 @@ def scan(path: Path) -> Names:
     gc.disable()
     try:
         counters, patterns, unresolved = scan_counters(root)
-        options = {
-            kind: _options(_parse(root / file).body, {}) for kind, file in CONFIG_FILES.items()
-        }
+        trees = {kind: _parse(root / file) for kind, file in CONFIG_FILES.items()}
+        options = {kind: _options(trees[kind].body, {}) for kind in CONFIG_FILES}
     finally:
         gc.enable()
     facts = version_facts((root / "version.py").read_text("utf-8"), root.name)
@@ -144,6 +144,10 @@ def scan(path: Path) -> Names:
     }
     entries |= {(COUNTER, "", name) for name in counters} | {
         (METRIC, "", name) for name in scan_metrics(root)
+    }
+    entries |= {
+        (DECIDES, " | ".join(decided), name)
+        for name, decided in _decided_at_import(trees["config"].body, options["config"]).items()
     }
     entries |= {(PATTERN, space, pattern) for space in patterns for pattern in patterns[space]}
     entries |= {(MODE, "", mode) for mode in scan_modes(root)}
@@ -481,8 +485,9 @@ def _options(body: Sequence[ast.stmt], outer: Mapping[str, Allowed]) -> dict[str
 
     Options are variables with data as values, private ones included. Dunders, functions, lambdas,
     imports and names of types are not options. Classes become groups, whose options are dotted;
-    ``@inherit_fields_from(parent)`` copies the parent's public options. ``outer`` are the options
-    around a class.
+    A decorator that is called with a group gives the public options of that group, whatever its
+    name: ``@inherit_fields_from(parent)`` copies them, ``@alias_fields_from(parent)`` refers to
+    them. ``outer`` are the options around a class.
     """
     options: dict[str, Allowed] = {}
     for statement in _flat(body):
@@ -509,9 +514,7 @@ def _options(body: Sequence[ast.stmt], outer: Mapping[str, Allowed]) -> dict[str
                 own = _options(statement.body, known)
                 for decorator in statement.decorator_list:
                     match decorator:
-                        case ast.Call(
-                            func=ast.Name(id="inherit_fields_from"), args=[ast.Name(id=parent)]
-                        ):
+                        case ast.Call(args=[ast.Name(id=parent)]):
                             inherited = {
                                 name.removeprefix(f"{parent}."): known[name]
                                 for name in known
@@ -527,6 +530,40 @@ def _options(body: Sequence[ast.stmt], outer: Mapping[str, Allowed]) -> dict[str
                             }
                 options |= {f"{group}.{name}": allowed for name, allowed in own.items()}
     return options
+
+
+def _decided_at_import(
+    body: Iterable[ast.stmt], options: Iterable[str], test: frozenset[str] = frozenset()
+) -> dict[str, list[str]]:
+    """Return the options from which others get their values while the module is imported, with
+    these others, at the top of the module. ``test`` are the options of an ``if`` around the body.
+
+    To set such an option later does not set the others.
+    """
+    known = frozenset(options)
+    decided: dict[str, list[str]] = defaultdict(list)
+
+    def read(node: ast.expr) -> frozenset[str]:
+        return frozenset(ast.unparse(part) for part in ast.walk(node) if _is_loaded(part)) & known
+
+    for statement in body:
+        match statement:
+            case ast.If(test=condition, body=then, orelse=otherwise):
+                for inner in (then, otherwise):
+                    of_branch = _decided_at_import(inner, known, test | read(condition))
+                    for name, others in of_branch.items():
+                        decided[name] += others
+            case (
+                ast.Assign(targets=[target], value=value)
+                | ast.AnnAssign(target=target, value=ast.expr() as value)
+            ):
+                for name in (test | read(value)) - {ast.unparse(target)}:
+                    decided[name] += [ast.unparse(target)] if ast.unparse(target) in known else []
+    return {name: sorted({*others}) for name, others in decided.items() if others}
+
+
+def _is_loaded(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load)
 
 
 def _flat(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
@@ -834,6 +871,21 @@ class NameTables:
         ):
             return ""
         return f"operator {op} is not in torch {self.installed.minor}"
+
+    def decided_at_import(self, name: str) -> str:
+        """Return the options that an option of Inductor decides while torch is imported; empty for
+        none.
+        """
+        tables = self._all[-1:] if self.installed is not None else self._all
+        return next(
+            (
+                others.replace(" | ", ", ")
+                for table in reversed(tables)
+                for kind, others, deciding in table.entries
+                if kind == DECIDES and deciding == name
+            ),
+            "",
+        )
 
     def value_problem(self, kind: str, name: str, value: object) -> Diagnostic | None:
         """Return the problem of a value that no torch with known types allows for an option; None

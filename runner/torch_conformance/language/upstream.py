@@ -1,14 +1,19 @@
-"""The committed list of upstream tests that the specs restate, and the cases that cover each of
-their instances.
+"""The committed list of upstream tests that the specs restate, the cases that cover each of their
+instances, and what our specs claim in the place of each of their assertions.
 """
 
 import functools
 import json
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+from torch_conformance.language.backends import Backends
+from torch_conformance.language.read import yaml_source
+from torch_conformance.machine.cache_dirs import folder
 from torch_conformance.model.case import Case
 from torch_conformance.model.diagnostics import Diagnostic, one_of, unknown_word
 
@@ -110,6 +115,80 @@ def load() -> Upstream:
     return Upstream(tuple(tests))
 
 
+# -- what our specs claim of each seed test --------------------------------------------------------
+
+SAME = "same"
+KINDS = (SAME, "tighter", "replaced", "looser", "missing")
+"""How a claim compares with that of the seed, the weakest last."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An assertion of a seed test, or a condition of it, and what our specs have in its place."""
+
+    kind: str
+    seed: str
+    ours: str = ""
+    on: tuple[str, ...] = ()
+    """The backends whose cases have it; empty for all."""
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> "Comparison":
+        """Read one of ``{KIND: SEED, ours: ..., on: [...]}``."""
+        (kind,) = entry.keys() - {"ours", "on"}
+        return cls(kind, entry[kind], entry.get("ours", ""), tuple(entry.get("on", ())))
+
+
+@dataclass(frozen=True)
+class SeedTest:
+    """One seed test beside our specs."""
+
+    specs: tuple[str, ...]
+    reason: str
+    assertions: tuple[Comparison, ...]
+    conditions: tuple[Comparison, ...] = ()
+
+    def differences(
+        self, covering: Iterable[Case], backends: Backends
+    ) -> list[tuple[Comparison, list[str]]]:
+        """Return the assertions that are not the same, each with the backends of our cases for
+        which it holds.
+        """
+        own = dict.fromkeys(
+            case.backend for case in covering if f"{case.area}/{case.name}" in self.specs
+        )
+        named = {name: backends.by_name[name].names for name in own}
+        pairs = [
+            (one, [name for name in own if not one.on or not named[name].isdisjoint(one.on)])
+            for one in self.assertions
+            if one.kind != SAME
+        ]
+        return [(one, names) for one, names in pairs if names]
+
+
+@functools.cache
+def seeds() -> tuple[Mapping[str, SeedTest], Mapping[str, Sequence[Comparison]]]:
+    """Return each seed test by its name, and the conditions of all tests of each file."""
+    data = yaml_source.read(folder("specs") / "_seeds.yaml").data
+
+    def read(entries: Iterable[Mapping[str, Any]]) -> tuple[Comparison, ...]:
+        return tuple(map(Comparison.of, entries))
+
+    tests = {
+        name: SeedTest(
+            specs=tuple(row["specs"]),
+            reason=row["reason"],
+            assertions=read(row["assertions"]),
+            conditions=read(row.get("conditions", ())),
+        )
+        for name, row in data["tests"].items()
+    }
+    return tests, {file: read(entries) for file, entries in data["files"].items()}
+
+
+# -- coverage --------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Covered:
     """A test with the cases that cover each of its instances (by id, in order)."""
@@ -123,13 +202,15 @@ class Covered:
         return tuple(identity for identity, cases in self.cases.items() if not cases)
 
     @property
+    def covering(self) -> tuple[Case, ...]:
+        """The cases that cover an instance of it, each once."""
+        every = (case for cases in self.cases.values() for case in cases)
+        return tuple({case.id: case for case in every}.values())
+
+    @property
     def specs(self) -> Mapping[str, int]:
         """The specs that cover instances of it, with the number of their cases."""
-        ids: dict[str, set[str]] = {}
-        for cases in self.cases.values():
-            for case in cases:
-                ids.setdefault(case.spec, set()).add(case.id)
-        return {spec: len(spec_ids) for spec, spec_ids in ids.items()}
+        return Counter(case.spec for case in self.covering)
 
 
 def coverage(cases: Iterable[Case], upstream: Upstream) -> list[Covered]:

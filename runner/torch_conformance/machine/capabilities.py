@@ -40,7 +40,8 @@ TORCH_ROOT = "torch_root"
 """The fact with the folder from which a worker imported torch. It is compared and not recorded."""
 
 CK_ARCHITECTURES = ("gfx90a", "gfx942", "gfx950")
-"""Where torch offers Composable Kernel: ``config.rocm.ck_supported_arch`` of torch 2.11 to 2.14."""
+"""Where torch 2.11 to 2.14 offer Composable Kernel, for a machine whose torch is not here."""
+_CK_ARCHITECTURES = re.compile(r"^\s*ck_supported_arch\b[^=\n]*=\s*\[([^\]]*)\]", re.MULTILINE)
 
 ANSWERS = "answers"
 """The fact with what predicates returned.
@@ -65,6 +66,8 @@ class Machine:
     gpu_memory: int | None = None
     """Bytes of the smallest GPU."""
     arch: str | None = None
+    ck_architectures: tuple[str, ...] = CK_ARCHITECTURES
+    """Where torch offers Composable Kernel."""
     found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What ``look`` of each capability found, by its name."""
     torch_root: str | None = None
@@ -183,10 +186,11 @@ def _ck(machine: Machine, argument: str) -> str:
     if machine.vendor != "amd" or machine.gpus == 0:
         return ""  # the GPU is simulated; a case on a real one requires rocm too
     arch = _known(machine.arch, "the GPU's architecture").partition(":")[0]
+    offered = machine.ck_architectures
     return (
         ""
-        if arch in CK_ARCHITECTURES
-        else f"torch offers Composable Kernel on {', '.join(CK_ARCHITECTURES)}, and the GPU is "
+        if arch in offered
+        else f"torch offers Composable Kernel on {', '.join(offered) or 'no GPU'}, and the GPU is "
         f"{arch}"
     )
 
@@ -398,6 +402,15 @@ def rocm_home(
     return (usual, "the usual folder") if usual.exists() else (None, "")
 
 
+def _ck_architectures(torch: InstalledTorch | None) -> tuple[str, ...]:
+    """Return where a torch offers Composable Kernel: ``rocm.ck_supported_arch`` in its source."""
+    config = torch.root / "_inductor" / "config.py" if torch is not None else None
+    if config is None or not config.is_file():
+        return CK_ARCHITECTURES
+    found = _CK_ARCHITECTURES.search(config.read_text("utf-8"))
+    return tuple(re.findall(r"\w+", found[1])) if found else ()
+
+
 def _libraries() -> tuple[str, ...]:
     torch = installed_torch()
     try:
@@ -606,6 +619,7 @@ def inspect_files(installed: InstalledTorch | None) -> Machine:
             for name, capability in CAPABILITIES.items()
             if capability.look is not None
         },
+        ck_architectures=_ck_architectures(installed),
         torch_root=str(installed.root) if installed else None,
         no_torch=no_torch_reason() if installed is None else "",
     )

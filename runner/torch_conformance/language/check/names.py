@@ -4,6 +4,7 @@ the value of an option.
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from torch_conformance.language.read import templates
@@ -18,7 +19,7 @@ from torch_conformance.language.torch_names import (
     operator_problems,
 )
 from torch_conformance.model import conditions
-from torch_conformance.model.diagnostics import Diagnostic, nearest
+from torch_conformance.model.diagnostics import Diagnostic, Severity, nearest
 from torch_conformance.vocabulary.expectations.expectation_base import allows_zero, is_unlisted
 from torch_conformance.vocabulary.expectations.served import OF_OPERATORS
 
@@ -63,6 +64,8 @@ def name_problems(anatomy: Anatomy, tables: NameTables) -> Iterator[Diagnostic]:
                 yield document.diagnostic((*path, name), problem, key=is_key)
             elif (problem := value_problem(tables, "config", name, options[name])) is not None:
                 yield document.diagnostic((*path, name), problem)
+            elif (problem := late_problem(tables, "config", name)) is not None:
+                yield document.diagnostic((*path, name), problem, key=True)
         mode = compile_.get("mode")
         if not conditions.is_template(mode) and (problem := tables.mode_problem(mode)) is not None:
             yield document.diagnostic((*above, "compile", "mode"), problem)
@@ -111,6 +114,8 @@ def option_problems(
             yield document.diagnostic(place, problem, key=True)
         elif (problem := value_problem(tables, section, name, document.value(place))) is not None:
             yield document.diagnostic(place, problem)
+        elif (problem := late_problem(tables, section, name)) is not None:
+            yield document.diagnostic(place, problem, key=True)
 
 
 def filter_problem(value: object) -> Diagnostic | None:
@@ -131,6 +136,14 @@ def value_problem(tables: NameTables, section: str, name: str, value: object) ->
     if next(templates.templates_below(value, ("config",)), None) is not None:
         return None
     return tables.value_problem(section, name, value)
+
+
+def late_problem(tables: NameTables, section: str, name: str) -> Diagnostic | None:
+    """Return the warning of an option that torch reads for others while it is imported."""
+    if section != "config" or not (others := tables.decided_at_import(name)):
+        return None
+    problem = Diagnostic.of("option-read-at-import", kind=section, name=name, others=others)
+    return replace(problem, severity=Severity.WARNING)
 
 
 def name_problem(tables: NameTables, kind: str, name: str) -> Diagnostic | None:
