@@ -59,7 +59,7 @@ def resolved(name: str, pointer: str = "") -> Any:
     replaced by its target, with the title and description beside it. No schema is recursive.
 
     ``allOf`` is removed: it contains names for editors, which are checked by code with better hints
-    (see ``published``).
+    (``check/names``).
     """
     return _resolve(
         _registry().resolver(f"{name}.schema.json").lookup(f"#{pointer}").contents, name
@@ -335,11 +335,13 @@ def _told(error: Any, title: str = "") -> Iterator[Problem]:
             ]
             is_type = _dialect().TYPE_CHECKER.is_type
             meant = [index for index, kind in enumerate(types) if kind and is_type(value, kind)]
-            for inner in error.context:
-                if inner.schema_path[0] in meant:
-                    yield from _told(inner, "" if inner.path else title)
-            if not meant:
-                yield _wrong_type(value, {**node, "type": [*filter(None, types)]}, path)
+            told = [
+                problem
+                for inner in error.context
+                if inner.schema_path[0] in meant
+                for problem in _told(inner, "" if inner.path else title)
+            ]
+            yield from told or [_wrong_type(value, {**node, "type": [*filter(None, types)]}, path)]
         case "uniqueItems":
             yield problem("repeated-entry", value=shown(value))
         case "minLength" | "minItems" | "minProperties" as keyword:
@@ -351,6 +353,8 @@ def _told(error: Any, title: str = "") -> Iterator[Problem]:
             yield problem("too-many-entries", most=argument, use=use)
         case "minimum" | "maximum" | "exclusiveMinimum" as keyword:
             yield problem("out-of-range", value=f"{value!s:.40}", **{keyword: str(argument)})
+        case keyword:
+            raise NotImplementedError(f"{keyword} of JSON Schema: a problem would be lost")
 
 
 def _required_by(branches: Iterable[Any]) -> list[str]:
