@@ -365,6 +365,13 @@ def test_a_case_that_observes_its_calls_is_not_called_again(start: Callable[...,
     assert "observes calls" in case.run()[0]["leaves"][0]["calibrated"]["why_not"]
 
 
+def test_a_spy_that_only_records_has_a_reference(start: Callable[..., Case]) -> None:
+    spies = {"products": {"function": "torch.matmul"}}
+    case = start(spec("return torch.matmul(x, y)", PAIR.replace("DTYPE", "float32")), spies=spies)
+    assert "numel" in case.run()[0]["leaves"][0]["calibrated"]
+    assert case.session.spies["products"].count == 1
+
+
 def test_nothing_of_it_is_seen(start: Callable[..., Case]) -> None:
     case = start(
         "prelude: |\n  seen = []\nfunction: |\n  def fn(x):\n      seen.append(1)\n      "

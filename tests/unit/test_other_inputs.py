@@ -128,6 +128,19 @@ def test_a_module_with_a_state_of_its_own_keeps_it(start: Start) -> None:
             {"handlers": {"ops": 1}},
             "would observe an additional one",
         ),
+        *(
+            (
+                DOUBLE + "inputs: [{rand: [3]}, 2]",
+                {"spies": {"spy": {"function": "torch.sum"} | changing}},
+                "would observe an additional one",
+            )
+            for changing in (
+                {"result": "given"},
+                {"around": "passed_on"},
+                {"instead": {"returns": 1}},
+                {"method": [{"ref": "x"}, "sum"]},
+            )
+        ),
     ],
 )
 def test_where_there_is_none(start: Start, text: str, body: dict[str, Any], why: str) -> None:

@@ -121,6 +121,29 @@ def changes_of_arguments_dropped() -> None:
     )
 
 
+# -- compiled graphs -------------------------------------------------------------------------------
+
+
+def results_a_little_too_large() -> None:
+    """A factor that each tolerance that a spec wrote must refuse: 1.0001, or two units in the last
+    place where that is more.
+    """
+
+    def scaled(value):
+        torch = _torch()
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        larger = value * (1 + max(1e-4, 2 * torch.finfo(value.dtype).eps))
+        # compiled backward code reads padded rows as they were
+        result = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+        return bite(result.copy_(larger))
+
+    replace(
+        "torch._inductor.output_code:CompiledFxGraph.__call__",
+        lambda call: lambda self, inputs: [scaled(value) for value in call(self, inputs)],
+    )
+
+
 # -- lowerings -------------------------------------------------------------------------------------
 
 

@@ -54,6 +54,7 @@ from torch_conformance.worker.case.copies import bytes_of
 from torch_conformance.worker.case.effects import MOST, Inexact
 from torch_conformance.worker.case.scope import Enter, follow
 from torch_conformance.worker.case.sides import ReferenceCall, Unseen
+from torch_conformance.worker.case.spies import only_records
 from torch_conformance.worker.case.state import Generators
 from torch_conformance.worker.torch_compat import compiling, numerics, opinfo, residue
 from torch_conformance.worker.torch_compat.numerics import AMPLITUDE, RESOLUTION, jittered
@@ -555,12 +556,14 @@ class AdditionalCalls:
         )
         if any(close.needs_reference(body.get("close", body)) for body in arguments) or calibrates:
             session.reference.copied = self._copied
-        observes = any(map(self._plan["body"].get, ("spies", "handlers", "dead"))) or any(
-            request["kind"] == "log" for request in measures
+        observes = (
+            any(map(self._plan["body"].get, ("handlers", "dead")))
+            or not all(map(only_records, self._plan["body"]["spies"].values()))
+            or any(request["kind"] == "log" for request in measures)
         )
         self._why_observed = (
-            "the case observes calls (spies, handlers, dead, log): it would observe an "
-            "additional one"
+            "the case observes calls (spies that change them, handlers, dead, log): it would "
+            "observe an additional one"
             if observes
             else ""
         )

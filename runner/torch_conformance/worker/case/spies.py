@@ -125,6 +125,11 @@ def needs_values(spec: Mapping[str, Any]) -> bool:
     return isinstance(spec.get("method"), list)
 
 
+def only_records(spec: Mapping[str, Any]) -> bool:
+    """Whether the spy does nothing while it is paused, also on copies of the case's objects."""
+    return not needs_values(spec) and spec.keys().isdisjoint(("result", "around", "instead"))
+
+
 def set_spy(spec: Mapping[str, Any], scope: Scope, undo: ExitStack) -> Spy:
     """Set a spy; its removal is registered with ``undo``."""
     spy = Spy(scope, spec)
