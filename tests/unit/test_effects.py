@@ -226,7 +226,7 @@ def test_a_result_that_autograd_cannot_follow_fails() -> None:
     )
     assert judgement.status is Status.FAILED
     assert [(leaf["path"], leaf["value"]) for leaf in facts["leaves"]] == [
-        ("output[0]", "requires_grad False")
+        ("output[0] as an object", "torch.Tensor")
     ]
 
 
@@ -337,9 +337,25 @@ MODES: dict[str, tuple[Callable[[], Any], str, str]] = {
     ),
     "matmul precision": (
         lambda: torch.set_float32_matmul_precision("medium"),
-        "matmul precision is highest",
-        "medium",
+        "cublas allow tf32 is False",
+        "True",
     ),
+    "check sparse tensor invariants": (
+        lambda: torch.sparse.check_sparse_tensor_invariants.enable(),
+        "",
+        "True",
+    ),
+    "torch.backends.mkldnn.matmul.fp32_precision": (
+        lambda: setattr(torch.backends.mkldnn.matmul, "fp32_precision", "bf16"),
+        "",
+        "bf16",
+    ),
+    "options of Inductor": (
+        lambda: setattr(torch._inductor.config, "max_fusion_size", 3),
+        "",
+        "",
+    ),
+    "numpy's handling of errors": (lambda: numpy.seterr(all="raise"), "", "raise"),
     "default device": (lambda: torch.set_default_device("meta"), "default device is None", "meta"),
     "hooks of saved tensors": (
         lambda: torch._C._autograd._push_saved_tensors_default_hooks(lambda x: x, lambda x: x),
@@ -347,14 +363,14 @@ MODES: dict[str, tuple[Callable[[], Any], str, str]] = {
         "",
     ),
     "plain attention": (lambda: torch.backends.cuda.enable_math_sdp(False), "", ""),
-    "threads of autograd": (lambda: torch._C._set_multithreading_enabled(False), "", ""),
-    "torch functions": (
+    "multithreading enabled": (lambda: torch._C._set_multithreading_enabled(False), "", ""),
+    "torch function state": (
         lambda: torch._C._set_torch_function_state(torch._C._TorchFunctionState.ALL_DISABLED),
         "",
         "",
     ),
     "autocast's cache": (lambda: torch.set_autocast_cache_enabled(False), "", ""),
-    "filling of new memory": (
+    "deterministic fill uninitialized memory": (
         lambda: torch._C._set_deterministic_fill_uninitialized_memory(False),
         "",
         "",
@@ -562,7 +578,10 @@ def test_results_in_dataclasses_share_memory_and_have_histories() -> None:
         lambda eager, _, given: Out(given * 2 if eager else (given * 2).detach()),
         lambda: torch.ones(3, requires_grad=True),
     )
-    assert judgement.observed == "requires_grad False"
+    assert (judgement.expected, judgement.observed) == (
+        "output.value as an object is torch.Tensor, with a grad_fn",
+        "torch.Tensor",
+    )
 
 
 # -- repetitions -----------------------------------------------------------------------------------

@@ -564,5 +564,6 @@ def test_layouts_and_dataclasses_of_results_are_compared(torch):
             assert (judgement.status is Status.HELD) is (index == other_index), (index, other_index)
     assert "[0] torch.sparse_coo" in close([x], [x.to_sparse()]).expected
     assert (
-        "[0] of class One, [0]['value'] torch.sparse_coo" in close([forms[4]], [forms[5]]).expected
+        "[0] of class test_measures.One, [0]['value'] torch.sparse_coo"
+        in close([forms[4]], [forms[5]]).expected
     )

@@ -74,14 +74,16 @@ def test_each_call_begins_from_the_same_state(judged: Callable[[str], Judged]) -
 
 
 CHANGING = (
-    "prelude: |\n  seen = []\nfunction: |\n  def fn(x):\n      seen.append(1)\n      return "
-    "{value}\n"
+    "prelude: |\n  numbers = (n for n in range(1, 99))\n  @torch._dynamo.disable\n"
+    "  def count(): return next(numbers)\n"
+    "function: |\n  def fn(x):\n      seen = count()\n      return {value}\n"
 )
+"""A function whose answer depends on what nothing sets back: a generator of Python."""
 
 
 def test_an_answer_that_changes_between_calls(judged: Callable[[str], Judged]) -> None:
     ((found,),) = judged(
-        CHANGING.format(value="[x, x * (2 if len(seen) < 4 else 3)]")
+        CHANGING.format(value="[x, x * (2 if seen < 4 else 3)]")
         + "inputs: [{ones: [3]}]\nexpect: [{deterministic: {runs: 5}}]"
     )
     assert found.status is Status.FAILED
@@ -90,7 +92,7 @@ def test_an_answer_that_changes_between_calls(judged: Callable[[str], Judged]) -
 
 
 def test_zeros_of_two_signs_differ_and_nan_equals_nan(judged: Callable[[str], Judged]) -> None:
-    text = CHANGING.format(value="x * (0.0 if len(seen) < 3 else -0.0), x * float('nan')")
+    text = CHANGING.format(value="x * (0.0 if seen < 3 else -0.0), x * float('nan')")
     ((found,),) = judged(text + "inputs: [{ones: [3]}]\nexpect: [{deterministic: {}}]")
     assert "output[0]: 3 of 3 elements" in found.observed
 

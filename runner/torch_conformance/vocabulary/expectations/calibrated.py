@@ -456,6 +456,12 @@ class NoReference(Exception):
     """No float64 reference; the message has the reason."""
 
 
+class Unrepeatable(NoReference):
+    """A second run of eager from the same state gives another answer: a state that cannot be set
+    back decides it.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One run of eager: its answer, and the float64 reference for the same inputs.

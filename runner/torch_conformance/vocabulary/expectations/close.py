@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
-from torch_conformance.model.expectation import About, Mutant, Verdict, WrongValue
+from torch_conformance.model.expectation import About, Mutant, Status, Verdict, WrongValue
 from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.expectations import calibrated
 from torch_conformance.vocabulary.expectations.comparing import (
@@ -345,7 +345,7 @@ class Close(ConditionalOnCode):
         where none is wrong.
         """
         problems = [
-            (leaf, problem)
+            (leaf, _blamed(leaf, problem))
             for leaf in leaves
             if (problem := self.problem_of_leaf(leaf)) is not None
         ]
@@ -776,6 +776,8 @@ class Answers:
     """
     otherwise: Callable[[str], Any] | None = None
     """Makes the call of eager "on the CPU" or "without TF32"."""
+    opaque: str = ""
+    """The objects in reach of the call that cannot be set back, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -819,12 +821,12 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
             *(part for answer, right, _ in pairs for part in (answer, right)),
         ]
         are_alike = all(len(parts) == len(leaves) for parts in everything)
-        why_not = "" if are_alike else "another run of eager gives another structure"
+        why_not = {} if are_alike else {"why_not": "another run of eager gives another structure"}
     except Exception as error:  # code of a spec may raise anything when it is called again
         why_not = _why(error)
     if why_not:
         for leaf in leaves:
-            leaf["calibrated"] = {"why_not": why_not}
+            leaf["calibrated"] = why_not
         return
     for index, leaf in enumerate(leaves):
         if leaf["type"] == leaf["reference_type"] == "float" and not leaf["equal"]:
@@ -838,6 +840,9 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
                 if math.isfinite(abs(ours - theirs) + movement)
                 else {}
             )
+        if leaf["type"] != "tensor" and not leaf["equal"] and again[index] != own["to"][index]:
+            why = calibrated.Unrepeatable("a second run of eager gives another answer")
+            leaf["calibrated"] = _why(why, eager_runs.opaque)
         if (
             leaf["type"] != "tensor"
             or leaf["reference_type"] != "tensor"
@@ -920,7 +925,7 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
                 leaf.update({"change": change} if change else {})
         except Exception as error:
             # an operation that this leaf's dtype or layout lacks: the other leaves are judged
-            leaf["calibrated"] = {"why_not": _why(error)}
+            leaf["calibrated"] = _why(error, eager_runs.opaque)
 
 
 def _is_suspect(answer: Any, eager: Any, reference: Any) -> bool:
@@ -941,12 +946,28 @@ def _is_suspect(answer: Any, eager: Any, reference: Any) -> bool:
     )
 
 
-def _why(error: Exception) -> str:
-    return (
-        str(error)
-        if isinstance(error, calibrated.NoReference)
-        else f"{type(error).__name__}: {error}"[:200]
+def _blamed(leaf: Mapping[str, Any], problem: Verdict) -> Verdict:
+    """Return an error in place of a failure where eager itself does not repeat its answer."""
+    facts = leaf.get("calibrated") or {}
+    if facts.get("repeats", True) or problem.status is not Status.FAILED:
+        return problem
+    return Verdict.error(
+        f"{facts['why_not']} (define what the function depends on within it, or pass it as an "
+        "argument)",
+        expected=problem.expected,
     )
+
+
+def _why(error: Exception, opaque: str = "") -> dict[str, Any]:
+    """Return the facts of an answer without a reference."""
+    if isinstance(error, calibrated.Unrepeatable):
+        return {
+            "why_not": f"{error}{opaque and f': {opaque} cannot be set back'}",
+            "repeats": False,
+        }
+    if isinstance(error, calibrated.NoReference):
+        return {"why_not": str(error)}
+    return {"why_not": f"{type(error).__name__}: {error}"[:200]}
 
 
 def _scale(
@@ -987,7 +1008,7 @@ def _scale(
         or apart["inf_mismatches"]
         or (apart["mismatches"] and not calibrated.is_reordered([eager, again], right))
     ):
-        raise calibrated.NoReference("a second run of eager gives another answer")
+        raise calibrated.Unrepeatable("a second run of eager gives another answer")
     return calibrated.scale_of(samples, eager, right, through, moved, amplitude, fine)
 
 

@@ -5,20 +5,18 @@ What is no tensor and no container of pytree is opened too: objects, closures, i
 of dict.
 """
 
-import contextlib
-import copy
 import decimal
 import enum
 import hashlib
 import math
 import re
-import sys
 import types
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch_conformance.vocabulary.expectations.calibrated import wide
+from torch_conformance.vocabulary.picture import anatomy, is_atom
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 DEFAULTS: dict[str, tuple[float, float]] = {
@@ -39,67 +37,7 @@ def default_tolerance(*dtypes: str) -> tuple[float, float]:
 
 # -- the parts of a value --------------------------------------------------------------------------
 
-_ATOMS = (
-    *(
-        type(None),
-        bool,
-        int,
-        float,
-        complex,
-        str,
-        bytes,
-        bytearray,
-        range,
-        slice,
-        set,
-        frozenset,
-        type,
-    ),
-    enum.Enum,
-    types.ModuleType,
-)
-
-_BASES: tuple[Any, ...] = (int, float, complex, str, bytes)
-"""Atoms; one of a subclass may have attributes."""
-
-_ITEMS = (Mapping, list, tuple, deque)
-
-_ITERATORS: tuple[type, ...] = (
-    type(iter([])),
-    type(iter(())),
-    type(iter(range(0))),
-    type(reversed([])),
-)
-"""Those whose copy can be consumed without a trace in the original."""
-
 _DEEPEST = 50
-
-_EQUAL_BY_VALUE = {*sys.stdlib_module_names, "sympy", "torch"} - {"types", "collections"}
-"""Packages whose objects may hold caches in their slots; their ``__eq__`` compares what counts."""
-
-
-def attributes_of(value: Any) -> dict[str, Any]:
-    """Return the attributes that an object itself holds, in ``__dict__`` and in slots;
-    ``__getattr__`` of its class is not called.
-    """
-    attributes: dict[str, Any] = {}
-    with contextlib.suppress(AttributeError, TypeError):
-        attributes.update(object.__getattribute__(value, "__dict__"))
-    for kind in type(value).__mro__:
-        for name, member in kind.__dict__.items():
-            if isinstance(member, types.MemberDescriptorType) and kind.__module__ != "builtins":
-                with contextlib.suppress(AttributeError):
-                    attributes[name] = object.__getattribute__(value, name)
-    return attributes
-
-
-def items_of(value: Any) -> list[tuple[Any, Any]]:
-    """Return keys and values of a map, indices and values of a list or tuple, of any subclass of
-    these; nothing for other values.
-    """
-    if not isinstance(value, _ITEMS):
-        return []
-    return list(value.items() if isinstance(value, Mapping) else enumerate(value))
 
 
 def is_keyless(value: Any) -> bool:
@@ -110,75 +48,16 @@ def is_keyless(value: Any) -> bool:
     return node is not None and (node.flatten_with_keys_fn is None or isinstance(value, torch.Size))
 
 
-def parts_of(value: Any) -> dict[Any, Any] | None:
-    """Return the parts of an object by their names; None for a value without parts, which only its
-    ``__eq__`` compares.
+def parts_of(value: Any) -> tuple[str, dict[str, Any]] | None:
+    """Return the form and the parts of an object by their names; None for a value without parts,
+    which only its ``__eq__`` compares.
     """
-    kind = type(value)
-    if (
-        isinstance(value, _BASES)
-        and kind not in _BASES
-        and not isinstance(value, enum.Enum)
-        and (attributes := attributes_of(value))
-    ):
-        return {
-            "value": next(base(value) for base in _BASES if isinstance(value, base)),
-            **dict(sorted(attributes.items())),
-        }
-    if isinstance(value, (*_ATOMS, torch.Tensor)) or kind.__module__ == "numpy":
+    if is_atom(value) or isinstance(value, set | frozenset | bytearray | type | types.ModuleType):
         return None
-    if is_keyless(value):
-        parts, context = pytree.SUPPORTED_NODES[kind].flatten_fn(value)
-        return {**dict(enumerate(parts)), **({} if context is None else {"context": context})}
-    if isinstance(value, types.FunctionType):
-        is_local = "<locals>" in value.__qualname__ or "<lambda>" in value.__qualname__
-        if not is_local:
-            return None
-        closure = {}
-        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
-            with contextlib.suppress(ValueError):  # a cell that is not filled yet
-                closure[name] = cell.cell_contents
-        return {
-            "code": value.__code__,
-            "closure": closure,
-            "defaults": value.__defaults__,
-            "keyword defaults": value.__kwdefaults__,
-        }
-    if isinstance(value, types.MethodType):
-        return {"function": value.__func__, "object": value.__self__}
-    if isinstance(value, _ITERATORS):
-        rest: Any = copy.copy(value)
-        return dict(enumerate(rest))
-    if isinstance(value, (zip, map, filter, enumerate)):
-        made_of: Any = value.__reduce__()[1]
-        return dict(enumerate(made_of))
-    if isinstance(value, torch.Generator):
-        return {"device": value.device, "state": value.get_state()}
-    if isinstance(value, torch.optim.Optimizer):  # a copy has other attributes beside it
-        return dict(value.state_dict())
-    if isinstance(value, torch.nn.Module):
-        return {
-            **dict(value.named_parameters()),
-            **dict(value.named_buffers()),
-            "training": value.training,
-        }
-    has_own_equality = has_equality(value)
-    attributes = (
-        {}
-        if has_own_equality and kind.__module__.partition(".")[0] in _EQUAL_BY_VALUE
-        else dict(sorted(attributes_of(value).items()))
-    )
-    if isinstance(value, BaseException):
-        attributes["args"] = value.args
-    items = items_of(value)
-    if not (items or attributes or isinstance(value, _ITEMS)):
-        return {} if not has_own_equality and kind.__dictoffset__ else None
-    known = {id(item) for _, item in items}
-    named = {name: part for name, part in attributes.items() if id(part) not in known}
-    return {
-        **dict(items),
-        **{(f".{name}" if name in dict(items) else name): part for name, part in named.items()},
-    }
+    whole = anatomy(value)
+    if whole.is_opaque or (not whole.parts and has_equality(value)):
+        return None
+    return whole.form, {name.removeprefix("."): part for name, part in whole.parts}
 
 
 def has_equality(value: Any) -> bool:
@@ -213,19 +92,30 @@ def _opened(
     where: str,
     above: tuple[Any, ...],
 ) -> Any:
-    if isinstance(leaf, torch.Tensor) or type(leaf).__module__ == "numpy":
+    if isinstance(leaf, torch.Tensor):
+        parts = {
+            name.removeprefix("."): part
+            for name, part in anatomy(leaf).parts
+            if not name.startswith(".hook")
+        }
+        if not parts:
+            return tensor(leaf, where)
+        notes.append(f"{where or 'the value'} with attributes")
+        return {
+            "tensor": tensor(leaf, where),
+            **opened(parts, tensor, notes, where, (*above, leaf)),
+        }
+    if type(leaf).__module__ == "numpy":
         return tensor(leaf, where)
     for level, other in enumerate(above):
         if other is leaf:
             return f"the object {level} levels above"
-    parts = parts_of(leaf) if len(above) < _DEEPEST else None
-    if parts is None:
+    whole = parts_of(leaf) if len(above) < _DEEPEST else None
+    if whole is None:
         return leaf
-    kind = (
-        "iterator" if isinstance(leaf, _ITERATORS) else type(leaf).__qualname__
-    )  # Dynamo returns one over a tuple for one over a list
-    notes.append(f"{where or 'the value'} of class {kind}")
-    return opened(parts, tensor, notes, where, (*above, leaf))
+    form, named = whole
+    notes.append(f"{where or 'the value'} of class {form}")
+    return opened(named, tensor, notes, where, (*above, leaf))
 
 
 # -- two values ------------------------------------------------------------------------------------
@@ -275,6 +165,7 @@ def unnested(value: Any, notes: list[str] | None = None) -> Any:
 def _with_shape(leaf: Any, where: str, notes: list[str]) -> Any:
     if not isinstance(leaf, torch.Tensor):
         kind = getattr(getattr(leaf, "dtype", None), "kind", "")
+        notes.append(f"{where} of class {type(leaf).__name__}")
         if kind and kind not in "biufc" and getattr(leaf, "shape", ()):
             notes.append(f"{where} an array of {leaf.dtype}")
             return leaf.tolist()  # objects and texts, which == compares by element

@@ -26,6 +26,7 @@ from torch_conformance.vocabulary.expectations.additional_calls import (
 )
 from torch_conformance.vocabulary.expectations.calibrated import (
     NoReference,
+    Unrepeatable,
     fine_runs_of,
     nudged,
     runs_of,
@@ -41,11 +42,11 @@ from torch_conformance.vocabulary.expectations.comparing import leaves_of
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from torch_conformance.vocabulary.expectations.served import OF_OPERATORS
 from torch_conformance.vocabulary.expectations.stand_ins import Comparer
+from torch_conformance.vocabulary.picture import Picture, is_freed
 from torch_conformance.vocabulary.steps import SAMPLES
 from torch_conformance.vocabulary.steps.call import (
     Differentiate,
     differentiation,
-    gradient_leaves,
     gradients_of,
 )
 from torch_conformance.vocabulary.steps.samples import Done, Given, raised
@@ -96,7 +97,7 @@ def _changeable(called: Sequence[Any]) -> list[torch.Tensor]:
         raise TypeError("an input is a nested tensor")
     return [
         leaf
-        for leaf in copies.changeable(called, parameters=True).values()
+        for leaf in copies.changeable(called, parameters=True).leaves.values()
         if isinstance(leaf, torch.Tensor)
     ]
 
@@ -123,6 +124,8 @@ class EagerRuns:
     """Whether the two sides may have begun the call with other numbers: then the compiled answer
     has more errors than those of the call.
     """
+    shared: Picture | None = None
+    """The state that both sides share, as it was before the call."""
     _known: list[Answers | NoReference] = field(default_factory=list)
 
     @classmethod
@@ -154,7 +157,7 @@ class EagerRuns:
                 result = step(called)
             return follow(result, part, EAGER) if changed is None else changed(called)
 
-        return cls(unseen, call.inputs, call.generators, again, call.is_apart)
+        return cls(unseen, call.inputs, call.generators, again, call.is_apart, call.shared)
 
     def answers(self, eager: Any) -> Answers:
         """Return the reference of the case's own inputs and pairs of eager and reference; raise
@@ -171,6 +174,24 @@ class EagerRuns:
             raise self._known[0]
         return self._known[0]
 
+    def _opaque(self) -> str:
+        """Return the objects in reach of the call that cannot be set back, in words."""
+        shared = {} if self.shared is None else self.shared.opaque
+        found = {**shared, **Picture(left_out=(type,)).add("argument", self.inputs).opaque}
+        return ", ".join(f"{path} ({kind})" for path, kind in list(found.items())[:3])
+
+    def _exact(self, inputs: list[Any], eager: Any, why: str) -> NoReference:
+        """Return why exact values have no reference: they are exact, or eager does not repeat them
+        because of an object that cannot be set back.
+        """
+        if opaque := self._opaque():
+            ours, theirs = leaves_of(self.run(copies.apart(inputs))), leaves_of(eager)
+            if len(ours) != len(theirs) or not all(map(_is_equal, ours, theirs)):
+                return Unrepeatable(
+                    f"a second run of eager gives another answer: {opaque} cannot be set back"
+                )
+        return NoReference(why)
+
     def _made(self, eager: Any) -> Answers:
         inputs = self.inputs
         if isinstance(inputs, str):
@@ -181,11 +202,8 @@ class EagerRuns:
         inexact = [leaf for leaf in leaves if leaf.is_floating_point() or leaf.is_complex()]
         if not inexact and not any(isinstance(leaf, float) for leaf in leaves_of(eager)):
             dtypes = dict.fromkeys(str(leaf.dtype).removeprefix("torch.") for leaf in leaves)
-            raise NoReference(
-                f"values of dtype {', '.join(dtypes)} are exact"
-                if dtypes
-                else "no value is a tensor"
-            )
+            why = f"values of dtype {', '.join(dtypes)} are exact" if dtypes else ""
+            raise self._exact(inputs, eager, why or "no value is a tensor")
 
         # eager's answer, and the narrowest format that the values of each leaf were rounded to
         mode = numerics.Roundings()
@@ -287,6 +305,7 @@ class EagerRuns:
             amplitude,
             None if self.is_apart or is_hidden else fine,
             otherwise,
+            self._opaque(),
         )
 
     def _otherwise(self, inputs: list[Any], way: str) -> Any:
@@ -348,9 +367,16 @@ class EagerRuns:
         """Make the call with these inputs from the same state of the generators; return a copy of
         what is compared.
         """
-        self.generators.restore()
-        with self.unseen(), compiling.reference_stance(), torch.enable_grad():
-            return copies.frozen(self.call(called, around or nullcontext()))
+        now = self.shared.again() if self.shared is not None else None
+        try:
+            if self.shared is not None:
+                self.shared.restore()
+            self.generators.restore()
+            with self.unseen(), compiling.reference_stance(), torch.enable_grad():
+                return copies.frozen(self.call(called, around or nullcontext()))
+        finally:
+            if now is not None:
+                now.restore()
 
 
 # -- the compiled function again -------------------------------------------------------------------
@@ -369,10 +395,8 @@ class RepeatableCall:
 
     Modules are not copied: a compiled function is bound to them.
     """
-    state: list[tuple[torch.Tensor, torch.Tensor]]
-    """The parameters and buffers with copies of their values."""
-    gradients: list[torch.Tensor | None]
-    """Copies of the gradients of parameters and arguments."""
+    state: Picture
+    """What the function has and the globals, kept as they were."""
     generators: Generators
     enter: Enter
     eager_runs: EagerRuns
@@ -451,12 +475,7 @@ class RepeatableCall:
         """
         with self.eager_runs.unseen() as seen:
             called = [self.called[0], *(self.arguments() if arguments is None else arguments)]
-            with torch.no_grad():
-                for tensor, value in self.state:
-                    if not compiling.is_erased(tensor):
-                        tensor.copy_(value)
-            for leaf, gradient in zip(gradient_leaves(called), self.gradients, strict=False):
-                leaf.grad = None if gradient is None else gradient.clone()
+            self.state.restore()
             self.generators.restore()
             around = around or nullcontext()
             with self.enter(), nullcontext() if self.differentiate else around:
@@ -646,15 +665,15 @@ class AdditionalCalls:
         inexact: Sequence[Inexact],
         *,
         equal_nan: bool,
-        parameters: bool,
+        leaves: Callable[[Sequence[Any]], Mapping[str, Any]],
     ) -> None:
         """Add the same for values that a call left beside its result; ``facts`` are those of the
         step's effects.
         """
 
         def changed(called: list[Any]) -> list[Any]:
-            leaves = copies.changeable(called, parameters=parameters)
-            return [leaves[leaf.path] for leaf in inexact]
+            now = leaves(called)
+            return [now[leaf.path] for leaf in inexact]
 
         def keep_worst() -> None:
             check = Close()  # where there are too many, those that the judge refuses stand first
@@ -745,7 +764,8 @@ class AdditionalCalls:
             raise LookupError("no eager reference was run in this step")
         if call.then:
             raise LookupError("the result is that of an optimizer's step")
-        called = self._drawn(side.called)
+        # the call may have freed or changed its arguments
+        called = self._drawn(call.inputs if isinstance(call.inputs, list) else side.called)
         self._drawn_bytes += bytes_of(called)
         if self._drawn_bytes > MOST_BYTES_OF_CASE:
             raise LookupError(
@@ -771,6 +791,8 @@ class AdditionalCalls:
             raise LookupError("the inputs are made on the device")
         if why_not := self._why_no_copies(called):
             raise LookupError(why_not)
+        if any(map(is_freed, copies.tensors_of(list(called[1:])))):
+            raise LookupError("an argument is freed")
         if not any(map(_may_be_drawn, pytree.tree_leaves(list(called[1:])))):
             raise LookupError("no argument is a floating tensor")
         target, *arguments = copies.deep(list(called))
@@ -843,22 +865,16 @@ class AdditionalCalls:
                 )
                 return
             owner = getattr(called[0], "__self__", called[0])
-            modules = [
-                leaf
-                for leaf in [owner, *pytree.tree_leaves(called[1:])]
-                if isinstance(leaf, torch.nn.Module)
-            ]
-            tensors = [
-                tensor for tensor in copies.tensors_of(modules) if not compiling.is_erased(tensor)
-            ]
-            state = [(tensor, tensor.detach().clone()) for tensor in tensors]
-            gradients = [
-                None if leaf.grad is None else leaf.grad.clone() for leaf in gradient_leaves(called)
-            ]
+            state = self._session.shared_state()
+            if not compiling.is_set("freezing"):  # a frozen function has lost its parameters
+                state.add("function", owner)
+                for leaf in pytree.tree_leaves(called[1:]):
+                    if isinstance(leaf, torch.nn.Module):
+                        state.add("argument", leaf)
             runs = EagerRuns.of(self._session.unseen, None)
             arguments = map(_copied, called[1:])
             self._latest = RepeatableCall(
-                target, [called[0], *arguments], state, gradients, Generators.now(), enter, runs
+                target, [called[0], *arguments], state, Generators.now(), enter, runs
             )
         except Exception as error:  # copying arguments of a spec may raise anything
             self._latest = f"the call cannot be repeated: {error}"[:_WORDS]
@@ -927,6 +943,12 @@ class AdditionalCalls:
 
         self._entries.append(Entry(complete, calls_eager_alone=False))
         return facts
+
+
+def _is_equal(left: Any, right: Any) -> bool:
+    if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
+        return bool(torch.equal(left, right))
+    return bool(left == right)
 
 
 def _raise(error: Exception) -> None:

@@ -4,7 +4,6 @@ it.
 
 import contextlib
 import functools
-import hashlib
 import os
 import sys
 import types
@@ -20,6 +19,7 @@ from torch_conformance.vocabulary.expectations.compilation import COMPILATION
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from torch_conformance.vocabulary.expectations.texts import MOST, RAISED, STDERR
 from torch_conformance.vocabulary.expectations.values import WEAK
+from torch_conformance.vocabulary.picture import Picture, shared_state
 from torch_conformance.vocabulary.steps.call import Calling
 from torch_conformance.vocabulary.steps.step_base import needed
 from torch_conformance.worker.case import copies, spies, state
@@ -148,8 +148,6 @@ MOST_VALUES = 10_000
 it is an ERROR.
 """
 
-_PLAIN = (bool, int, float, complex, str, type(None))
-
 
 class EachRepetition:
     """The repetitions of the current step before the last."""
@@ -197,51 +195,16 @@ class EachRepetition:
         """
         call = self._session.reference.latest_call
         names = [arguments[word] for word in ("of", "to") if arguments.get(word)]
-        hashed = hashlib.sha256()
         try:
             inputs = call.inputs if call is not None and isinstance(call.inputs, list) else []
-            return (
-                hashed.hexdigest()
-                if all(
-                    _add(hashed, value)
-                    for value in (inputs, *map(self._session.names.value, names))
-                )
-                else None
-            )
+            picture = Picture().add("inputs", inputs)
+            for name in names:
+                picture.add(name, self._session.names.value(name))
+            return picture.digest()
         except Exception:
             # names and values of a spec may raise anything: the repetition is measured then, which
             # reports it
             return None
-
-
-def _add(hashed: Any, value: Any) -> bool:
-    """Add a value; return whether all parts of it are known by their bits."""
-    leaves, structure = pytree.tree_flatten(value)
-    hashed.update(str(structure).encode())
-    for leaf in leaves:
-        if isinstance(leaf, torch.nn.Module):
-            if not _add(hashed, copies.tensors_of(leaf)):
-                return False
-        elif isinstance(leaf, torch.Tensor):
-            if not copies.is_plain_strided(leaf):
-                return False
-            hashed.update(f"{leaf.dtype} {list(leaf.shape)} {leaf.device} ".encode())
-            hashed.update(
-                leaf.detach()
-                .resolve_conj()
-                .resolve_neg()
-                .cpu()
-                .contiguous()
-                .reshape(-1)
-                .view(torch.uint8)
-                .numpy()
-                .data
-            )
-        elif isinstance(leaf, _PLAIN):
-            hashed.update(f"{type(leaf)} {leaf!r} ".encode())
-        elif not callable(leaf):
-            return False
-    return True
 
 
 class Session:
@@ -280,7 +243,9 @@ class Session:
         witness = witness or Witness()
         self.compiled_functions = Compiled(plan["body"]["compile"], self.scope, witness)
         self.unseen = Unseen(witness, self.spies)
-        self.reference = Reference(self.unseen, phases, self.device_api, self._is_of_a_call)
+        self.reference = Reference(
+            self.unseen, phases, self.device_api, self._is_of_a_call, self.shared_state
+        )
         self.names = Names(self.scope, self.reference, lambda: self.output, self.log_of_step)
         self.additional = AdditionalCalls(self)
         self.effects = StepEffects(self)
@@ -294,6 +259,10 @@ class Session:
         """The names of results that a backward step differentiates: the eager side stores its own
         results of these.
         """
+
+    def shared_state(self) -> Picture:
+        """Return the kept picture of the state that both sides share: the spec's globals."""
+        return shared_state(reversed(self.module.globals()), keeps=True)
 
     @property
     def eager(self) -> Side | None:
@@ -437,7 +406,7 @@ class Session:
         for name, target in self.eager.targets.items():
             # parameters that freezing has erased remain those of eager
             ours, theirs = (
-                copies.changeable([each], parameters=True)
+                copies.changeable([each], parameters=True).leaves
                 for each in (self.compiled.targets[name], target)
             )
             self._twins.add(

@@ -1,21 +1,13 @@
 """Copies of what a case can change, and which values these are."""
 
-import array
 import collections
 import contextlib
+import contextvars
 import copy
 import enum
 import functools
-import hashlib
-import io
-import itertools
-import operator
-import random
-import sys
 import types
-import warnings
 import weakref
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,39 +15,29 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from torch_conformance.vocabulary.expectations.comparing import (
+from torch_conformance.vocabulary.expectations.comparing import opened
+from torch_conformance.vocabulary.picture import (
+    HOOKS,
+    PREFIX,
+    Picture,
+    anatomy,
     attributes_of,
-    is_keyless,
-    items_of,
-    opened,
+    extent,
+    is_atom,
+    is_freed,
 )
-from torch_conformance.worker.case.source_module import PREFIX
-from torch_conformance.worker.case.state import OF_TORCH
 from torch_conformance.worker.torch_compat import compiling
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
-_DATA = (type(None), bool, int, float, complex, str, bytes)
-
 _IMMUTABLE = (
-    *(*_DATA, range, slice, type, enum.Enum),
+    *(type(None), bool, int, float, complex, str, bytes, range, slice, type, enum.Enum),
     *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.SymInt),
     *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType),
 )
 
-
-_CHANGEABLE = (
-    list,
-    dict,
-    set,
-    bytearray,
-    deque,
-    array.array,
-    io.BytesIO,
-    io.StringIO,
-    random.Random,
-)
-"""Kinds of Python's own objects that can change."""
+_SHARED = (types.FunctionType, type, types.ModuleType, contextvars.ContextVar, weakref.ref)
+"""Objects that both sides share; what of a function can change is copied with it."""
 
 
 class Live:
@@ -105,8 +87,11 @@ def _is_size(value: Any) -> bool:
 
 
 def is_plain_strided(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is of torch's own class and lies in strided memory of its own."""
-    return type(tensor) in PLAIN and tensor.layout is torch.strided and not tensor.is_nested
+    """Whether a tensor is of torch's own class and lies in strided memory of its own, which was not
+    freed.
+    """
+    is_strided = tensor.layout is torch.strided and not tensor.is_nested
+    return type(tensor) in PLAIN and is_strided and not is_freed(tensor)
 
 
 def measured(value: Any) -> Any:
@@ -138,62 +123,61 @@ def bytes_of(value: Any) -> int:
 
 
 def apart(value: Any, twins: "Twins | None" = None) -> Any:
-    """Return a deep copy; raise ``TypeError`` where it shares a module or a tensor with the
-    original, or where a part cannot be copied.
+    """Return a deep copy; raise ``TypeError`` where it shares an object that can change with the
+    original, or where a part cannot be copied. Opaque parts (locks, files) are shared.
     """
+    before = Picture(left_out=(type,)).add("", value)
     try:
-        duplicate = deep(value, twins)
+        duplicate = deep(value, twins, before)
     except Exception as error:
         # __deepcopy__ and __reduce__ of an object of a spec may raise anything
         hint = "define __deepcopy__ in its class, or create it within the function"
         raise TypeError(
-            f"{_culprit(value)} cannot be copied for the eager side ({type(error).__name__}: "
-            f"{error}): {hint}"
+            f"{_culprit(before, value)} cannot be copied for the eager side "
+            f"({type(error).__name__}: {error}): {hint}"
         ) from error
-    ours = {id(part) for part in parts_of(value)}
-    for part in parts_of(duplicate):
-        if id(part) in ours:
+    after = Picture(left_out=(type,)).add("", duplicate)
+    for key, part in after.objects.items():
+        if key in before.mutable and not isinstance(part, _SHARED):
             raise TypeError(
-                f"a copy of a {type(part).__module__}.{type(part).__qualname__} is the object "
-                "itself: see its __deepcopy__"
+                f"a copy shares the {type(part).__module__}.{type(part).__qualname__} at "
+                f"{after.places[key] or 'its root'} with the original: see __deepcopy__ there or "
+                "above it"
             )
     return duplicate
 
 
-def _culprit(value: Any) -> str:
+def _culprit(picture: Picture, value: Any) -> str:
     """Return the name of the innermost part of a value that cannot be copied."""
-    walk, path = _Walk(parameters=True), ""
-    while True:
-        parts = [
-            (pytree.keystr(key), part)
-            for key, part in pytree.tree_flatten_with_path(value)[0]
-            if part is not value
-        ]
-        if isinstance(value, torch.nn.Module):
-            parts += [(f".{name}", part) for name, part in value._modules.items()]
-        for name, part in [*parts, *walk.parts(value)]:
-            try:
-                deep(part)
-            except Exception:  # as of the whole
-                value, path = part, f"{path}{name}"
-                break
-        else:
+    for key, part in reversed(picture.objects.items()):
+        try:
+            deep(part)
+        except Exception:  # as of the whole
+            where = picture.places[key]
             return (
-                f"the {type(value).__module__}.{type(value).__qualname__} at {path or 'its root'}"
+                f"the {type(part).__module__}.{type(part).__qualname__} at "
+                f"{where[:_MOST_PATH] or 'its root'}"
             )
-        if len(path) > _MOST_PATH:
-            return f"a part at {path}"
+    return f"a {type(value).__qualname__}"
 
 
-def deep(value: Any, twins: "Twins | None" = None) -> Any:
+def deep(value: Any, twins: "Twins | None" = None, picture: Picture | None = None) -> Any:
     """Return a deep copy; hooks of tensors, closures, defaults of functions and weak references
     refer to the copies.
 
     A tensor that an operation made becomes one without the history before it, but no leaf: it gets
     no gradient. ``twins`` are known copies of tensors, which the copy refers to; those that are
-    made are added to them.
+    made are added to them. ``picture`` is that of the value, where there is one.
     """
+    picture = picture or Picture(left_out=(type,)).add("", value)
     memo: dict[int, Any] = {} if twins is None else twins.known()
+    memo.update(
+        {
+            key: part
+            for key, part in picture.objects.items()
+            if picture.places[key] in picture.opaque or isinstance(part, contextvars.ContextVar)
+        }
+    )
     with _deep_copies():
         duplicate = copy.deepcopy(value, memo)
         # where deepcopy keeps what it has copied
@@ -204,12 +188,11 @@ def deep(value: Any, twins: "Twins | None" = None) -> Any:
             copied = memo.get(id(original))
             if not isinstance(copied, torch.Tensor):
                 continue
-            grad = (
-                tensor_grad(original) if isinstance(original, torch.nn.Parameter) else None
-            )  # the copy of a parameter has none
+            # the copy of a parameter has none
+            grad = tensor_grad(original) if isinstance(original, torch.nn.Parameter) else None
             if grad is not None and tensor_grad(copied) is None:
                 copied.grad = memo.get(id(grad)) if id(grad) in memo else _copy(grad)
-            for name, register in _TENSOR_HOOKS.items():
+            for name, register in HOOKS.items():
                 with torch._C.DisableTorchFunctionSubclass():
                     if getattr(copied, name):
                         getattr(copied, name).clear()
@@ -219,12 +202,6 @@ def deep(value: Any, twins: "Twins | None" = None) -> Any:
         twins.add((original, memo.get(id(original))) for original in originals)
     return duplicate
 
-
-_TENSOR_HOOKS = {
-    "_backward_hooks": "register_hook",
-    "_post_accumulate_grad_hooks": "register_post_accumulate_grad_hook",
-}
-"""The hooks of a tensor, and what registers one."""
 
 _MOST_PATH = 200
 """Characters of the path of a part that cannot be copied."""
@@ -246,6 +223,8 @@ def _deep_copies() -> Iterator[None]:
     before = {kind: dispatch.get(kind) for kind in kinds}
 
     def copy_of_tensor(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+        if is_freed(tensor):
+            return _copy_of_freed(tensor)
         with torch._C.DisableTorchFunctionSubclass():
             is_leaf, is_jagged = tensor.is_leaf, tensor.layout is torch.jagged
         if is_jagged and is_leaf:
@@ -278,6 +257,17 @@ def _deep_copies() -> Iterator[None]:
                 dispatch[kind] = copier
 
 
+def _copy_of_freed(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of the same form whose storage is as short, too."""
+    copied = torch.empty_strided(
+        tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device=tensor.device
+    )
+    copied.untyped_storage().resize_(tensor.untyped_storage().nbytes())
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(copied, requires_grad=tensor.requires_grad)
+    return copied.requires_grad_(tensor.requires_grad and tensor.is_leaf)
+
+
 def _copy_of_subclass(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
     kind: Any = type(tensor)
     with torch._C.DisableTorchFunctionSubclass(), torch.no_grad():
@@ -295,7 +285,7 @@ def _copy_of_function(function: types.FunctionType, memo: dict[int, Any]) -> typ
     """Return a function whose closure, defaults and attributes are copies; the function itself
     where it holds nothing that can change.
     """
-    if not _can_change(function, memo, set()):
+    if not _can_change(function, memo):
         return function
     cells = tuple(
         memo.setdefault(id(cell), types.CellType()) for cell in function.__closure__ or ()
@@ -325,67 +315,26 @@ def _copied_part(part: Any, memo: dict[int, Any]) -> Any:
         return part
 
 
-def _state_of(
-    function: types.FunctionType, memo: Mapping[int, Any], seen: set[int]
-) -> Iterator[tuple[str, Any]]:
-    """Yield what a function holds beside its globals and can change: defaults, closure, attributes;
-    each with its name.
+def _can_change(function: types.FunctionType, memo: Mapping[int, Any]) -> bool:
+    """Whether a function holds what is copied or can change: a closure that it may bind again, or
+    an object in a closure, a default or an attribute.
     """
-    names = function.__code__.co_varnames[: function.__code__.co_argcount]
-    defaults = function.__defaults__ or ()
-    parts = [
-        *zip((f"({name}=)" for name in names[len(names) - len(defaults) :]), defaults, strict=True)
-    ]
-    parts += [(f"({name}=)", part) for name, part in (function.__kwdefaults__ or {}).items()]
-    parts += [
-        (f".{name}", part)
-        for name, part in vars(function).items()
-        if name != "__wrapped__" and not name.startswith(OF_TORCH)
-    ]
-    is_of_spec = str(function.__module__).startswith(PREFIX)
-    cells = [
-        (f"<{name}>", cell)
-        for name, cell in zip(
-            function.__code__.co_freevars, function.__closure__ or (), strict=True
-        )
-    ]
-    for name, cell in cells:
-        try:
-            part = cell.cell_contents
-        except ValueError:  # an empty cell
-            continue
-        if is_of_spec and isinstance(part, _DATA):
-            # another function of the closure may bind the name again
-            yield name, part
-        else:
-            parts.append((name, part))
-    yield from ((name, part) for name, part in parts if _can_change(part, memo, seen))
-
-
-def _can_change(part: Any, memo: Mapping[int, Any], seen: set[int]) -> bool:
-    """Whether a part of a function is copied with it: it is, or holds, what is copied or can
-    change.
-    """
-    if id(part) in seen:
+    if str(function.__module__).startswith(("torch.", "torch_conformance.")):
         return False
-    seen.add(id(part))
-    if id(part) in memo or isinstance(part, (torch.nn.Module, torch.Tensor, *_CHANGEABLE)):
-        return True
-    if isinstance(part, types.FunctionType):
-        is_of_torch = str(part.__module__).startswith(("torch.", "torch_conformance."))
-        return not is_of_torch and any(True for _ in _state_of(part, memo, seen))
-    if isinstance(part, types.MethodType):
-        return _can_change(part.__self__, memo, seen)
-    if isinstance(part, functools.partial):
-        part = (part.func, *part.args, *part.keywords.values())
-    if isinstance(part, tuple):
-        return any(_can_change(inner, memo, seen) for inner in part)
-    module = str(type(part).__module__).partition(".")[0]
-    return not isinstance(part, _IMMUTABLE) and module not in sys.stdlib_module_names | {
-        "torch",
-        "torch_conformance",
-        "builtins",
-    }
+    picture = Picture(left_out=(type,)).add("", function)
+    return any(
+        key in memo
+        or (key in picture.mutable and not isinstance(part, _SHARED))
+        or (isinstance(part, types.FunctionType) and _rebinds(part))
+        for key, part in picture.objects.items()
+    )
+
+
+def _rebinds(function: types.FunctionType) -> bool:
+    """Whether another function of a closure of a spec may bind a name of it again."""
+    return str(function.__module__).startswith(PREFIX) and any(
+        label.startswith("<") and is_atom(part) for label, part in anatomy(function).parts
+    )
 
 
 class Twins:
@@ -451,7 +400,12 @@ def frozen(value: Any) -> Any:
 
     def copied(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
-            return _copy(leaf)
+            duplicate = memo[id(leaf)] = _copy(leaf)
+            for label, part in anatomy(leaf).parts:
+                if not label.startswith(".hook"):
+                    with contextlib.suppress(AttributeError):
+                        setattr(duplicate, label[1:], copied(part))
+            return duplicate
         if isinstance(leaf, _IMMUTABLE):
             return leaf
         try:
@@ -482,6 +436,9 @@ def frozen(value: Any) -> Any:
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy of the numbers of a tensor, in its strides; of a freed one its form."""
+    if is_freed(tensor):
+        return _copy_of_freed(tensor)
     source = plain(tensor).detach()
     duplicate: torch.Tensor = source.clone()
     if is_plain_strided(source) and source.numel() and duplicate.stride() != source.stride():
@@ -489,18 +446,6 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
         memory = source.as_strided((extent(source),), (1,), source.storage_offset()).clone()
         return memory.as_strided(source.shape, source.stride(), 0)
     return duplicate
-
-
-def extent(tensor: torch.Tensor) -> int:
-    """Return the length of a strided tensor's memory from its first element to its last, gaps
-    included, in elements.
-    """
-    if not tensor.numel():
-        return 0
-    length: int = 1 + sum(
-        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
-    )
-    return length
 
 
 def same_object(left: Any, right: Any) -> bool:
@@ -543,235 +488,30 @@ def storage_of(tensor: torch.Tensor) -> int | None:
             return None
 
 
-_DEPTH = 50
-"""The maximum depth to which attributes of objects are followed."""
-
 ARGUMENT = "argument"
 """The first word of the path of an argument."""
 
 FUNCTION = "function"
 """The first word of the path of a parameter, a buffer or an attribute of the function's module."""
 
-GRAD = ".grad"
-"""The end of the path of a gradient."""
 
-Leaves = dict[str, Any]
-
-
-class Absent:
-    """The value of a path that one side does not have."""
-
-    def __repr__(self) -> str:
-        return "absent"
-
-
-_VALUES = (
-    bool,
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    bytearray,
-    range,
-    slice,
-    enum.Enum,
-    set,
-    frozenset,
-    Absent,
-)
-_WORDS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
-_TORCH_VALUES = (torch.Tensor, *_WORDS)
-_LEAF = "*"
-"""The form of what is no container."""
-_NAMED = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
-"""Callables of which the name alone is compared."""
-
-_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
-"""Attributes in which torch keeps parameters, buffers, modules and hooks."""
-
-
-def _name(function: Any) -> str:
-    return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
-
-
-def changeable(called: Sequence[Any], *, parameters: bool) -> Leaves:
-    """Return the values that a call of ``called`` (the target, then its arguments) can change.
-
-    Each tensor occurs once.
+def changeable(
+    called: Sequence[Any], *, parameters: bool, before: Picture | None = None
+) -> Picture:
+    """Return the picture of what a call of ``called`` (the target, then its arguments) can change.
 
     Without ``parameters`` modules are left out: a package compiled ahead of time has its own.
     """
     target, *arguments = called
-    walk = _Walk(parameters)
+    picture = Picture(left_out=() if parameters else (torch.nn.Module,), before=before)
     for index, argument in enumerate(arguments):
-        walk.add_below(f"{ARGUMENT} [{index}]", argument, 0)
+        picture.add(f"{ARGUMENT} [{index}]", argument)
     if isinstance(target, types.FunctionType):
-        walk.add_held(FUNCTION, target, 0)
+        for label, part in anatomy(target).parts:
+            picture.add(f"{FUNCTION}{label}", part)
     owner = getattr(target, "__self__", target)
     if isinstance(owner, torch.nn.Module) or (
         owner is not target and not isinstance(owner, types.ModuleType | type)
     ):
-        walk.add(FUNCTION, owner, 0)
-    return walk.leaves
-
-
-class Form(str):
-    """What a container is: its type, its length or its keys in their order, and the containers
-    within; or the name of a function.
-    """
-
-    __slots__ = ()
-
-
-class _Walk:
-    """Collects leaves. ``_seen`` holds the objects themselves, so that no id is used twice."""
-
-    def __init__(self, parameters: bool) -> None:
-        self.leaves: Leaves = {}
-        self._parameters = parameters
-        self._seen: dict[int, Any] = {}
-        self._keys: dict[int, tuple[int, Any]] = {}
-
-    def add(self, name: str, leaf: Any, depth: int) -> None:
-        """Add the values of a leaf, with attributes of objects down to ``_DEPTH``."""
-        if isinstance(leaf, torch.nn.Module):
-            self._add_module(name, leaf, depth)
-        elif isinstance(leaf, torch.Tensor):
-            self._add_tensor(name, leaf)
-        elif leaf is None or isinstance(leaf, _VALUES + _TORCH_VALUES):
-            self.leaves[name] = leaf
-        elif type(leaf).__module__ == "numpy" and hasattr(leaf, "__array__"):
-            tensor = None
-            if leaf.shape and leaf.dtype.kind in "biufc":
-                # a tensor that shares the memory of the array, where torch can
-                with warnings.catch_warnings(), contextlib.suppress(TypeError, ValueError):
-                    warnings.simplefilter("ignore")  # an array that cannot be written
-                    tensor = torch.as_tensor(
-                        leaf if all(stride >= 0 for stride in leaf.strides) else leaf.copy()
-                    )
-            self.leaves[name] = leaf.tolist() if tensor is None else tensor
-        elif isinstance(leaf, random.Random | torch.Generator):
-            state = (
-                leaf.getstate() if isinstance(leaf, random.Random) else leaf.get_state().tolist()
-            )
-            self.leaves[name] = Form(
-                f"a generator in the state {hashlib.sha256(repr(state).encode()).hexdigest()[:12]}"
-            )
-        elif isinstance(leaf, array.array):
-            self.leaves[name] = [leaf.typecode, *leaf]
-        elif isinstance(leaf, io.BytesIO | io.StringIO) and not leaf.closed:
-            self.leaves[name] = (leaf.getvalue(), leaf.tell())
-        elif isinstance(leaf, itertools.count):
-            self.leaves[name] = Form(repr(leaf))
-        elif isinstance(leaf, Iterator) and hasattr(leaf, "__length_hint__"):
-            self.leaves[name] = Form(f"an iterator with {operator.length_hint(leaf)} values left")
-        elif isinstance(leaf, types.ModuleType):
-            self.leaves[name] = Form(leaf.__name__)
-        elif isinstance(leaf, _NAMED):
-            self.leaves[name] = Form(_name(leaf))
-            if isinstance(leaf, types.FunctionType) and self._is_new(leaf) and depth < _DEPTH:
-                self.add_held(name, leaf, depth)
-            elif isinstance(leaf, types.MethodType) and depth < _DEPTH:
-                self.add_below(f"{name}.__self__", leaf.__self__, depth + 1)
-        elif self._is_new(leaf) and depth < _DEPTH:
-            for part, value in self.parts(leaf):
-                self.add_below(f"{name}{part}", value, depth + 1)
-
-    def add_held(self, name: str, function: types.FunctionType, depth: int) -> None:
-        """Add what a function holds and can change: defaults, closure, attributes."""
-        for part, value in _state_of(function, {}, set()):
-            self.add_below(f"{name}{part}", value, depth + 1)
-
-    def add_below(self, name: str, value: Any, depth: int) -> None:
-        """Add the form of a container, and the values of its parts."""
-        parts, form = pytree.tree_flatten_with_path(value, is_leaf=is_keyless)
-        if not form.is_leaf():
-            self.leaves[f"{name} as a container"] = Form(self._form(value))
-        for path, part in parts:
-            keys = (
-                f"[{self._key(key.key)}]" if isinstance(key, pytree.MappingKey) else str(key)
-                for key in path
-            )
-            self.add(f"{name}{''.join(keys)}", part, depth)
-
-    def _key(self, key: Any) -> str:
-        """Return a key of a map as text.
-
-        A tensor or an object is named by the order of its first use: it has no lasting text.
-        """
-        if key is None or isinstance(key, (*_VALUES, *_WORDS)):
-            return repr(key)
-        if isinstance(key, tuple):
-            return f"({', '.join(map(self._key, key))})"
-        number, _ = self._keys.setdefault(id(key), (len(self._keys), key))
-        return f"{type(key).__name__} #{number}"
-
-    def _form(self, value: Any) -> str:
-        kind = type(value).__name__
-        if isinstance(value, Mapping):
-            return f"{kind}({', '.join(f'{self._key(key)}: {self._form(part)}' for key, part in value.items())})"  # noqa: E501
-        if isinstance(value, list | tuple | deque):
-            inner = [form for form in map(self._form, value) if form != _LEAF]
-            return f"{kind} of {len(value)}" + (f" with {', '.join(inner)}" if inner else "")
-        return _LEAF if pytree.tree_is_leaf(value) else kind
-
-    def parts(self, leaf: Any) -> Iterator[tuple[str, Any]]:
-        """Yield the items and the attributes of an object of a class that pytree does not know."""
-        yield from ((f"[{self._key(key)}]", value) for key, value in items_of(leaf))
-        yield from (
-            (f".{name}", value)
-            for name, value in attributes_of(leaf).items()
-            if not name.startswith(OF_TORCH)
-        )
-
-    def _is_new(self, leaf: Any) -> bool:
-        known = id(leaf) in self._seen
-        self._seen[id(leaf)] = leaf
-        return not known
-
-    def _add_tensor(self, name: str, tensor: torch.Tensor) -> None:
-        if tensor.is_nested:
-            # compared by component: a nested tensor has no regular shape
-            self.leaves.update(
-                {f"{name}[{index}]": part for index, part in enumerate(tensor.unbind())}
-            )
-        elif self._is_new(tensor):
-            self.leaves[name] = tensor
-            if (grad := tensor_grad(tensor)) is not None:
-                self.leaves[f"{name}{GRAD}"] = grad
-            with torch._C.DisableTorchFunctionSubclass():
-                counts = [len(getattr(tensor, kind) or ()) for kind in _TENSOR_HOOKS]
-            if any(counts):
-                self.leaves[f"{name}.hooks"] = Form(
-                    f"{counts[0]} of its gradient, {counts[1]} after it"
-                )
-            theirs = (
-                *OF_TORCH,
-                "erased_name",
-                "owning_mod_ref",
-                "_is_",
-                "_specialize_on",
-                *([] if type(tensor) in PLAIN else ["_"]),
-            )
-            for attribute, value in attributes_of(tensor).items():
-                if not attribute.startswith(theirs):  # torch sets them
-                    self.add_below(f"{name}.{attribute}", value, 1)
-
-    def _add_module(self, name: str, module: torch.nn.Module, depth: int) -> None:
-        if not self._parameters:
-            return
-        for path, tensor in [*module.named_parameters(), *module.named_buffers()]:
-            self._add_tensor(f"{name}.{path}", tensor)
-        for path, part in module.named_modules():
-            if self._is_new(part) and depth < _DEPTH:
-                prefix = f"{name}.{path}" if path else name
-                for kind in (
-                    kind for kind in vars(part) if kind.endswith("_hooks") and vars(part)[kind]
-                ):
-                    self.leaves[f"{prefix}.{kind}"] = Form(
-                        ", ".join(_name(hook) for hook in vars(part)[kind].values())
-                    )
-                for attribute, value in vars(part).items():
-                    if attribute not in _OF_EVERY_MODULE and not attribute.startswith(OF_TORCH):
-                        self.add_below(f"{prefix}.{attribute}", value, depth + 1)
+        picture.add(FUNCTION, owner)
+    return picture

@@ -3,39 +3,40 @@ eager left.
 """
 
 import contextlib
+import random
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils.weak import WeakIdKeyDictionary
 
 from torch_conformance.vocabulary.expectations.calibrated import other_change
-from torch_conformance.vocabulary.expectations.comparing import (
-    attributes_of,
-    dense,
-    describe_leaf,
-    opened,
+from torch_conformance.vocabulary.expectations.comparing import dense, describe_leaf, opened
+from torch_conformance.vocabulary.picture import (
+    GRAD,
+    IDENTITY,
+    Absent,
+    Form,
+    Leaves,
+    Picture,
+    extent,
+    inner_tensors,
+    is_freed,
+    shared_state,
 )
 from torch_conformance.vocabulary.steps.call import gradient_leaves
 from torch_conformance.vocabulary.steps.step_base import needed, referenced
 from torch_conformance.worker.case import state
 from torch_conformance.worker.case.copies import (
     FUNCTION,
-    GRAD,
-    Absent,
-    Form,
-    Leaves,
     changeable,
-    extent,
     frozen,
     plain,
     storage_of,
     tensor_version,
 )
-from torch_conformance.worker.case.scope import resolved
 from torch_conformance.worker.case.state import Generators, Modes
 from torch_conformance.worker.torch_compat import compiling
 
@@ -43,13 +44,6 @@ from torch_conformance.worker.torch_compat import compiling
 
 Place = tuple[tuple[object, ...], ...]
 """Where the values of a tensor lie: address, offset, shape and strides of each of its parts."""
-
-_COMPRESSED = {
-    torch.sparse_csr: ("crow_indices", "col_indices"),
-    torch.sparse_bsr: ("crow_indices", "col_indices"),
-    torch.sparse_csc: ("ccol_indices", "row_indices"),
-    torch.sparse_bsc: ("ccol_indices", "row_indices"),
-}
 
 _FORM = ("shape", "dtype", "device")
 
@@ -63,18 +57,11 @@ def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
     """
     # no generator: two that take turns would leave torch functions disabled, because each restores
     # what it found
+    if (inner := inner_tensors(tensor)) is not None:
+        return [part for _, each in inner for part in _parts(each)]
     with torch._C.DisableTorchFunctionSubclass():
-        if is_traceable_wrapper_subclass(tensor):
-            names, _ = tensor.__tensor_flatten__()
-            return [part for name in names for part in _parts(getattr(tensor, name))]
-        if tensor.layout is torch.sparse_coo:
-            return [tensor._indices(), tensor._values()]
-        if tensor.layout in _COMPRESSED:
-            return [
-                *(getattr(tensor, name)() for name in _COMPRESSED[tensor.layout]),
-                tensor.values(),
-            ]
-        if tensor.layout is torch.strided and not tensor.is_nested and tensor.device.type != "meta":
+        is_strided = tensor.layout is torch.strided and not tensor.is_nested
+        if is_strided and tensor.device.type != "meta" and not is_freed(tensor):
             return [plain(tensor).detach()]
         raise NotImplementedError(str(tensor.layout))
 
@@ -229,10 +216,17 @@ def _tensors_of(result: Any, name: str = "output") -> list[tuple[str, torch.Tens
     """Return the tensors of a result by their paths; each object is a map of its parts."""
     leaves = pytree.tree_flatten_with_path(opened(result, lambda leaf, _: leaf, []))[0]
     return [
-        (f"{name}{pytree.keystr(path)}", leaf)
+        (f"{name}{pytree.keystr(path)}{label}", part)
         for path, leaf in leaves
         if isinstance(leaf, torch.Tensor)
+        for label, part in _sparse_parts(leaf) or [("", leaf)]
     ]
+
+
+def _sparse_parts(tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
+    """Return the tensors that a sparse one consists of, by label; nothing for others."""
+    is_sparse = tensor.layout not in (torch.strided, torch.jagged)
+    return (inner_tensors(tensor) if is_sparse else None) or []
 
 
 def aliases(result: Any, leaves: Mapping[str, Any]) -> dict[str, str]:
@@ -267,25 +261,21 @@ def aliases(result: Any, leaves: Mapping[str, Any]) -> dict[str, str]:
             relations[path] = f"a view of the memory of {owner}" + (
                 f", {offset} bytes from its first element" if offset else ""
             )
+            if owner in tensors and not _shares_version(leaf, base):
+                relations[path] += ", with a version counter of its own"
         identities.setdefault(id(leaf), path)
     return {path: relations[path] for path, _ in results}
 
 
-def _history(leaf: torch.Tensor) -> str:
-    """Return the class of a tensor, and whether it requires a gradient, as a leaf or by its
-    history.
-    """
-    with torch._C.DisableTorchFunctionSubclass():
-        by = "" if not leaf.requires_grad else ", a leaf" if leaf.is_leaf else ", with a grad_fn"
-        kind = "" if type(leaf) is torch.Tensor else f"{type(leaf).__name__}, "
-        named = sorted(
-            (name, value)
-            for name, value in attributes_of(leaf).items()
-            if name[:1] != "_" and type(value) in (bool, int, str)
-        )
-        return f"{kind}requires_grad {leaf.requires_grad}{by}" + "".join(
-            f", {name} {value!r}" for name, value in named
-        )
+def _shares_version(view: torch.Tensor, base: torch.Tensor) -> bool:
+    """Whether autograd sees a write through one tensor in the other."""
+    with torch._C.DisableTorchFunctionSubclass(), contextlib.suppress(RuntimeError):
+        before, of_base = view._version, base._version
+        torch.autograd.graph.increment_version(base)
+        is_shared: bool = view._version != before
+        torch._C._autograd._unsafe_set_version_counter((base,), (of_base,))
+        return is_shared
+    return True
 
 
 # -- facts -----------------------------------------------------------------------------------------
@@ -365,6 +355,9 @@ _MOST_CHANGED = 1 << 24
 REFERENCE = "as before the call: eager does not change it"
 """What is expected of such a value."""
 
+OBJECT = " as an object"
+"""The end of the path of the form of an object."""
+
 OUTSIDE = " outside of the tensors of the call"
 """The end of the path of memory that no tensor of the call shows, beside one that does."""
 
@@ -423,7 +416,10 @@ class _EagerLeft(NamedTuple):
     generators: Generators
     modes: Modes
     aliases: Mapping[str, str]
-    histories: Mapping[str, str]
+    forms: Leaves
+    """What the objects of the result are, by path."""
+    shared: Leaves
+    """The values of the shared state that eager changed; absent ones that it deleted."""
 
 
 @dataclass
@@ -445,7 +441,11 @@ class Effects:
     """A package compiled ahead of time has its own parameters and buffers, and returns new tensors.
     """
     holders: Sequence[Any] = ()
-    """The classes, functions and modules of the spec, whose attributes both sides share."""
+    """The modules of the spec's Python, whose globals both sides share."""
+    is_hooked: bool = False
+    """Whether a backend or a pass of the spec runs in the compiled call, and may change globals
+    that eager does not.
+    """
     earlier: Mapping[str, Any] = field(default_factory=dict)
     """The results of earlier calls that are alive, by name."""
     twins: MutableMapping[torch.Tensor, torch.Tensor] = field(default_factory=WeakIdKeyDictionary)
@@ -457,8 +457,10 @@ class Effects:
 
     Their facts are in those of ``after``, and are completed later.
     """
-    begun: tuple[Generators, Modes] | None = None
-    """The generators and modes before the call."""
+    begun: tuple[Generators, Modes, Picture] | None = None
+    """The generators, the modes and the shared state before the call."""
+    _pictures: tuple[Picture, Picture] = field(default_factory=lambda: (Picture(), Picture()))
+    """The pictures of both sides before the call."""
     _apart: set[str] = field(default_factory=set)
     """The paths of values that differed before the call."""
     _versions: tuple[Mapping[str, _Version], Mapping[str, _Version]] = ({}, {})
@@ -503,7 +505,11 @@ class Effects:
 
         Each sequence is the target followed by its arguments.
         """
-        ours, theirs = self._leaves(compiled), self._leaves(eager)
+        self._pictures = self._picture(compiled), self._picture(eager)
+        ours, theirs = (
+            self._leaves(each, called)
+            for each, called in zip(self._pictures, (compiled, eager), strict=True)
+        )
         self._apart = {
             path
             for path in ours
@@ -529,10 +535,10 @@ class Effects:
                         if _is_same(plain(our), plain(their))
                         else (frozen(their), frozen(our))
                     )
-        self.begun = Generators.now(), Modes(self.holders)
+        self.begun = Generators.now(), Modes(), shared_state(self.holders, keeps=True)
         own = {
             storage_of(leaf)
-            for leaf in changeable(compiled, parameters=True).values()
+            for leaf in changeable(compiled, parameters=True).leaves.values()
             if isinstance(leaf, torch.Tensor)
         }
         tensors = {
@@ -555,7 +561,8 @@ class Effects:
 
         The compiled side has not yet run.
         """
-        theirs = self._leaves(eager)
+        picture = self._picture(eager, self._pictures[1])
+        theirs = self._leaves(picture, eager)
         # what eager changes lies in memory that both sides share, such as that of a global, or is a
         # parameter that freezing erased
         pairs = {
@@ -569,9 +576,9 @@ class Effects:
         }
         results = _tensors_of(result)
         self._shared = {storage_of(leaf) for _, leaf in results}
-        histories = {path: _history(leaf) for path, leaf in results}
+        relations, forms = aliases(result, theirs), _forms(picture, result)
         self._eager = _EagerLeft(
-            Generators.now(), Modes(self.holders), aliases(result, theirs), histories
+            Generators.now(), Modes(), relations, forms, self._changed_by_eager()
         )
         storages = {
             storage_of(leaf) for leaf in theirs.values() if isinstance(leaf, torch.Tensor)
@@ -588,9 +595,56 @@ class Effects:
             elif path in theirs and now is eager_value:
                 self._kept[path] = our_value
         self._begun = {}
-        self._changes = len(changes) + (
-            0 if self.begun is None else len(self._eager.modes.changed_since(self.begun[1]))
+        self._changes = (
+            len(changes)
+            + len(self._eager.shared)
+            + (0 if self.begun is None else len(self._eager.modes.changed_since(self.begun[1])))
         )
+
+    def _changed_by_eager(self) -> Leaves:
+        """Return the values of the shared state that eager changed, and the generators in it."""
+        if self.begun is None:
+            return {}
+        before = self.begun[2]
+        left = shared_state(self.holders, keeps=True, before=before)
+        generators = tuple(
+            before.places[key] for key, part in before.objects.items() if _is_generator(part)
+        )
+        changed: Leaves = {}
+        for path in {**before.values, **left.values}:
+            first, now = before.values.get(path, _ABSENT), left.values.get(path, _ABSENT)
+            if path.startswith(IDENTITY):  # only the later picture says which object it is
+                same = f"the object at {path.removeprefix(IDENTITY)}"
+                if now == same or (now is _ABSENT or str(first) == str(now)):
+                    continue
+            if path.startswith(generators) if generators else False:
+                changed[path] = now
+            elif not _is_same_leaf(first, now):
+                changed[path] = now
+                if isinstance(first, torch.Tensor) and isinstance(now, torch.Tensor):
+                    self._find_shared(path, now, first)
+        return changed
+
+    def _changed_alone(self, before: Leaves, now: Leaves) -> Iterator[dict[str, Any]]:
+        """Yield the values of the shared state that only the compiled side changed."""
+        known = () if self._eager is None else self._eager.shared
+        for path in sorted({**before, **now}, key=_rank):
+            if path.startswith(IDENTITY) or path in known:
+                continue
+            first, last = before.get(path, _ABSENT), now.get(path, _ABSENT)
+            if not _is_same_leaf(first, last):
+                yield _words(path, _in_words(last), f"{_in_words(first)}, {REFERENCE}")
+
+    def _find_shared(self, path: str, now: torch.Tensor, before: torch.Tensor) -> None:
+        """Note what a changed tensor of the shared state was before."""
+        if (now.shape, now.dtype, now.layout) != (before.shape, before.dtype, before.layout):
+            return
+        pairs, are_all = _pairs(now, before)
+        if are_all and len(pairs) == 1 and now.numel():
+            ours, bits = (_bytes(_dense(part)).view(-1, part.element_size()) for part in pairs[0])
+            self._elements[path] = (ours == bits).all(1).view(now.shape)
+            if (now.is_floating_point() or now.is_complex()) and now.numel() <= _MOST_CHANGED:
+                self._values[path] = before
 
     def _find_written(
         self, path: str, now: torch.Tensor, eager_value: torch.Tensor, our_value: Any
@@ -622,13 +676,37 @@ class Effects:
         """Return the counts ``compared`` and ``changes``, ``apart`` (paths), ``leaves`` (what
         differs), ``generators`` and ``modes``.
         """
-        now, left = Generators.now(), Modes(self.holders)  # before the comparison
-        ours, theirs = self._leaves(compiled), self._leaves(eager)
+        now, left = Generators.now(), Modes()  # before the comparison
+        picture = self._picture(compiled, self._pictures[0])
+        ours, theirs = (
+            self._leaves(each, called)
+            for each, called in (
+                (picture, compiled),
+                (self._picture(eager, self._pictures[1]), eager),
+            )
+        )
         paths = [path for path in {**theirs, **ours} if path not in self._apart]
+        paths.sort(key=_rank)
         both = [(path, ours.get(path, _ABSENT), theirs.get(path, _ABSENT)) for path in paths]
         differing = [facts for values in both if (facts := self._differing(*values)) is not None]
+        if self.begun is not None and self._eager is not None:
+            shared = shared_state(self.holders, before=self.begun[2]).leaves
+            both = [
+                (path, shared.get(path, _ABSENT), self._eager.shared[path])
+                for path in sorted(self._eager.shared, key=_rank)
+            ]
+            paths += [path for path, _, _ in both]
+            differing += [
+                facts for values in both if (facts := self._differing(*values)) is not None
+            ]
+            if not self.is_hooked:
+                differing += self._changed_alone(self.begun[2].values, shared)
         if not self.is_package:
-            differing += [*self._unnoticed_writes(ours, theirs), *self._other_results(ours, result)]
+            differing += [
+                *self._unnoticed_writes(ours, theirs),
+                *self._other_results(ours, picture, result),
+            ]
+        differing.sort(key=lambda facts: _rank(facts["path"]))
         for path, (tensor, before) in self._earlier.items():
             if _is_changed(tensor, before):
                 differing.append(
@@ -660,25 +738,46 @@ class Effects:
             "leaves": differing,
         }
         if self.begun is not None and self._eager is not None:
-            (begun, begun_modes), (generators, modes, _, _) = self.begun, self._eager
-            counted["generators"] = state.compared(begun, generators, now, self.settings)
-            counted["modes"] = modes.other_than(left, begun_modes)
+            counted["generators"] = state.compared(
+                self.begun[0], self._eager.generators, now, self.settings
+            )
+            counted["modes"] = self._eager.modes.other_than(left)
         # these hold tensors: 'dead' may claim that they are freed
         self._earlier, self._eager_earlier, self._of_call, self._versions = {}, {}, {}, ({}, {})
         self.begun = self._eager = None
+        self._pictures = Picture(), Picture()
         return counted
 
-    def _leaves(self, called: Sequence[Any]) -> Leaves:
-        leaves = changeable(called, parameters=not self.is_package)
+    def _picture(self, called: Sequence[Any], before: Picture | None = None) -> Picture:
+        return changeable(called, parameters=not self.is_package, before=before)
+
+    def _leaves(self, picture: Picture, called: Sequence[Any]) -> Leaves:
+        leaves = dict(picture.leaves)
         leaves.update(_outside(leaves))
         if self.tolerance.get("gradients", True):
             return leaves
         identities = {id(tensor) for tensor in gradient_leaves(called)}
-        judged = {f"{path}{GRAD}" for path, leaf in leaves.items() if id(leaf) in identities}
-        return {path: leaf for path, leaf in leaves.items() if path not in judged}
+        judged = [f"{path}{GRAD}" for path, leaf in leaves.items() if id(leaf) in identities]
+        for path in judged:
+            for name in (path, f"{path}{OBJECT}", f"{IDENTITY}{path}"):
+                leaves.pop(name, None)
+        return leaves
+
+    def leaves_after(self, called: Sequence[Any]) -> Leaves:
+        """Return the values that one more call of eager left."""
+        shared = shared_state(self.holders).leaves if self.holders else {}
+        return {**self._picture(called).leaves, **shared}
 
     def _differing(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
         """Return the facts of two values that are not equal, by the first rule that applies."""
+        if isinstance(ours, Form | Absent) and isinstance(theirs, Form | Absent):
+            is_missing = path.startswith(IDENTITY) and Absent in (type(ours), type(theirs))
+            is_frozen = path.removeprefix(IDENTITY).startswith(FUNCTION) and compiling.is_set(
+                "freezing"
+            )
+            if str(ours) == str(theirs) or is_missing or is_frozen:
+                return None
+            return _words(path, str(ours), str(theirs))
         is_erased, are_tensors = (
             compiling.is_erased(ours),
             isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor),
@@ -782,8 +881,8 @@ class Effects:
         if compiling.is_erased(ours) or (ours is theirs and not isinstance(ours, torch.Tensor)):
             return None
         if not (isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)):
-            if {type(ours), type(theirs)} == {Form, Absent}:
-                return _words(path, str(ours), str(theirs))
+            if {type(ours), type(theirs)} <= {Form, Absent}:
+                return None if str(ours) == str(theirs) else _words(path, str(ours), str(theirs))
             facts: dict[str, Any] = describe_leaf(ours, theirs, self.tolerance)
             return None if _is_near(facts) else facts
         left, right = plain(ours), plain(theirs)
@@ -820,22 +919,54 @@ class Effects:
             elif now[path].counter == before[path].counter:
                 yield _words(f"version counter of {path}", "not advanced", "advanced")
 
-    def _other_results(self, ours: Leaves, result: Any) -> Iterator[dict[str, Any]]:
-        if self._eager is None:
+    def _other_results(
+        self, ours: Leaves, picture: Picture, result: Any
+    ) -> Iterator[dict[str, Any]]:
+        # with freezing, parameters are constants of the graph: it returns copies of them
+        if self._eager is None or compiling.is_set("freezing"):
             return
-        relations, is_freezing = aliases(result, ours), compiling.is_set("freezing")
-        for path, expected in self._eager.aliases.items():
-            # with freezing, parameters are constants of the graph: it returns copies of them
-            if (
-                path in relations
-                and relations[path] != expected
-                and not (is_freezing and f" {FUNCTION}" in expected)
-            ):
-                yield _words(path, relations[path], expected)
-        for path, leaf in _tensors_of(result):
-            history = _history(leaf)
-            if self._eager.histories.get(path, history) != history and not is_freezing:
-                yield _words(path, history, self._eager.histories[path])
+        relations, forms = aliases(result, ours), _forms(picture, result)
+        for expected, observed in ((self._eager.aliases, relations), (self._eager.forms, forms)):
+            for path in expected.keys() & observed.keys():
+                if expected[path] != observed[path]:
+                    yield _words(path, observed[path], expected[path])
+
+
+def _forms(picture: Picture, result: Any) -> Leaves:
+    """Add a result to the picture of the call; return what its objects are, by path."""
+    known = set(picture.leaves)
+    picture.add("output", result)
+    return {
+        path: leaf
+        for path, leaf in picture.leaves.items()
+        if path not in known and isinstance(leaf, Form)
+    }
+
+
+def _in_words(leaf: Any) -> str:
+    return "another tensor" if isinstance(leaf, torch.Tensor) else str(leaf)[:200]
+
+
+def _rank(path: str) -> tuple[bool, bool]:
+    """Return the order of facts: values first, then what objects are, then which ones they are."""
+    return path.startswith(IDENTITY), path.endswith(OBJECT)
+
+
+def _is_generator(value: Any) -> bool:
+    """Whether an object is a generator of random numbers."""
+    return isinstance(value, torch.Generator | random.Random) or type(value).__module__.startswith(
+        "numpy.random"
+    )
+
+
+def _is_same_leaf(first: Any, now: Any) -> bool:
+    """Whether a value of the shared state is as it was, bit by bit."""
+    if isinstance(first, torch.Tensor) and isinstance(now, torch.Tensor):
+        return (first.requires_grad, first.stride()) == (
+            now.requires_grad,
+            now.stride(),
+        ) and _is_same(plain(first), plain(now))
+    return type(first) is type(now) and repr(first) == repr(now)
 
 
 _ABSENT = Absent()
@@ -883,9 +1014,6 @@ class StepEffects:
         self._session = session
         sections = (session.plan["body"].get(key) for key in ("compile", "config", "dynamo_config"))
         self._is_hooked = any(True for section in sections for _ in referenced(section))
-        """Whether a pass, or a backend, of the spec runs in the compiled call alone, and may change
-        what eager changes.
-        """
         self._tolerance: Mapping[str, Any] | None = None
         self._running: Effects | None = None
         self._twins: MutableMapping[torch.Tensor, torch.Tensor] = WeakIdKeyDictionary()
@@ -916,21 +1044,20 @@ class StepEffects:
             return
         with self._comparing():
             session, settings = self._session, self._session.plan["body"]["compile"]
-            # without the backend and its class, which the compiled side alone calls
-            backend = resolved(settings.get("backend"), session.scope.named)
-            definitions = [
-                each
-                for each in session.module.definitions()
-                if each is not backend and each is not type(backend)
-            ]
-            holders = [*reversed(session.module.globals()), *definitions]
+            holders = [*reversed(session.module.globals())]
             # the results that are alive: those with a name, and the latest
             earlier = {
                 **{name: session.scope.values[name] for name in session.names.results},
                 "the result before": session.output,
             }
             self._running = Effects(
-                self._tolerance, settings, is_package, holders, earlier, self._twins
+                self._tolerance,
+                settings,
+                is_package,
+                holders,
+                self._is_hooked,
+                earlier,
+                self._twins,
             )
             self._running.before(compiled, eager)
 
@@ -952,17 +1079,12 @@ class StepEffects:
             return
         with self._comparing(), self._session.unseen():
             facts = self._running.after(compiled, eager.called, result)
-            if self._is_hooked and "modes" in facts:
-                facts["modes"] = [
-                    mode for mode in facts["modes"] if not mode["name"].startswith(state.GLOBAL)
-                ]
             self.facts = with_repetition(self.facts, facts)
-            parameters, equal_nan = (
-                not self._running.is_package,
-                self._running.tolerance["equal_nan"],
-            )
             self._session.additional.calibrate_effects(
-                self.facts, self._running.inexact, equal_nan=equal_nan, parameters=parameters
+                self.facts,
+                self._running.inexact,
+                equal_nan=self._running.tolerance["equal_nan"],
+                leaves=self._running.leaves_after,
             )
 
     def unwanted_write(

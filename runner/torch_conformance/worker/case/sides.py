@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
+from torch_conformance.vocabulary.picture import Picture
 from torch_conformance.vocabulary.steps.call import (
     Differentiate,
     differentiable,
@@ -139,6 +140,8 @@ class ReferenceCall:
     """Whether the two sides may have begun the call with other numbers, because an earlier call was
     not compared.
     """
+    shared: Picture | None = None
+    """The state that both sides share, before the call; None where the call is not repeated."""
 
 
 @dataclass(frozen=True)
@@ -168,12 +171,15 @@ class Reference:
         phases: Phases,
         device_api: DeviceApi,
         is_of_a_call: Callable[[], bool],
+        shared: Callable[[], Picture],
     ) -> None:
         self._unseen = unseen
         self._phases = phases
         self._device_api = device_api
         self._is_of_a_call = is_of_a_call
         """Whether the latest result of the case is that of the last call, on both sides."""
+        self._shared = shared
+        """Returns the kept picture of the state that both sides share."""
         self.side: Side | None = None
         """None where no expectation uses it."""
         self.output: Any = None
@@ -263,8 +269,15 @@ class Reference:
 
         ``done`` receives what was called and the result.
         """
-        state, modes = Generators.now(), Modes()
-        self.latest_call = ReferenceCall(state, enter, self.copied(called), is_apart=self.is_apart)
+        inputs = self.copied(called)
+        state, modes, shared = Generators.now(), Modes(), self._shared()
+        self.latest_call = ReferenceCall(
+            state,
+            enter,
+            inputs,
+            is_apart=self.is_apart,
+            shared=None if isinstance(inputs, str) else shared,
+        )
         result = None
         with self._raising():
             with self._phases("eager"), self.running():
@@ -273,6 +286,7 @@ class Reference:
             done(side.called, result)
         state.restore()
         modes.restore()
+        shared.restore()
         if not differentiable(result):
             side.result = None  # no backward can use it, and the copy is sufficient
 

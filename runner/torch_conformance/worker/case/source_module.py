@@ -13,12 +13,10 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch_conformance.vocabulary.picture import PREFIX
 from torch_conformance.worker.torch_compat import imports
 
 Block = Mapping[str, Any]
-
-PREFIX = "conformance_spec_"
-"""How the names of the modules of specs' Python begin."""
 
 
 class SpecModule:
