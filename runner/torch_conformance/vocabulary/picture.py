@@ -16,6 +16,7 @@ import enum
 import functools
 import hashlib
 import io
+import re
 import types
 import warnings
 import weakref
@@ -39,6 +40,11 @@ OF_TORCH = (
 )
 """Prefixes of attributes that torch's compiler sets on modules and functions, and a scheduler on an
 optimizer, of which a copy has none.
+"""
+
+_OF_DYNAMO = re.compile(r"_[0-9]{6,}_c[0-9]+\Z")
+"""The end of the names of globals that Dynamo adds for the code that it makes: the id of an object
+and the number of a compile.
 """
 
 _OF_TENSORS = (*OF_TORCH, "erased_name", "owning_mod_ref", "_is_", "_specialize_on")
@@ -355,7 +361,7 @@ def _of_namespace(value: types.ModuleType) -> Anatomy:
     """Return what a module of a spec's Python consists of: its globals."""
 
     def is_own(name: str) -> bool:
-        return not name.startswith(("__", *OF_TORCH))
+        return not name.startswith(("__", *OF_TORCH)) and not _OF_DYNAMO.search(name)
 
     parts = [(f".{name}", part) for name, part in vars(value).items() if is_own(name)]
     return Anatomy(
@@ -577,6 +583,15 @@ def extent(tensor: Any) -> int:
     return length
 
 
+def is_leaf(tensor: Any) -> bool:
+    """Whether a tensor is a leaf; False for a view whose history a write has made invalid, of which
+    torch refuses to say it.
+    """
+    with torch._C.DisableTorchFunctionSubclass(), contextlib.suppress(RuntimeError):
+        return bool(tensor.is_leaf)
+    return False
+
+
 def is_freed(tensor: Any) -> bool:
     """Whether a tensor is longer than its storage, as parameters that FSDP has freed: to read it
     would end the process.
@@ -612,7 +627,7 @@ def _of_tensor(tensor: Any) -> Anatomy:
     with torch._C.DisableTorchFunctionSubclass():
         words = [name_of(type(tensor))]
         if tensor.requires_grad:
-            words.append("a leaf with requires_grad" if tensor.is_leaf else "with a grad_fn")
+            words.append("a leaf with requires_grad" if is_leaf(tensor) else "with a grad_fn")
         if tensor.is_inference():
             words.append("of inference mode")
         words += ["conjugated"] * tensor.is_conj() + ["negated"] * tensor.is_neg()
@@ -753,7 +768,7 @@ class Picture:
         elif not is_freed(tensor):
             self.leaves[path] = tensor
         with torch._C.DisableTorchFunctionSubclass():
-            grad = tensor.grad if tensor.is_leaf else None
+            grad = tensor.grad if is_leaf(tensor) else None
         return [] if grad is None else [(f"{path}{GRAD}", grad)]
 
     def key(self, key: Any) -> str:
@@ -882,8 +897,8 @@ class _KeptTensor:
         with torch._C.DisableTorchFunctionSubclass():
             self.alias = tensor.detach()
             self.requires_grad = tensor.requires_grad
-            self._is_leaf = tensor.is_leaf
-            self._grad = tensor.grad if tensor.is_leaf else None
+            self._is_leaf = is_leaf(tensor)
+            self._grad = tensor.grad if is_leaf(tensor) else None
             self._attributes = dict(vars(tensor)) if hasattr(tensor, "__dict__") else {}
             self._hooks = {name: dict(getattr(tensor, name, None) or {}) for name in HOOKS}
             self._version: int | None = None
@@ -917,7 +932,7 @@ class _KeptTensor:
                 )
                 if ours != theirs:
                     tensor.data = alias
-            if self._is_leaf and tensor.is_leaf:
+            if self._is_leaf and is_leaf(tensor):
                 if tensor.requires_grad != self.requires_grad:
                     tensor.requires_grad_(self.requires_grad)
                 if tensor.grad is not self._grad:

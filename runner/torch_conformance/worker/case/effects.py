@@ -685,7 +685,13 @@ class Effects:
                 (self._picture(eager, self._pictures[1]), eager),
             )
         )
-        paths = [path for path in {**theirs, **ours} if path not in self._apart]
+        erased = tuple(path for path, leaf in ours.items() if compiling.is_erased(leaf))
+        paths = [
+            path
+            for path in {**theirs, **ours}
+            if path not in self._apart
+            and not (path.startswith(IDENTITY) and path.removeprefix(IDENTITY) in erased)
+        ]
         paths.sort(key=_rank)
         both = [(path, ours.get(path, _ABSENT), theirs.get(path, _ABSENT)) for path in paths]
         differing = [facts for values in both if (facts := self._differing(*values)) is not None]
@@ -771,6 +777,8 @@ class Effects:
     def _differing(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
         """Return the facts of two values that are not equal, by the first rule that applies."""
         if isinstance(ours, Form | Absent) and isinstance(theirs, Form | Absent):
+            if "an erased parameter" in (ours, theirs):
+                return None
             is_missing = path.startswith(IDENTITY) and Absent in (type(ours), type(theirs))
             is_frozen = path.removeprefix(IDENTITY).startswith(FUNCTION) and compiling.is_set(
                 "freezing"

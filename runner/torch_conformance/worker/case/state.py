@@ -189,34 +189,30 @@ def _of_backends() -> Iterator[tuple[str, Mode]]:
                     )
 
 
-class _InductorOptions:
-    """The options of Inductor at one time, told apart by their hash."""
-
-    def __init__(self) -> None:
-        self._hash = torch._inductor.config.get_hash()
-        self._options: dict[str, Any] = {}
-        self._options = _OPTIONS.setdefault(self._hash, torch._inductor.config.get_config_copy())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _InductorOptions) and self._hash == other._hash
-
-    def __hash__(self) -> int:
-        return hash(self._hash)
-
-    def restore(self) -> None:
-        """Set the options that differ."""
-        now = torch._inductor.config.get_config_copy()
-        for name, value in self._options.items():
-            if now.get(name) != value:
-                setattr(torch._inductor.config, name, value)
-
-    def __str__(self) -> str:
-        return f"with the hash {self._hash.hex()[:8]}"
+def _inductor_options() -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in torch._inductor.config.get_config_copy().items()
+        if name != "aot_inductor.metadata"  # a package that is made fills it
+    }
 
 
-_OPTIONS: dict[bytes, dict[str, Any]] = {}
-_NO_MODES = ("graph_exec_group", "thread_name", "tracing_state", "value_trace")
-"""Pairs of functions of ``torch._C`` that read and write something else than a mode."""
+def _set_inductor_options(options: Mapping[str, Any]) -> None:
+    for name, value in _inductor_options().items():
+        if options.get(name) != value:
+            setattr(torch._inductor.config, name, options[name])
+
+
+_NO_MODES = (
+    "graph_exec_group",
+    "sdp_priority_order",
+    "thread_name",
+    "tracing_state",
+    "value_trace",
+)
+"""Pairs of functions of ``torch._C`` that read and write something else than a mode. The priority
+of attention kernels is set by torch itself at the first attention on a GPU.
+"""
 
 
 def _numpy_errors() -> Any:
@@ -281,7 +277,7 @@ _MODES: Mapping[str, Mode] = {
         lambda: forward_ad._current_level,
         functools.partial(setattr, forward_ad, "_current_level"),
     ),
-    "options of Inductor": (_InductorOptions, _InductorOptions.restore),
+    "options of Inductor": (_inductor_options, _set_inductor_options),
     **{
         f"{name} attention": _sdp(word)
         for name, word in (
@@ -295,6 +291,14 @@ _MODES: Mapping[str, Mode] = {
 """Modes of a process that change what later calls compute, found by looking at the properties of
 ``torch.backends`` and the switches of ``torch._C``, and those that have no such pair. Compiled code
 must leave each as eager does. A mode whose writer does nothing is only reported."""
+
+
+def _texts(eager: Any, compiled: Any) -> tuple[str, str]:
+    """Return two values of a mode in words; of two maps the entries that differ."""
+    if isinstance(eager, dict) and isinstance(compiled, dict):
+        names = [name for name in eager if compiled.get(name) != eager[name]]
+        eager, compiled = ({name: side.get(name) for name in names} for side in (eager, compiled))
+    return str(eager), str(compiled)
 
 
 class Modes:
@@ -324,13 +328,10 @@ class Modes:
         are the eager ones.
         """
         return [
-            {
-                "name": name,
-                "eager": str(value)[:_MOST_TEXT],
-                "compiled": str(other._values[name])[:_MOST_TEXT],
-            }
+            {"name": name, "eager": theirs[:_MOST_TEXT], "compiled": ours[:_MOST_TEXT]}
             for name, value in self._values.items()
             if name in other._values and not _same(other._values[name], value)
+            for theirs, ours in [_texts(value, other._values[name])]
         ]
 
     def changed_since(self, before: "Modes") -> list[str]:
