@@ -27,10 +27,11 @@ prelude: |
       return len(names)
 
   def child():
-      import json, runner, torch
+      import json, torch_conformance, torch
       assert os.path.dirname(os.path.dirname(torch.__file__)) != os.getcwd()
 steps:
-  - api: {call: plant, args: [[torch, runner, json, tempfile, multiprocessing]], as: planted}
+  - api: {call: plant, as: planted,
+          args: [[torch, torch_conformance, json, tempfile, multiprocessing]]}
     expect: [{equals: {planted: 5}}]
   - spawn: {call: child}
     expect: [{exit: {code: 0}}]

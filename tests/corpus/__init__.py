@@ -72,6 +72,7 @@ MACHINES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
             "arch": "gfx942",
             "gpu_memory": 192 << 30,
             "ck_dir": "/opt/ck",
+            "big_gpu": True,
         },
     ),
 }

@@ -949,6 +949,12 @@ class _KeptTensor:
                 torch._C._autograd._unsafe_set_version_counter((tensor,), (self._version,))
 
 
+def global_of(path: str) -> str:
+    """Return the global that a path of the shared state begins with; empty for other paths."""
+    found = re.match(r"global(?: \([0-9]+\))? (\w+)", path.removeprefix(IDENTITY))
+    return found[1] if found else ""
+
+
 def shared_state(
     modules: Iterable[types.ModuleType], *, keeps: bool = False, before: Picture | None = None
 ) -> Picture:

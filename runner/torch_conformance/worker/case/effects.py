@@ -4,6 +4,7 @@ eager left.
 
 import contextlib
 import random
+import types
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -17,11 +18,13 @@ from torch_conformance.vocabulary.expectations.comparing import dense, describe_
 from torch_conformance.vocabulary.picture import (
     GRAD,
     IDENTITY,
+    PREFIX,
     Absent,
     Form,
     Leaves,
     Picture,
     extent,
+    global_of,
     inner_tensors,
     is_freed,
     shared_state,
@@ -442,9 +445,9 @@ class Effects:
     """
     holders: Sequence[Any] = ()
     """The modules of the spec's Python, whose globals both sides share."""
-    is_hooked: bool = False
-    """Whether a backend or a pass of the spec runs in the compiled call, and may change globals
-    that eager does not.
+    of_hooks: frozenset[str] = frozenset()
+    """The globals that the spec's own backend or passes name: these run in the compiled call only,
+    and may change them.
     """
     earlier: Mapping[str, Any] = field(default_factory=dict)
     """The results of earlier calls that are alive, by name."""
@@ -629,7 +632,8 @@ class Effects:
         """Yield the values of the shared state that only the compiled side changed."""
         known = () if self._eager is None else self._eager.shared
         for path in sorted({**before, **now}, key=_rank):
-            if path.startswith(IDENTITY) or path in known:
+            is_of_hook = global_of(path) in self.of_hooks
+            if path.startswith(IDENTITY) or path in known or is_of_hook:
                 continue
             first, last = before.get(path, _ABSENT), now.get(path, _ABSENT)
             if not _is_same_leaf(first, last):
@@ -700,13 +704,13 @@ class Effects:
             both = [
                 (path, shared.get(path, _ABSENT), self._eager.shared[path])
                 for path in sorted(self._eager.shared, key=_rank)
+                if global_of(path) not in self.of_hooks
             ]
             paths += [path for path, _, _ in both]
             differing += [
                 facts for values in both if (facts := self._differing(*values)) is not None
             ]
-            if not self.is_hooked:
-                differing += self._changed_alone(self.begun[2].values, shared)
+            differing += self._changed_alone(self.begun[2].values, shared)
         if not self.is_package:
             differing += [
                 *self._unnoticed_writes(ours, theirs),
@@ -1020,8 +1024,6 @@ class StepEffects:
 
     def __init__(self, session: Any) -> None:
         self._session = session
-        sections = (session.plan["body"].get(key) for key in ("compile", "config", "dynamo_config"))
-        self._is_hooked = any(True for section in sections for _ in referenced(section))
         self._tolerance: Mapping[str, Any] | None = None
         self._running: Effects | None = None
         self._twins: MutableMapping[torch.Tensor, torch.Tensor] = WeakIdKeyDictionary()
@@ -1063,11 +1065,45 @@ class StepEffects:
                 settings,
                 is_package,
                 holders,
-                self._is_hooked,
+                self._named_by_hooks(),
                 earlier,
                 self._twins,
             )
             self._running.before(compiled, eager)
+
+    def _named_by_hooks(self) -> frozenset[str]:
+        """Return the globals that the spec's backend and passes name, themselves included."""
+        body, scope = self._session.plan["body"], self._session.scope
+        names_of_spec = self._session.module.namespace
+        refs = [
+            name
+            for key in ("compile", "config", "dynamo_config")
+            for name in referenced(body.get(key))
+        ]
+        waiting = [scope.named(name) for name in refs] + compiling.registered_backends(PREFIX)
+        names, seen = set(refs), set[int]()
+        while waiting:
+            hook = waiting.pop()
+            if id(hook) in seen:
+                continue
+            seen.add(id(hook))
+            members = vars(hook if isinstance(hook, type) else type(hook)).values()
+            codes = [
+                function.__code__
+                for function in (hook, *members)
+                if isinstance(function, types.FunctionType)
+            ]
+            while codes:
+                code = codes.pop()
+                codes += [part for part in code.co_consts if isinstance(part, types.CodeType)]
+                new = set(code.co_names) - names
+                names |= new
+                waiting += [
+                    value
+                    for name in new
+                    if isinstance(value := names_of_spec.get(name), types.FunctionType | type)
+                ]
+        return frozenset(names)
 
     def eager_done(self, eager: list[Any], result: Any = None) -> None:
         """Record what the eager side left, and restore generators and modes for the compiled

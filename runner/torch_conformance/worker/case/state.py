@@ -190,10 +190,14 @@ def _of_backends() -> Iterator[tuple[str, Mode]]:
 
 
 def _inductor_options() -> dict[str, Any]:
+    # torch's own copy has other objects in the place of a spec's passes
+    options = {
+        name: getattr(torch._inductor.config, name) for name in torch._inductor.config._config
+    }
+    del options["aot_inductor.metadata"]  # a package that is made fills it
     return {
-        name: value
-        for name, value in torch._inductor.config.get_config_copy().items()
-        if name != "aot_inductor.metadata"  # a package that is made fills it
+        name: copy.copy(value) if isinstance(value, dict | list | set) else value
+        for name, value in options.items()
     }
 
 

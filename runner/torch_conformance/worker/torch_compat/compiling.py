@@ -20,6 +20,7 @@ import torch._ops
 import torch.compiler
 import torch.fx
 from torch._dynamo import eval_frame, exc
+from torch._dynamo.backends import registry
 from torch._inductor import config, select_algorithm
 from torch._inductor.codecache import PyCodeCache
 from torch.fx.node import _get_qualified_name
@@ -128,6 +129,15 @@ def guards_of(manager: Any) -> list[str]:
     lines = (line.lstrip("|+- ") for line in str(manager.guard_manager).splitlines())
     return [
         _USER_CODE.sub("", line) for line in lines if line.strip() and not _NOT_A_LEAF.match(line)
+    ]
+
+
+def registered_backends(prefix: str) -> list[Any]:
+    """Return the backends of dynamo that modules whose names begin so have registered."""
+    return [
+        backend
+        for backend in registry._COMPILER_FNS.values()
+        if str(getattr(backend, "__module__", "")).startswith(prefix)
     ]
 
 
