@@ -118,7 +118,7 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "mutated-dataclass-differs": (Outcome.FAIL, "side-effects: expected argument [1].k within"),
     "mutated-object-differs": (
         Outcome.FAIL,
-        "side-effects: expected argument [1].seen is {2}, observed {1}",
+        "side-effects: expected argument [1].seen as an object is set of int 2, observed set of int 1",  # noqa: E501
     ),
     "set-output-differs": (
         Outcome.FAIL,
@@ -149,8 +149,8 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     ),
     "detached-output": (
         Outcome.FAIL,
-        "side-effects: expected output is requires_grad True, with a grad_fn, observed "
-        "requires_grad False",
+        "side-effects: expected output as an object is torch.Tensor, with a grad_fn, observed "
+        "torch.Tensor",
     ),
     "repeated-effect-differs": (Outcome.FAIL, "side-effects: expected function.mean within"),
     "function-of-its-dtype": (Outcome.FAIL, "the function depends on the dtype of its tensors"),
@@ -167,7 +167,7 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "replaced-state": (Outcome.PASS, ""),
     "optimizer-in-argument": (Outcome.PASS, ""),
     "scheduler-in-argument": (Outcome.PASS, ""),
-    "dict-order-differs": (Outcome.FAIL, "observed \"dict('b': *, 'a': *)\""),
+    "dict-order-differs": (Outcome.FAIL, "is dict('a', 'b'), observed dict('b', 'a')"),
     "nan-only-in-eager": (
         Outcome.FAIL,
         "observed eager has NaN in 64 of 64 elements, compiled in none",
@@ -214,10 +214,10 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
         Outcome.FAIL,
         "as it was when the earlier call returned it, observed changed in 16 of 16",
     ),
-    "tuple-for-size": (Outcome.FAIL, "[1] of class Size"),
+    "tuple-for-size": (Outcome.FAIL, "[1] of class torch.Size"),
     "object-always-equal": (Outcome.FAIL, "expected output[1]['loss'] is 3.0, observed 2.0"),
     "strided-for-jagged": (Outcome.FAIL, "nested torch.jagged with offsets [0, 3, 5]"),
-    "leaf-for-result": (Outcome.FAIL, "with a grad_fn, observed requires_grad True, a leaf"),
+    "leaf-for-result": (Outcome.FAIL, "with a grad_fn, observed torch.Tensor, a leaf"),
     "expanded-result-differs": (
         Outcome.FAIL,
         "close: expected output of strides [0], observed [1]",
@@ -226,18 +226,18 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
         Outcome.FAIL,
         "expected output[1] is a view of the memory of output[0], observed memory of its own",
     ),
-    "overwritten-in-repetition": (Outcome.FAIL, "as it was when the earlier call returned it"),
+    "overwritten-in-repetition": (Outcome.FAIL, "expected global kept[0] is absent"),
     "memory-of-earlier-result": (Outcome.FAIL, "the result of an earlier call"),
     "closure-differs": (
         Outcome.FAIL,
-        "expected output[1]['closure']['scale'] is 3.0, observed 2.0",
+        "expected output[1]['<scale>'] is 3.0, observed 2.0",
     ),
     "class-attribute-differs": (
         Outcome.FAIL,
         "expected global Counted.calls is 1, observed 0",
     ),
     "deep-object-differs": (Outcome.FAIL, "child.count is 1, observed 0"),
-    "array-differs": (Outcome.FAIL, "expected argument [1] is ['i', 1, 0]"),
+    "array-differs": (Outcome.FAIL, "expected argument [1] content is 'i[1, 0]'"),
     "memory-beside-a-view": (
         Outcome.FAIL,
         "outside of the tensors of the call is as before the call",
@@ -250,14 +250,17 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
         Outcome.FAIL,
         "expected global M.log[0]",
     ),
-    "hook-of-argument-differs": (Outcome.FAIL, "expected argument [0].hooks is"),
+    "hook-of-argument-differs": (
+        Outcome.FAIL,
+        "a leaf with requires_grad, backward hook keep, observed",
+    ),
     "uncoalesced-result": (Outcome.FAIL, "[0] torch.sparse_coo uncoalesced, observed"),
     "strides-of-buffer-differ": (Outcome.FAIL, "expected function.w is strides [6, 1]"),
     "attribute-of-result-differs": (
         Outcome.FAIL,
-        "requires_grad False, scale 4, observed requires_grad False, scale 3",
+        "output['scale'] is 4, observed 3",
     ),
-    "class-of-dict-differs": (Outcome.FAIL, "the value of class Out, observed"),
+    "class-of-dict-differs": (Outcome.FAIL, "the value of class Out('logits'), observed"),
     "pytree-class-output": (Outcome.PASS, ""),
     "dict-subclass-output": (Outcome.PASS, ""),
     "namespace-output": (Outcome.PASS, ""),
@@ -268,16 +271,28 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "quantized-output": (Outcome.PASS, ""),
     "state-in-closures-and-classes": (Outcome.PASS, ""),
     "state-in-globals": (Outcome.PASS, ""),
+    "global-average-slightly-wrong": (Outcome.FAIL, "global state['average'] within"),
+    "global-changed-by-compiled-alone": (Outcome.FAIL, "global seen[0] is absent"),
+    "generator-cannot-be-set-back": (
+        Outcome.ERROR,
+        "another answer: global numbers (generator) cannot be set back",
+    ),
+    "parameter-of-global-module-replaced": (
+        Outcome.FAIL,
+        "identity of global net.weight is the object at global net.weight",
+    ),
+    "state-of-every-kind": (Outcome.PASS, ""),
+    "storage-freed-in-call": (Outcome.PASS, ""),
     "global-counter-forgotten": (
         Outcome.FAIL,
         "expected global counter is 1, observed 0",
     ),
-    "global-tensor-forgotten": (Outcome.FAIL, "expected global total is ["),
+    "global-tensor-forgotten": (Outcome.FAIL, "expected global total within"),
     "global-object-forgotten": (
         Outcome.FAIL,
-        "expected global stats['n'] is 1, observed 0",
+        "expected global stats.n is 1, observed 0",
     ),
-    "global-module-differs": (Outcome.FAIL, "'running_mean': ["),
+    "global-module-differs": (Outcome.FAIL, "global norm.running_mean within"),
     "global-model-trained": (Outcome.PASS, ""),
     "global-made-by-the-function": (Outcome.PASS, ""),
     "globals-of-the-compiler": (Outcome.PASS, ""),
@@ -303,11 +318,11 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     ),
     "default-argument-is-state": (
         Outcome.FAIL,
-        "expected function(seen=) as a container is 'list of 1'",
+        "expected function(seen=)[0] of type int, observed Absent",
     ),
     "closure-is-state": (
         Outcome.FAIL,
-        "expected function.inner<seen> as a container is 'list of 1'",
+        "expected function.inner<seen>[0] of type int, observed Absent",
     ),
     "hook-registered-between-calls": (Outcome.FAIL, "close: expected output[0] within"),
     "weight-filled-between-calls": (Outcome.FAIL, "close: expected output within"),
@@ -363,14 +378,14 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "dataclass-differentiated": (Outcome.PASS, ""),
     "attribute-made-by-eager-alone": (
         Outcome.FAIL,
-        "expected global Counted.calls is 1, observed absent",
+        "expected global Counted.calls of type int, observed Absent",
     ),
     "closure-of-a-global-differs": (
         Outcome.FAIL,
         "count> is 1, observed 0",
     ),
     "forms-of-inputs": (Outcome.PASS, ""),
-    "lock-in-a-module": (Outcome.ERROR, ".l.lock cannot be copied for the eager side"),
+    "lock-in-a-module": (Outcome.PASS, ""),
 }
 
 
@@ -397,7 +412,8 @@ IN_CI = (
     "captured-whole-without-tensors captured-around-disabled captured-break-is-claimed "
     "captured-by-own-backend "
     "expected-raise-in-one-call dataclass-output pytree-class-output dict-subclass-output "
-    "views-as-results python-values "
+    "views-as-results python-values state-of-every-kind storage-freed-in-call "
+    "generator-cannot-be-set-back global-average-slightly-wrong "
     "update-is-all gradients-of-the-spec dataclass-differentiated forms-of-inputs "
 ).split()
 """Specs that every run of the tests runs: of each class those that compile little.

@@ -11,6 +11,7 @@ import array
 import collections
 import contextlib
 import contextvars
+import copy
 import copyreg
 import enum
 import functools
@@ -547,7 +548,11 @@ def _by_protocol(value: Any) -> Anatomy:
                 made.__setstate__(state)
             return made
 
-        return Anatomy("an iterator" if function is iter else form, parts, again=again)
+        if function is not iter:
+            return Anatomy(form, parts, again=again)
+        # Dynamo returns one over a tuple for one over a list
+        rest = [(f"[{index}]", part) for index, part in enumerate(copy.copy(value))]
+        return Anatomy("an iterator", rest, again=again)
     return Anatomy(form, parts)
 
 

@@ -412,6 +412,7 @@ def _texts(leaves: Leaves) -> dict[str, str]:
     return {
         path: "a tensor" if isinstance(leaf, torch.Tensor) else repr(leaf)
         for path, leaf in leaves.items()
+        if not path.startswith(IDENTITY)  # only the later picture says which object it is
     }
 
 
@@ -632,10 +633,14 @@ class Effects:
         """Yield the values of the shared state that only the compiled side changed."""
         known = () if self._eager is None else self._eager.shared
         for path in sorted({**before, **now}, key=_rank):
-            is_of_hook = global_of(path) in self.of_hooks
-            if path.startswith(IDENTITY) or path in known or is_of_hook:
+            if path in known or global_of(path) in self.of_hooks:
                 continue
             first, last = before.get(path, _ABSENT), now.get(path, _ABSENT)
+            if path.startswith(IDENTITY):  # only the later picture says it of each object
+                if last is _ABSENT:
+                    continue
+                if first is _ABSENT:
+                    first = Form(f"the object at {path.removeprefix(IDENTITY)}")
             if not _is_same_leaf(first, last):
                 yield _words(path, _in_words(last), f"{_in_words(first)}, {REFERENCE}")
 
