@@ -38,7 +38,7 @@ inputs: [{rand: [4, "{{ size }}"]}, {rand: ["{{ size }}", 4]}]
 expect:
   - close: {to: eager}
   - counter: {stats.unique_graphs: "{{ graphs }}"}
-"""  # noqa: E501
+"""  # noqa: E501 - text that is read by its lines
 ON_RAY = [
     pytest.mark.timeout(2 * LONGEST),  # four runs, and a cluster that starts for each test
     pytest.mark.torch,

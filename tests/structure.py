@@ -71,7 +71,7 @@ code = main(sys.argv[2:])
 sys.setprofile(None), threading.setprofile(None)
 ours = sorted(place for place in functions if place[0].startswith(sys.argv[1]))
 print(json.dumps({"code": code, "functions": ours}), file=sys.__stdout__)
-"""  # noqa: E501
+"""  # noqa: E501 - text that is read by its lines
 
 
 @dataclass(frozen=True)

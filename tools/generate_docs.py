@@ -218,7 +218,7 @@ COMMAND_LINE = """\
 - RUN is the folder of a run, its id, or `latest`.
 - Results go to standard output, progress and messages to standard error. `NO_COLOR` is respected.
 - [Outcomes and exit codes](exit-codes.md) has the exit codes of all commands.
-"""  # noqa: E501
+"""  # noqa: E501 - text that is read by its lines
 
 
 def command_line() -> str:
@@ -309,7 +309,7 @@ The word of a row is that of its weakest assertion.
 
 | row | test | instances | word |
 |---|---|---|---|
-"""  # noqa: E501
+"""  # noqa: E501 - a table
 
 
 def seed_tests(cases: Iterable[Case]) -> str:
@@ -388,7 +388,7 @@ The shipped specs, a page for each area. The pages are generated from the specs 
 
 | area | specs | cases | what it claims |
 |---|---|---|---|
-"""  # noqa: E501
+"""  # noqa: E501 - a table
 
 
 def gallery(cases: Iterable[Case]) -> dict[str, str]:

@@ -27,7 +27,7 @@ page from their journals. A case that has the same outcome with each is not list
 issue of its waiver. UNAVAILABLE says what that torch lacks. An empty cell: no such case. `torch-conformance diff RUN RUN` compares two of
 the runs in full ([Compare two runs](../guides/compare-runs.md)).
 
-"""  # noqa: E501
+"""  # noqa: E501 - text that is read by its lines
 
 
 def minor_of(run: Run) -> str:

@@ -41,12 +41,12 @@ backends: [host]
 steps:
 - api: {call: operator.getitem, args: [[1, 2], 1], as: item}
   expect: [{equals: {item: 2}}, {metric: {generated_kernel_count: {max: 99}}, weak: each python has its own}]
-""",  # noqa: E501
+""",  # noqa: E501 - text that is read by its lines
     "talkative": """
 summary: A sum has a reason that it does not need
 backends: [host]
 steps: [{api: {call: operator.add, args: [1, 2], as: sum}, expect: [{equals: {sum: 3}, weak: there is none}]}]
-""",  # noqa: E501
+""",  # noqa: E501 - text that is read by its lines
     "toothless": """
 summary: A control that concerns nothing
 backends: [host]
@@ -57,7 +57,7 @@ control: {config: {max_fusion_size: 8}}
 summary: One expectation fails and another holds
 backends: [host]
 steps: [{api: {call: operator.add, args: [1, 2], as: sum}, expect: [{equals: {sum: 4}}, {runs: {}}]}]
-""",  # noqa: E501
+""",  # noqa: E501 - text that is read by its lines
 }
 
 SURVIVOR = (

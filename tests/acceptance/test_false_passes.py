@@ -118,7 +118,7 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "mutated-dataclass-differs": (Outcome.FAIL, "side-effects: expected argument [1].k within"),
     "mutated-object-differs": (
         Outcome.FAIL,
-        "side-effects: expected argument [1].seen as an object is set of int 2, observed set of int 1",  # noqa: E501
+        "side-effects: expected argument [1].seen as an object is set of int 2, observed set of int 1",  # noqa: E501 - a word without a break
     ),
     "set-output-differs": (
         Outcome.FAIL,

@@ -209,7 +209,7 @@ torch: ">=2.11"
 specs: [shipped]
 backend: any
 levels: {P0: {required: [{cases: "operators/core-forward[*,op=mul,*"}]}, P1: {required: [{cases: "operators/core-forward[*,op=mm,*"}]}}
-"""  # noqa: E501
+"""  # noqa: E501 - text that is read by its lines
 
 
 @pytest.mark.nightly(

@@ -94,7 +94,7 @@ WORKS = """\
 import torch, types; torch.utils.rename_privateuse1_backend('madeup'); module = types.ModuleType('madeup')
 module.is_available = lambda: True; module.device_count = lambda: 1; module.synchronize = print
 torch._register_device_module('madeup', module)
-"""  # noqa: E501
+"""  # noqa: E501 - text that is read by its lines
 MODULES = {
     "vendor_not_forked": (
         "import multiprocessing; assert 'Fork' not in "

@@ -22,7 +22,7 @@ from tests.prestart import SITE, UNREAD
 from torch_conformance.model import devices
 
 _OF_TORCH = tuple(
-    "TORCH PYTORCH TRITON OMP_ MKL_ OPENBLAS_ NUMEXPR_ CUDA HIP ROC CXX CC KMP_ LD_ INDUCTOR".split()  # noqa: E501
+    "TORCH PYTORCH TRITON OMP_ MKL_ OPENBLAS_ NUMEXPR_ CUDA HIP ROC CXX CC KMP_ LD_ INDUCTOR".split()  # noqa: E501 - a word without a break
 )
 """How variables begin that torch, or a library that it loads, reads while it is imported."""
 

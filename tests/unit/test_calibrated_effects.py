@@ -221,7 +221,7 @@ prelude: |
 function: {module: Mean}
 inputs: [{arange: [-2000, 2000], dtype: float32}]
 expect: [{close: {to: eager}}]
-"""  # noqa: E501
+"""  # noqa: E501 - text that is read by its lines
     (found,) = judge(mean)
     assert found.status is Status.HELD, found
 

@@ -161,7 +161,7 @@ expect:
   - counter: {stats.unique_graphs: [{when: {device: cuda}, value: 2}, {when: {torch: ">=2.12"}, value: 1}, {value: 3}]}
   - deterministic: {}
   - runs: {when: {device: cuda}}
-"""  # noqa: E501
+"""  # noqa: E501 - text that is read by its lines
 DEFAULTS = (
     "config: {max_autotune: false, shape_padding: false}\ncontext: [no_grad]\ntags: "
     "[whole]\nprelude: |\n  K = 1\n"

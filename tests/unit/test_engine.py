@@ -207,7 +207,7 @@ if json.loads(data)["plan"] == "stays":
 
 STAYS = {
     "sleeps": "time.sleep(600)",
-    "ignores signals": "[signal.signal(n, signal.SIG_IGN) for n in (1, 2, 10, 15)]; time.sleep(600)",  # noqa: E501
+    "ignores signals": "[signal.signal(n, signal.SIG_IGN) for n in (1, 2, 10, 15)]; time.sleep(600)",  # noqa: E501 - a word without a break
     "is stopped": "os.kill(os.getpid(), signal.SIGSTOP)",
     "leaves a child on the pipe": "os.fork() or time.sleep(600); time.sleep(600)",
 }

@@ -30,7 +30,7 @@ SCALE = 3
 def scaled(x):
     return x * SCALE
 
-"""  # noqa: E501
+"""  # noqa: E501 - text that is read by its lines
 
 PAIR = """
 def fn(x, y):
@@ -148,7 +148,7 @@ with torch.no_grad():
 self.assertEqual(out, x + 1)
 FileCheck().check("def call").check_not("extern {{").check_count("a[[0]]", 2, exactly=True).run(code)
 self.assertNotIn("empty_strided", code)
-""",  # noqa: E501
+""",  # noqa: E501 - text that is read by its lines
         decorators="@requires_gpu()\n@skipIfRocm",
     )
     assert spec["backends"] == ["cuda"]

@@ -174,7 +174,7 @@ TREE_GUARD_MANAGER:
 | | +- DictSubclassGuardManager: source=L['d']
 | | | +- EQUALS_MATCH: L['d']['n'] == 3                # n = d["n"]
 +- LAMBDA_GUARD: 2 <= L['x'].size()[0]  # (unknown var s17)
-"""  # noqa: E501
+"""  # noqa: E501 - a table
 
 
 def test_guards_are_the_leaves_without_the_code_of_the_user():

@@ -31,7 +31,7 @@ steps:
     expect: [{close: {to: eager}}, {counter: {inductor.fxgraph_cache_miss: 1}}, {strides: {equals: [1]}}]
   - call: {}
     expect: [{equals: {first: [.nan, 1]}}]
-"""  # noqa: E501
+"""  # noqa: E501 - text that is read by its lines
 
 
 def cases_of(text: str, folder: Path, name: str = "spec") -> dict[str, Case]:

@@ -28,7 +28,7 @@ WAIVERS = """\
 waivers:
   - {{cases: 'area/waived*', failure: {{type: close, match: "rence 1; at"}}, reason: A defect of the fake, issue: "1", until: {until}}}
   - {{cases: 'area/xpass*', failure: {{type: close, match: "difference 1; at"}}, reason: It is gone, issue: "2", until: {until}}}
-""".format(until=datetime.now(UTC).date() + timedelta(days=60))  # noqa: E501
+""".format(until=datetime.now(UTC).date() + timedelta(days=60))  # noqa: E501 - text that is read by its lines
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ SCAN = (
 )
 COPY = (
     "void "
-    "at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)>(int, "  # noqa: E501
+    "at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)>(int, "  # noqa: E501 - a word without a break
     "...)"
 )
 TRITON = "triton_poi_fused_add_0"

@@ -115,7 +115,7 @@ waivers:
     issue: JIRA-2
     until: 2020-01-01
   - {cases: three/*, failure: {type: crash, match: SIGSEGV in conv}, reason: A third defect, issue: JIRA-3, until: 2027-01-01}
-"""  # noqa: E501
+"""  # noqa: E501 - text that is read by its lines
 
 
 # -- from run to file ------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def numbered():
         path = f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else owner.__name__
         found[f"{path}.{name}"] = repr(value)
     return found
-"""  # noqa: E501
+"""  # noqa: E501 - text that is read by its lines
 
 LOOK = """\
 NAMES = set(vars(warming))
@@ -91,7 +91,7 @@ print(json.dumps({
     "settings": [torch.is_grad_enabled(), str(torch.get_default_dtype()), torch.get_num_threads(), torch.get_float32_matmul_precision()],
     "settled": settled(),
 }))
-"""  # noqa: E501
+"""  # noqa: E501 - text that is read by its lines
 
 
 def python(folder: Path, *parts: str, **variables: str) -> Any:
@@ -180,7 +180,7 @@ REFUSES(cuInit) REFUSES(cuGetProcAddress) REFUSES(cuGetProcAddress_v2) REFUSES(c
 REFUSES(cuDeviceGet) REFUSES(cuCtxGetCurrent) REFUSES(cuDevicePrimaryCtxGetState) REFUSES(cuGetErrorString)
 REFUSES(nvmlInit) REFUSES(nvmlInit_v2) REFUSES(nvmlDeviceGetCount_v2)
 int cuDriverGetVersion(int *version) { *version = 13000; return called("cuDriverGetVersion", 0); }
-"""  # noqa: E501
+"""  # noqa: E501 - text that is read by its lines
 """A driver without devices that writes down each call."""
 
 

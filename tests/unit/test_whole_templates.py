@@ -26,7 +26,7 @@ inputs: "{{ row.inputs }}"
 context: "{{ row.context }}"
 dynamo_config: "{{ row.config }}"
 expect: [{close: {to: eager}}, {counter: "{{ row.counts }}"}]
-"""  # noqa: E501
+"""  # noqa: E501 - text that is read by its lines
 
 
 def test_each_case_has_the_values_of_its_row(load_suite: LoadSuite) -> None:

@@ -161,7 +161,7 @@ steps:
     expect: [{close: {to: eager}}]
   - backward: {as: gradients}
     expect: [{close: {to: eager}}]
-"""  # noqa: E501
+"""  # noqa: E501 - text that is read by its lines
 
 
 @pytest.mark.parametrize("compiler", ["eager", "aot_eager"])

@@ -472,7 +472,7 @@ def table(everyone: Sequence[Contestant], turns: Turns) -> Iterator[str]:
     """Yield the table's lines: medians over the rounds, and wall seconds in times of pytest's one
     process.
     """
-    yield f"{'':<30}{'wall s':>9}{'ratio':>8}{'CPU s':>9}{'peak MB':>9}{'first s':>9}{'a case s':>10}"  # noqa: E501
+    yield f"{'':<30}{'wall s':>9}{'ratio':>8}{'CPU s':>9}{'peak MB':>9}{'first s':>9}{'a case s':>10}"  # noqa: E501 - Python 3.11 breaks no line within a field
     for contestant in everyone:
         taken = turns.get(contestant.name, ())
         if not taken:

@@ -15,7 +15,7 @@ compared with, and the medians are divided.
 The time of a process is that of its CPU, with ``--wall`` that of the clock, which on a shared
 machine depends on the others. The shipped specs do not reach their bound yet: every spec is read,
 checked against torch's source and expanded, to tens of thousands of cases.
-"""  # noqa: E501
+"""  # noqa: E501 - a table
 
 import argparse
 import json

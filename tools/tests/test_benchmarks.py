@@ -173,7 +173,7 @@ adopt_orphans()
 cost = measure([[sys.executable, "-c", sys.argv[1]]] * 2, cwd=Path("."), environment=os.environ, cores=frozenset(os.sched_getaffinity(0)),
     interval=0.02, log=Path(sys.argv[2]))
 print(json.dumps([cost.wall, cost.cpu, cost.peak, cost.first_peak]))
-"""  # noqa: E501
+"""  # noqa: E501 - text that is read by its lines
 
 
 def test_cpu_seconds_of_what_nobody_waited_for_are_counted(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ class Services:
         lines = self._log.read_bytes()[-2000:].decode("utf-8", "replace").strip().splitlines()
         return ServiceReport(
             name="redis",
-            problem=f"its server ended before the case did{f': {lines[-1][:200]}' if lines else ''}",  # noqa: E501
+            problem=f"its server ended before the case did{f': {lines[-1][:200]}' if lines else ''}",  # noqa: E501 - Python 3.11 breaks no line within a field
         )
 
     def close(self) -> None:

@@ -88,9 +88,9 @@ def without(text: str, names: frozenset[str]) -> str:
 _SECONDS = 5.0
 
 _LIBRARY: dict[str, str] = {
-    "gemm": r"(?:b?addb?mm|b?mm|_int_mm|_scaled_mm(?:_v2)?|_?(?:scaled_)?grouped_mm|_linear_pointwise|_weight_int\w+_mm\w*|addmv|mv|dot)",  # noqa: E501
+    "gemm": r"(?:b?addb?mm|b?mm|_int_mm|_scaled_mm(?:_v2)?|_?(?:scaled_)?grouped_mm|_linear_pointwise|_weight_int\w+_mm\w*|addmv|mv|dot)",  # noqa: E501 - a pattern, whole
     "convolution": r"(?:_?convolution\w*|cudnn_convolution\w*|miopen_convolution\w*|conv[123]d)",
-    "attention": r"(?:_?scaled_dot_product_\w*attention\w*|_flash_attention\w*|_efficient_attention\w*)",  # noqa: E501
+    "attention": r"(?:_?scaled_dot_product_\w*attention\w*|_flash_attention\w*|_efficient_attention\w*)",  # noqa: E501 - a pattern, whole
 }
 """The functions of libraries and of ATen that compute an operation of a group."""
 

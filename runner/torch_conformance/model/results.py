@@ -6,7 +6,7 @@ Frozen values; ``record.journal`` has their JSON form.
 |--------------|-----------------------------------------------------------------------------------------|
 | ``Attempt``    | the outcome that verdicts fold into, the reason, and what of one worker belongs to it   |
 | ``CaseResult`` | to an ``Attempt``: which case it was, what waivers said, and what only reports need       |
-"""  # noqa: E501
+"""  # noqa: E501 - a table
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -372,7 +372,7 @@ class Policy:
     failure or a difference stands, and anything else becomes NOT_RUN; if a run is interrupted, such
     a case is NOT_RUN in any case, and its reason names the failure. A resumed run makes the missing
     attempts.
-    """  # noqa: E501
+    """  # noqa: E501 - a table
 
     retries: int = 0
     """How many times a failed case is repeated, alone."""

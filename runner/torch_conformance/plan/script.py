@@ -47,7 +47,7 @@ _TORCH = {
     "deterministic": "torch.use_deterministic_algorithms({})",
     "default_dtype": "torch.set_default_dtype(getattr(torch, {}))",
     "allow_tf32": "torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = {}",
-    "allow_fp16_reduced_precision_reduction": "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction "  # noqa: E501
+    "allow_fp16_reduced_precision_reduction": "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction "  # noqa: E501 - a word without a break
     "= "
     "torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = {}",
 }
@@ -56,7 +56,7 @@ _TORCH = {
 _RESETS = {
     "dynamo": "torch._dynamo.reset()",
     "inductor": "torch._inductor.utils.clear_caches()",
-    "aot_autograd": "pkgutil.resolve_name('torch._functorch._aot_autograd.autograd_cache.AOTAutogradCache').clear()",  # noqa: E501
+    "aot_autograd": "pkgutil.resolve_name('torch._functorch._aot_autograd.autograd_cache.AOTAutogradCache').clear()",  # noqa: E501 - a word without a break
     "fx_graph": "pkgutil.resolve_name('torch._inductor.codecache.FxGraphCache').clear()",
     "code": "pkgutil.resolve_name('torch._inductor.codecache.PyCodeCache').cache_clear(purge=True)",
 }
@@ -339,7 +339,7 @@ class _Composer:
         kind = inputs.kind_of(entry)
         match kind:
             case None:
-                return f"{{{', '.join(f'{key!a}: {self._value(item)}' for key, item in entry.items())}}}"  # noqa: E501
+                return f"{{{', '.join(f'{key!a}: {self._value(item)}' for key, item in entry.items())}}}"  # noqa: E501 - Python 3.11 breaks no line within a field
             case "ref":
                 return self._named(str(entry["ref"]))
             case "value":
@@ -372,7 +372,7 @@ class _Composer:
                     f"{tuple(first)!a}{options})"
                 )
             case "arange":
-                tensor = f"torch.arange({', '.join(map(ascii, first if isinstance(first, list) else [first]))}{options})"  # noqa: E501
+                tensor = f"torch.arange({', '.join(map(ascii, first if isinstance(first, list) else [first]))}{options})"  # noqa: E501 - Python 3.11 breaks no line within a field
             case "values":
                 tensor = f"torch.tensor({first!a}{options})"
             case _:
@@ -396,7 +396,7 @@ class _Composer:
         module = f"{self._callable(entry['module'])}({self._called(entry)})"
         module += f".to({_of_torch(entry['dtype'])})" if "dtype" in entry else ""
         device = entry.get("device", self._device)
-        return f"{module}{'' if device == CPU else f'.to({device!a})'}{'.eval()' if entry.get('eval') else ''}"  # noqa: E501
+        return f"{module}{'' if device == CPU else f'.to({device!a})'}{'.eval()' if entry.get('eval') else ''}"  # noqa: E501 - Python 3.11 breaks no line within a field
 
     def _called(self, entry: Mapping[str, Any]) -> str:
         words = [*map(self._item, entry.get("args") or [])]

@@ -274,7 +274,7 @@ def with_settings(options: Options) -> Options:
     | none                                  | there is one     | those of its profile where the command has one, else of its paths |
     | none                                  | none             | ``./specs``, or the spec files of the working folder              |
     | none, and the folder has no specs     | none             | the shipped ones                                                  |
-    """  # noqa: E501
+    """  # noqa: E501 - a table
     names = {field.name for field in fields(options)}
     path = Path(SETTINGS.file_name)
     words = _read(path) if os.path.lexists(path) else {}

@@ -253,7 +253,7 @@ class _Report:
             ]
             for name in (*result.attachments, *judged):
                 beside.append(
-                    f"[[ATTACHMENT|{visible_name(cached_file(str(self.folder / result.folder / name)))}]]"  # noqa: E501
+                    f"[[ATTACHMENT|{visible_name(cached_file(str(self.folder / result.folder / name)))}]]"  # noqa: E501 - Python 3.11 breaks no line within a field
                 )
         case.stdout = timed = clip("\n".join(beside), limit // 4)
         if result.outcome.junit is JUnitTag.NONE or self.header.lets_pass(result):
@@ -262,7 +262,7 @@ class _Report:
         if self.page and shown is not None:
             link = (
                 "\npage: "
-                f"{one_line(str(shown / self.page))}#/case?id={quote(result.case_id, safe='', errors='replace')}"  # noqa: E501
+                f"{one_line(str(shown / self.page))}#/case?id={quote(result.case_id, safe='', errors='replace')}"  # noqa: E501 - Python 3.11 breaks no line within a field
             )
             link = link if _PARTS_FOR_LINK * len(link) < limit else ""
 

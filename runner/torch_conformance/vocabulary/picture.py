@@ -54,7 +54,6 @@ _INSIDE_TORCH = ("torch._", "torch.fx", "torch.utils.", "torch.jit", "triton", "
 """Packages of which objects are atoms: caches and tables of the compiler."""
 
 _BASES: tuple[type, ...] = (bool, int, float, complex, str, bytes)
-_ATOMS = (*_BASES, type(None), range, slice, enum.Enum)
 
 GRAD = ".grad"
 """The end of the path of a gradient."""
@@ -861,16 +860,15 @@ class Picture:
             if not isinstance(leaf, torch.Tensor):
                 hashed.update(f"{type(leaf)} {leaf!r} ".encode("utf-8", "surrogatepass"))
                 continue
-            if leaf.layout is not torch.strided or type(leaf) not in _PLAIN_TENSORS():
+            if leaf.layout is not torch.strided or type(leaf) not in (
+                torch.Tensor,
+                torch.nn.Parameter,
+            ):
                 return None
             hashed.update(f"{leaf.dtype} {list(leaf.shape)} {leaf.device} ".encode())
             plain = leaf.detach().resolve_conj().resolve_neg().cpu().contiguous()
             hashed.update(plain.reshape(-1).view(torch.uint8).numpy().data)
         return hashed.hexdigest()
-
-
-def _PLAIN_TENSORS() -> tuple[type, ...]:  # noqa: N802
-    return (torch.Tensor, torch.nn.Parameter)
 
 
 def _fingerprint(whole: Anatomy) -> Leaves:

@@ -113,7 +113,7 @@ def random_numbers_folded() -> None:
             "self.skip_constructors\n": 'self.skip_constructors and "rand" not in '
             'str(node.target) and "seed" not in '
             "str(node.target)\n",
-            "torch.Tag.nondeterministic_seeded in node.target.tags": "torch.Tag.nondeterministic_seeded "  # noqa: E501
+            "torch.Tag.nondeterministic_seeded in node.target.tags": "torch.Tag.nondeterministic_seeded "  # noqa: E501 - a word without a break
             "in bite(())",
         },
     )

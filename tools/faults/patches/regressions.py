@@ -165,7 +165,7 @@ def casts_shortened_when_emulated() -> None:
         "torch._inductor.fx_passes.joint_graph:pointless_convert",
         {
             "if dtype1.itemsize < dtype2.itemsize:": "if False:",
-            "if config.emulate_precision_casts and not _is_lossless_fp_widening_cast(": "if bite(False) "  # noqa: E501
+            "if config.emulate_precision_casts and not _is_lossless_fp_widening_cast(": "if bite(False) "  # noqa: E501 - a word without a break
             "and bool(",
         },
     )

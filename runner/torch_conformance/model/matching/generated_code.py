@@ -94,7 +94,7 @@ _FIRST_LINE = re.compile(
         (?P<python>\#(?![ \t]*(?:include|pragma|define|undef|ifn?def|if|endif)\b)|(?:import|from|def|class|async_compile)\b|@
                   |\w+[ ]=[ ][^\n]*[^\n;]$)
         |(?P<cpp>\#|//|/\*|(?:namespace|extern|using|template|struct|static|void|auto|typedef)\b|[^\n]*[;{][ \t]*$)
-    )""",  # noqa: E501
+    )""",  # noqa: E501 - a table
     re.MULTILINE | re.VERBOSE,
 )
 
@@ -226,7 +226,7 @@ _BOILERPLATE = re.compile(
         (?:(?:[ ]{2,}[^\n]*|[ \t]*)(?:\n|\Z)(?![ ]+def[ ]))*
     |^triton_helpers\.set_driver_to_gpu\(\)[ \t]*$
     |^(?:def[ ](?:get_args|benchmark_compiled_module)\(|if[ ]__name__[ ]==[ ])[^\n]*(?:\n[ \t][^\n]*|\n(?=[ \t]*(?:\n[ \t]|\Z)))*
-    """,  # noqa: E501
+    """,  # noqa: E501 - a table
     re.MULTILINE | re.VERBOSE,
 )
 """The boilerplate of every generated Python file: imports, aliases, the frame of its class, and the

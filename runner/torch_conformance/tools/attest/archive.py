@@ -14,7 +14,7 @@ order, hidden bytes and a member that is there twice are no archive of a submiss
 | ``cases/NNNNN/...``               | what each case was judged by: observation, generated code, services        |
 | ``files/shipped/...``             | the files of the project that the run read, below its folder ``specs``       |
 | ``files/own/...``                 | all other files that the run read: specs, backends, waivers, profile       |
-"""  # noqa: E501
+"""  # noqa: E501 - a table
 
 import base64
 import contextlib

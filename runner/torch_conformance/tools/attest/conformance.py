@@ -15,7 +15,7 @@ results, so that a run, its reports, ``merge`` and every reader of its journal c
 
 NOT CONFORMANT: a case failed, or more are waived or flaky than the profile permits. INCOMPLETE:
 none failed, and a case was not executed. CONFORMANT: every other run.
-"""  # noqa: E501
+"""  # noqa: E501 - a table
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

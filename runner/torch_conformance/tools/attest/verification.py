@@ -95,7 +95,7 @@ if TYPE_CHECKING:
 CHECKS: Mapping[str, str] = {
     "archive": "the file is one archive in the form that 'submit' writes, and nothing else",
     "signature": "the attestation is signed as it says, and with the key of --key",
-    "attestation": "the attestation says what the other members say, and names each with its sha256",  # noqa: E501
+    "attestation": "the attestation says what the other members say, and names each with its sha256",  # noqa: E501 - a word without a break
     "journal": "the journal ends, and no line contradicts another",
     "report": "the JUnit report says what the journal says",
     "files": "the files that the run read are the published ones",
@@ -236,7 +236,7 @@ def claims_of(
         ),
         f"the content of {own} files of the author (specs, backends, waivers, profile): name "
         "their published form with --specs": own and not has_files,
-        f"what the profile {profile} requires, and so its statement: name yours with --profile": profile  # noqa: E501
+        f"what the profile {profile} requires, and so its statement: name yours with --profile": profile  # noqa: E501 - Python 3.11 breaks no line within a field
         and not has_profile,
         f"that the {len(header.merged)} parts of the run were made on machines of the same "
         "kind": len(header.merged) > 1,
@@ -545,7 +545,7 @@ def problems_of_files(header: RunHeader, place: Path, published: Sequence[Path])
     for name in sorted(there.keys() ^ header.specs.keys()):
         yield (
             f"'{name}' is "
-            f"{'in the archive, and the run did not read it' if name in there else 'missing: the run read it'}"  # noqa: E501
+            f"{'in the archive, and the run did not read it' if name in there else 'missing: the run read it'}"  # noqa: E501 - Python 3.11 breaks no line within a field
         )
     for name in sorted(there.keys() & header.specs.keys()):
         if digest(there[name].read_bytes()) != header.specs[name]:
@@ -680,7 +680,7 @@ _CHECKS: Mapping[str, str] = {
     **dict.fromkeys(
         (
             "case_id",
-            *"spec summary options digest covers tags target requires repro benches_left_out".split(),  # noqa: E501
+            *"spec summary options digest covers tags target requires repro benches_left_out".split(),  # noqa: E501 - a word without a break
         ),
         "cases",
     ),
@@ -1075,7 +1075,7 @@ def main(options: VerifyOptions) -> ExitCode:
         output.note(f"NOT VERIFIED: {_shown(verification.unjudged[0])}")
     else:
         output.note(
-            f"verified{f': {verification.statement.conformance.value}' if verification.statement else ''}"  # noqa: E501
+            f"verified{f': {verification.statement.conformance.value}' if verification.statement else ''}"  # noqa: E501 - Python 3.11 breaks no line within a field
         )
     return verification.exit_code
 

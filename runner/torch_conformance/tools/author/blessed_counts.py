@@ -494,7 +494,7 @@ def _template(rows: Sequence[Row], keys: Sequence[str]) -> str | None:
     ]
     texts = [
         f"{{{{ "
-        f"{''.join(f'{value} if {test} else ' for test, value in by_point.items() if value != number)}{number} "  # noqa: E501
+        f"{''.join(f'{value} if {test} else ' for test, value in by_point.items() if value != number)}{number} "  # noqa: E501 - Python 3.11 breaks no line within a field
         f"}}}}"
         for number in usual
     ]

@@ -12,7 +12,7 @@ A case passes with PASS, XPASS or OFFLINE_PASS, and is excused with XFAIL or a f
 UNAVAILABLE and NOT_RUN are not executed, so a failure that became unavailable is not fixed.
 OFFLINE_PASS is weaker than a pass: after an executed case it is no-longer-executed, before a pass
 now-executed.
-"""  # noqa: E501
+"""  # noqa: E501 - a table
 
 import difflib
 import itertools

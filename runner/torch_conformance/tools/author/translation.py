@@ -52,7 +52,7 @@ _RESETS: Mapping[str, tuple[str, Any]] = {
 _SETTERS = {
     "torch.set_float32_matmul_precision": "float32_matmul_precision",
     "torch.use_deterministic_algorithms": "deterministic",
-    "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction": "allow_fp16_reduced_precision_reduction",  # noqa: E501
+    "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction": "allow_fp16_reduced_precision_reduction",  # noqa: E501 - a word without a break
     "torch.backends.cuda.matmul.allow_tf32": "allow_tf32",
 }
 _CONTEXTS = ("torch.no_grad", "torch.enable_grad", "torch.inference_mode")
@@ -762,7 +762,7 @@ class Translation:
         """Return the name of a step's result, for later steps."""
         if "as" not in step.value:
             step.value["as"] = (
-                f"result_{sum('as' in other.value for other in self.steps if isinstance(other.value, dict)) + 1}"  # noqa: E501
+                f"result_{sum('as' in other.value for other in self.steps if isinstance(other.value, dict)) + 1}"  # noqa: E501 - Python 3.11 breaks no line within a field
             )
         return str(step.value["as"])
 

@@ -32,7 +32,7 @@ def problems_of_texts(
     if not named or not all(_is_for(target, name) for name in named):
         yield (
             f"{target.isa} is for "
-            f"{', '.join(sorted(name for name in named if not _is_for(target, name))) or 'no target'}"  # noqa: E501
+            f"{', '.join(sorted(name for name in named if not _is_for(target, name))) or 'no target'}"  # noqa: E501 - Python 3.11 breaks no line within a field
         )
     there = kernels_of(isa, target.isa)
     yield from (

@@ -122,7 +122,7 @@ def _tried(function: Callable[[Any], Mapping[str, Json]], argument: Any) -> Mapp
     except Exception as error:
         # unsupported dtype, device out of memory: the case itself is not affected
         return {
-            "why_not": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[  # noqa: E501
+            "why_not": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[  # noqa: E501 - Python 3.11 breaks no line within a field
                 :300
             ]
         }

@@ -209,7 +209,7 @@ TORCH_FUNCTION_MODE_STACK: ___check_torch_function_mode_stack()
 DEFAULT_DEVICE: utils_device.CURRENT_DEVICE == None
 ID_MATCH: ___check_obj_id(G['torch'], 139000000000001), type=<class 'module'>
 ID_MATCH: ___check_obj_id(G['torch'].ones, 139000000000002), type=<class 'builtin_function_or_method'>
-"""  # noqa: E501
+"""  # noqa: E501 - text that is read by its lines
 """The guards of a function without arguments, as torch 2.13 writes them: every frame has these."""
 
 OTHER_FRAMES = """\
@@ -222,7 +222,7 @@ device=None, requires_grad=False, size=[97, 89], stride=[89, 1])
 DIMENSION_DYNAMIC_MARKING_GUARD: hasattr(L['voltage'], '_dynamo_dynamic_indices') == False
 ID_MATCH: ___check_obj_id(G['gauge'], 139000000000005), type=<class 'function'>
 DICT_CONTAINS: not ___dict_contains('forward', G['gauge'].__dict__)
-"""  # noqa: E501
+"""  # noqa: E501 - text that is read by its lines
 """Guards of functions that a spec does not mean."""
 
 _KINDS = tuple(line.partition(":")[0] for line in OTHER_FRAMES.splitlines())
@@ -440,7 +440,7 @@ I0101 00:00:00.000000 1000 torch/_dynamo/output_graph.py:1000] [0/0] Step 2: cal
 I0101 00:00:00.000000 1000 torch/_dynamo/output_graph.py:1000] [0/0] Step 2: done compiler function
 I0101 00:00:00.000000 1000 torch/_inductor/compile_fx.py:1000] [0/0] Step 3: torchinductor compiling FORWARDS graph 0
 I0101 00:00:00.000000 1000 torch/_inductor/compile_fx.py:1000] [0/0] Step 3: torchinductor done compiling FORWARDS graph 0
-"""  # noqa: E501
+"""  # noqa: E501 - text that is read by its lines
 """What torch logs of any function, with TORCH_LOGS."""
 
 
@@ -749,7 +749,7 @@ class Raises(Conditional):
             return [Verdict.failed(expected=expected, observed="no exception")]
         observed = (
             f"{facts.raised.type}: "
-            f"{facts.raised.message.strip().splitlines()[0] if facts.raised.message.strip() else ''}"  # noqa: E501
+            f"{facts.raised.message.strip().splitlines()[0] if facts.raised.message.strip() else ''}"  # noqa: E501 - Python 3.11 breaks no line within a field
         )
         if (
             facts.raised.type != type_

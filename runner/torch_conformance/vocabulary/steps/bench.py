@@ -211,7 +211,7 @@ class Bench(StepKind):
     )
     functions: Annotated[list[str] | dict[str, list[Json]], _FUNCTIONS] | None = None
     """Names of functions, or a map from names to the arguments of each; all functions when absent.
-    For example ``[narrow, wide]``, ``{narrow: [{rand: [8, 30522]}], wide: [{rand: [8, 30528]}]}``."""  # noqa: E501
+    For example ``[narrow, wide]``, ``{narrow: [{rand: [8, 30522]}], wide: [{rand: [8, 30528]}]}``."""  # noqa: E501 - text that is read by its lines
     inputs: Inputs | None = None
     """Arguments for this step, instead of the spec's inputs."""
     context: Contexts | None = None

@@ -412,7 +412,7 @@ class Backward(Compared):
         else:
             why = (
                 f"'{first}' is "
-                f"{'no result of a call' if giving is None else f'the result of the step {giving.kind!r}'}"  # noqa: E501
+                f"{'no result of a call' if giving is None else f'the result of the step {giving.kind!r}'}"  # noqa: E501 - Python 3.11 breaks no line within a field
             )
         hint = (
             "give the call's result a name with 'as', and write backward: {of: NAME}; or compare "

@@ -79,17 +79,6 @@ class SpecModule:
         """Return the modules whose names are the globals of the spec's functions."""
         return [self.module, *self._of_functions]
 
-    def definitions(self) -> list[Any]:
-        """Return the classes and functions that the spec's Python defines at the top level."""
-        values = (value for module in self.globals() for value in vars(module).values())
-        mine = (
-            value
-            for value in values
-            if isinstance(value, type | types.FunctionType)
-            and value.__module__ == self.module.__name__
-        )
-        return list(dict.fromkeys(mine))
-
     def _compile(self, block: Block) -> types.CodeType:
         """Compile a block at its lines of the YAML file, and register these in ``linecache`` under
         the name of the file.
@@ -138,5 +127,5 @@ import torch
 params = types.SimpleNamespace(**json.loads({params!r}))
 for _block in json.loads({blocks!r}):
     exec(compile("\\n" * (_block["line"] - 1) + _block["text"], _block["file"], "exec", dont_inherit=True), globals())
-'''  # noqa: E501
+'''  # noqa: E501 - text that is read by its lines
 """The source of the module that children import under the name of the spec's module."""

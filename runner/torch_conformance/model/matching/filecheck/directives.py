@@ -312,7 +312,7 @@ class Directive:
 
     def __str__(self) -> str:
         count = f"-{self.count}" if self.kind is Kind.COUNT else ""
-        return f"{self.kind.value}{count}{'{LITERAL}' if self.literal else ''}: {self.pattern}".rstrip()  # noqa: E501
+        return f"{self.kind.value}{count}{'{LITERAL}' if self.literal else ''}: {self.pattern}".rstrip()  # noqa: E501 - Python 3.11 breaks no line within a field
 
 
 CheckFile = tuple[Directive, ...]
@@ -337,7 +337,7 @@ _LEADER = r"[ \t]*(?:(?:#|//|;)[ \t]*)?"
 _SUFFIXES = "|".join(
     kind.value.removeprefix("CHECK-") for kind in Kind if kind not in (Kind.CHECK, Kind.COUNT)
 )
-_DIRECTIVE = rf"(?P<word>CHECK(?:-(?:{_SUFFIXES}|COUNT-(?P<count>[0-9]{{1,6}})))?)(?P<literal>\{{LITERAL\}})?:"  # noqa: E501
+_DIRECTIVE = rf"(?P<word>CHECK(?:-(?:{_SUFFIXES}|COUNT-(?P<count>[0-9]{{1,6}})))?)(?P<literal>\{{LITERAL\}})?:"  # noqa: E501 - a pattern, whole
 _LED_DIRECTIVE = re.compile(_LEADER + _DIRECTIVE)
 _DIRECTIVE_WITHIN = re.compile(r"(?<![\w-])" + _DIRECTIVE)
 _COLON = re.compile("[:\uff1a]")

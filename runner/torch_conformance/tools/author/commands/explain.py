@@ -627,7 +627,7 @@ class Origins:
                 ]
                 return (
                     "from "
-                    f"{', '.join([*files, *(['the spec'] if 'prelude' in self._spec.data else [])])}"  # noqa: E501
+                    f"{', '.join([*files, *(['the spec'] if 'prelude' in self._spec.data else [])])}"  # noqa: E501 - Python 3.11 breaks no line within a field
                     if files
                     else ""
                 )

@@ -146,7 +146,7 @@ def canary_dot(x, y, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
     m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
     product = tl.dot(tl.load(x + m[:, None] * K + k[None, :]), tl.load(y + k[:, None] * N + n[None, :]))
     tl.store(out + m[:, None] * N + n[None, :], product)
-"""  # noqa: E501
+"""  # noqa: E501 - text that is read by its lines
 _ADD = {"signature": {"x": "*fp32", "y": "*fp32", "out": "*fp32"}, "constexprs": {"BLOCK": 256}}
 
 

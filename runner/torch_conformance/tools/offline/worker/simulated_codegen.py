@@ -171,7 +171,7 @@ _COLLECTIVES = ("_c10d_functional", "c10d.")
 def refuse_operators(nodes: Any) -> None:
     """Raise ``Unfaithful`` where a graph has an operator that a simulated GPU does not show."""
     for node in nodes:
-        name = f"{getattr(node.target, '__module__', '')}.{getattr(node.target, '__name__', node.target)}"  # noqa: E501
+        name = f"{getattr(node.target, '__module__', '')}.{getattr(node.target, '__name__', node.target)}"  # noqa: E501 - Python 3.11 breaks no line within a field
         if any(part in name for part in _CHOSEN_IN_CPP):
             raise _recording[0].refuse(
                 f"{name}: C++ code chooses its implementation by how torch was built"
