@@ -273,8 +273,13 @@ def _coverage(options: ListOptions, cases: Sequence[Case], backends: Backends) -
                 ],
                 "specs": row.specs,
                 "differences": [
-                    {"kind": one.kind, "seed": one.seed, "ours": one.ours, "backends": names}
-                    for one, names in differences[row.test.row]
+                    {
+                        "kind": assertion.kind,
+                        "seed": assertion.seed,
+                        "ours": assertion.ours,
+                        "backends": backends,
+                    }
+                    for assertion, backends in differences[row.test.row]
                 ],
             }
             for row in covered
@@ -291,9 +296,9 @@ def _coverage(options: ListOptions, cases: Sequence[Case], backends: Backends) -
         if row.specs:
             output.lines(f"        missing {identity}" for identity in row.missing)
             output.lines(
-                f"        {one.kind} on {', '.join(names)}: {one.seed}"
-                + (f"; ours: {one.ours}" if one.ours else "")
-                for one, names in differences[row.test.row]
+                f"        {assertion.kind} on {', '.join(backends)}: {assertion.seed}"
+                + (f"; ours: {assertion.ours}" if assertion.ours else "")
+                for assertion, backends in differences[row.test.row]
             )
     tests_covered = f"{totals['covered_tests']} of {totals['tests']} tests"
     output.line(
