@@ -205,9 +205,9 @@ class Close(ConditionalOnCode):
     no float64 reference, the dtype's tolerance judges, and the verdict says why. To another value,
     or with atol and rtol: NaN and infinities in the same places, and |a - b| <= atol + rtol * |b|,
     measured in float64. The eager reference runs before the compiled call, with compilation off, on
-    copies of modules and arguments. Globals of the spec's Python that the reference changed (plain
-    values, lists, dicts, sets, tensors) are set back before the compiled call. What a call changes
-    (arguments, parameters, buffers) is compared as well.
+    copies of modules and arguments. Globals of the spec's Python that the reference changed are set
+    back before the compiled call, except what nothing sets back (locks, files, Python generators).
+    What a call changes (arguments, parameters, buffers, globals) is compared as well.
 
     ``close: {to: eager}``
     ``close: {to: eager, atol: 0.01, rtol: 0.01}``

@@ -626,7 +626,7 @@ class Effects:
             elif not _is_same_leaf(first, now):
                 changed[path] = now
                 if isinstance(first, torch.Tensor) and isinstance(now, torch.Tensor):
-                    self._find_shared(path, now, first)
+                    self._note_bits(path, now, first)
         return changed
 
     def _changed_alone(self, before: Leaves, now: Leaves) -> Iterator[dict[str, Any]]:
@@ -644,16 +644,21 @@ class Effects:
             if not _is_same_leaf(first, last):
                 yield _words(path, _in_words(last), f"{_in_words(first)}, {REFERENCE}")
 
-    def _find_shared(self, path: str, now: torch.Tensor, before: torch.Tensor) -> None:
-        """Note what a changed tensor of the shared state was before."""
-        if (now.shape, now.dtype, now.layout) != (before.shape, before.dtype, before.layout):
-            return
+    def _note_bits(
+        self, path: str, now: torch.Tensor, before: torch.Tensor, *, with_values: bool = True
+    ) -> bool:
+        """Note which elements of a tensor that eager wrote have the bits of before, and with
+        ``with_values`` the values of before; return whether these bits can be read.
+        """
         pairs, are_all = _pairs(now, before)
-        if are_all and len(pairs) == 1 and now.numel():
-            ours, bits = (_bytes(_dense(part)).view(-1, part.element_size()) for part in pairs[0])
-            self._elements[path] = (ours == bits).all(1).view(now.shape)
-            if (now.is_floating_point() or now.is_complex()) and now.numel() <= _MOST_CHANGED:
-                self._values[path] = before
+        if not are_all or len(pairs) != 1 or not now.numel():
+            return False
+        ours, bits = (_bytes(_dense(part)).view(-1, part.element_size()) for part in pairs[0])
+        self._elements[path] = (ours == bits).all(1).view(now.shape)
+        is_number = now.is_floating_point() or now.is_complex()
+        if with_values and is_number and now.numel() <= _MOST_CHANGED:
+            self._values[path] = frozen(before)
+        return True
 
     def _find_written(
         self, path: str, now: torch.Tensor, eager_value: torch.Tensor, our_value: Any
@@ -670,15 +675,10 @@ class Effects:
         ):
             self._kept[path] = our_value
             return False
-        pairs, are_all = _pairs(surroundings, before)
-        if are_all and len(pairs) == 1 and surroundings.numel():
-            ours, bits = (_bytes(_dense(part)).view(-1, part.element_size()) for part in pairs[0])
-            self._elements[path] = (ours == bits).all(1).view(surroundings.shape)
-            if our_value is version.tensor:  # the sides had the same bits
-                self._same.add(path)
-                is_number = surroundings.is_floating_point() or surroundings.is_complex()
-                if is_number and surroundings.numel() <= _MOST_CHANGED:
-                    self._values[path] = frozen(before)
+        # the sides had the same bits
+        were_equal = our_value is version.tensor
+        if self._note_bits(path, surroundings, before, with_values=were_equal) and were_equal:
+            self._same.add(path)
         return not is_same
 
     def after(self, compiled: Sequence[Any], eager: Sequence[Any], result: Any) -> dict[str, Any]:
