@@ -231,11 +231,7 @@ def _remainder(value: Any) -> str:
 
 
 def _attributes(value: Any) -> list[tuple[str, Any]]:
-    return [
-        (f".{name}", part)
-        for name, part in sorted(attributes_of(value).items())
-        if not name.startswith(OF_TORCH)
-    ]
+    return [(f".{name}", part) for name, part in sorted(_plain_attributes(value).items())]
 
 
 def _base(value: dict[Any, Any]) -> Any:
@@ -292,35 +288,31 @@ def _keep_set(value: Any) -> Callable[[Replaced], None]:
     return restore
 
 
-def _keep_attributes(
-    value: Any, names: Callable[[str], bool] = lambda name: not name.startswith(OF_TORCH)
-) -> Callable[[Replaced], None]:
-    """Keep the attributes of an object, a class or a module: only those whose names ``names``
-    takes.
-    """
-    holder = value if isinstance(value, type | types.ModuleType) else None
-    read = (lambda: dict(vars(value))) if holder is not None else (lambda: attributes_of(value))
-    before = {name: part for name, part in read().items() if names(name)}
-    put = setattr if holder is not None else object.__setattr__
-    drop = delattr if holder is not None else object.__delattr__
+def _keep_attributes(value: Any) -> Callable[[Replaced], None]:
+    """Keep the attributes of an object; those that torch's compiler sets stay as they are."""
+    before = dict(_plain_attributes(value))
 
     def restore(again: Replaced) -> None:
-        now = read()
-        for name in now:
-            if names(name) and name not in before:
-                with contextlib.suppress(AttributeError, TypeError):
-                    drop(value, name)
+        now = _plain_attributes(value)
+        for name in now.keys() - before.keys():
+            with contextlib.suppress(AttributeError, TypeError):
+                object.__delattr__(value, name)
         for name, part in before.items():
-            part = again.get(id(part), part)
-            if now.get(name, _NOTHING) is part:
+            wanted = again.get(id(part), part)
+            if now.get(name, _NOTHING) is wanted:
                 continue
             with contextlib.suppress(AttributeError, TypeError):
                 if isinstance(value, torch.nn.Module) or name in getattr(value, "__dict__", {}):
-                    vars(value)[name] = part
+                    vars(value)[name] = wanted
                 else:
-                    put(value, name, part)
+                    object.__setattr__(value, name, wanted)
 
     return restore
+
+
+def _plain_attributes(value: Any) -> dict[str, Any]:
+    attributes = attributes_of(value)
+    return {name: part for name, part in attributes.items() if not name.startswith(OF_TORCH)}
 
 
 _NOTHING = object()

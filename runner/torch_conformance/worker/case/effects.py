@@ -3,7 +3,6 @@ eager left.
 """
 
 import contextlib
-import random
 import types
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -606,14 +605,11 @@ class Effects:
         )
 
     def _changed_by_eager(self) -> Leaves:
-        """Return the values of the shared state that eager changed, and the generators in it."""
+        """Return the values of the shared state that eager changed."""
         if self.begun is None:
             return {}
         before = self.begun[2]
         left = shared_state(self.holders, keeps=True, before=before)
-        generators = tuple(
-            before.places[key] for key, part in before.objects.items() if _is_generator(part)
-        )
         changed: Leaves = {}
         for path in {**before.values, **left.values}:
             first, now = before.values.get(path, _ABSENT), left.values.get(path, _ABSENT)
@@ -621,9 +617,7 @@ class Effects:
                 same = f"the object at {path.removeprefix(IDENTITY)}"
                 if now == same or (now is _ABSENT or str(first) == str(now)):
                     continue
-            if path.startswith(generators) if generators else False:
-                changed[path] = now
-            elif not _is_same_leaf(first, now):
+            if not _is_same_leaf(first, now):
                 changed[path] = now
                 if isinstance(first, torch.Tensor) and isinstance(now, torch.Tensor):
                     self._note_bits(path, now, first)
@@ -967,13 +961,6 @@ def _in_words(leaf: Any) -> str:
 def _rank(path: str) -> tuple[bool, bool]:
     """Return the order of facts: values first, then what objects are, then which ones they are."""
     return path.startswith(IDENTITY), path.endswith(OBJECT)
-
-
-def _is_generator(value: Any) -> bool:
-    """Whether an object is a generator of random numbers."""
-    return isinstance(value, torch.Generator | random.Random) or type(value).__module__.startswith(
-        "numpy.random"
-    )
 
 
 def _is_same_leaf(first: Any, now: Any) -> bool:
