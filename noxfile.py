@@ -72,21 +72,17 @@ for each in ("2.11", "2.12", "2.13", "2.14"):
     )
 
 
+def run_tests_without_torch(session: nox.Session) -> None:
+    """Run the tests that do not run torch; arguments after -- go to pytest."""
+    marks = "not torch and not nightly"
+    session.run(*"python -m pytest -n auto tests/unit -m".split(), marks, *session.posargs)
+
+
 @nox.session(name="python", python=["3.11", "3.12", "3.13"])
 def other_python(session: nox.Session) -> None:
     """Run the tests that do not run torch, and a first spec, with one version of Python."""
     session.install(*PINNED, "-e", ".[test,triton]")
-    session.run(
-        "python",
-        "-m",
-        "pytest",
-        "-n",
-        "auto",
-        "-m",
-        "not torch and not nightly",
-        "tests/unit",
-        *session.posargs,
-    )
+    run_tests_without_torch(session)
     session.run(
         "torch-conformance",
         "run",
@@ -114,17 +110,7 @@ def lowest(session: nox.Session) -> None:
     ]
     session.install("-e", ".", "--no-deps")
     session.install(*(need.replace(">=", "==") for need in needs))
-    session.run(
-        "python",
-        "-m",
-        "pytest",
-        "-n",
-        "auto",
-        "-m",
-        "not torch and not nightly",
-        "tests/unit",
-        *session.posargs,
-    )
+    run_tests_without_torch(session)
 
 
 @nox.session
