@@ -22,7 +22,6 @@ from torch_conformance.vocabulary.picture import (
     Form,
     Leaves,
     Picture,
-    extent,
     global_of,
     inner_tensors,
     is_freed,
@@ -107,43 +106,27 @@ def _pairs(left: torch.Tensor, right: torch.Tensor) -> tuple[list[Pair], bool]:
     return alike, len(alike) == len(pairs)
 
 
-def _alike(left: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the memory of two tensors as bytes; that of their elements alone where their strides
-    differ.
-    """
-    if (left.stride(), left.is_conj(), left.is_neg()) != (
-        right.stride(),
-        right.is_conj(),
-        right.is_neg(),
-    ):
-        left, right = _dense(left), _dense(right)
-    return _bytes(left), _bytes(right)
-
-
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.resolve_conj().resolve_neg().contiguous()
 
 
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the memory of a tensor from its first element to its last, as uint8 of shape
-    ``(bytes,)``; it shares the memory.
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the bytes of each element of a strided tensor, as uint8 of shape ``(elements,
+    bytes)``.
     """
-    size = tensor.element_size()
+    dense_tensor, size = _dense(tensor), tensor.element_size()
     view = torch.empty(0, dtype=torch.uint8, device=tensor.device)
-    return view.set_(
-        tensor.untyped_storage(), tensor.storage_offset() * size, (extent(tensor) * size,), (1,)
-    )
+    place = dense_tensor.storage_offset() * size
+    return view.set_(dense_tensor.untyped_storage(), place, (tensor.numel(), size), (size, 1))
 
 
 def _is_same(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Whether two tensors of one form have the same bits, also in the gaps between elements where
-    their strides are equal.
-
-    False where the memory of one cannot be read.
+    """Whether two tensors of one form have the same bits; False where the memory of one cannot be
+    read.
     """
     pairs, are_all = _pairs(left, right)
     with contextlib.suppress(*_UNREADABLE):
-        return are_all and all(bool(torch.equal(*_alike(*pair))) for pair in pairs)
+        return are_all and all(torch.equal(*map(_bits, pair)) for pair in pairs)
     return False
 
 
@@ -152,18 +135,10 @@ def changed(now: torch.Tensor, before: torch.Tensor) -> str | None:
     two forms.
     """
     for part, part_before in _pairs(now, before)[0]:
-        memory, memory_before = _alike(part, part_before)
-        if torch.equal(memory, memory_before):
-            continue
-        ours, theirs = (
-            _bytes(_dense(tensor)).view(-1, tensor.element_size()) for tensor in (part, part_before)
-        )
+        ours, theirs = _bits(part), _bits(part_before)
         differs = (ours != theirs).any(1)
         if not differs.any():
-            return (
-                f"changed between its elements: {int((memory != memory_before).sum())} bytes of "
-                "its memory"
-            )
+            continue
         first = int(differs.nonzero()[0])
         value, value_before = (
             repr(_dense(tensor).reshape(-1)[first].item()) for tensor in (part, part_before)
@@ -178,34 +153,38 @@ def changed(now: torch.Tensor, before: torch.Tensor) -> str | None:
     return None
 
 
-def _is_changed(tensor: torch.Tensor, before: Any) -> bool:
-    # torch raises for a result that a CUDA graph has overwritten, so no wrong value can be read
-    # from it
-    with contextlib.suppress(RuntimeError):
-        return (
-            isinstance(before, torch.Tensor) and changed(plain(tensor), plain(before)) is not None
-        )
-    return False
-
-
-def _other_gaps(left: torch.Tensor, right: torch.Tensor) -> str | None:
-    """Return how the memory between the elements of two strided tensors differs; None where it does
-    not, or they have other strides.
+def _hidden(leaves: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """Return a copy of the bytes of each storage that no tensor shows, neither between its elements
+    nor before or after them.
     """
-    if left.layout is not torch.strided or left.is_nested or extent(left) <= left.numel():
-        return None
-    pairs, are_all = _pairs(left, right)
-    if not are_all or len(pairs) != 1 or pairs[0][0].stride() != pairs[0][1].stride():
-        return None
-    ours, theirs = pairs[0]
-    is_gap = torch.ones(extent(ours), dtype=torch.bool, device=ours.device)
-    is_gap.as_strided(ours.shape, ours.stride()).zero_()
-    differs = (_bytes(ours) != _bytes(theirs)).view(-1, ours.element_size()).any(1) & is_gap
-    return (
-        f"changed between its elements: {int(differs.sum())} elements of its memory"
-        if differs.any()
-        else None
-    )
+    shown: dict[int, tuple[str, list[torch.Tensor]]] = {}
+    for path, leaf in leaves.items():
+        if not isinstance(leaf, torch.Tensor) or compiling.is_erased(leaf) or is_freed(leaf):
+            continue
+        if (address := storage_of(leaf)) is not None:
+            shown.setdefault(address, (path, []))[1].append(plain(leaf))
+    hidden: dict[str, torch.Tensor] = {}
+    for path, tensors in shown.values():
+        storage = tensors[0].untyped_storage()
+        if any(
+            tensor.is_contiguous() and tensor.numel() * tensor.element_size() == storage.nbytes()
+            for tensor in tensors
+        ):
+            continue
+        memory = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+        is_hidden = torch.ones_like(memory, dtype=torch.bool)
+        for tensor in tensors:
+            size = tensor.element_size()
+            # a dimension of stride 0 shows one element again and again
+            dimensions = zip(tensor.shape, tensor.stride(), strict=True)
+            shape = [length if stride else min(length, 1) for length, stride in dimensions]
+            strides = [stride * size for stride in tensor.stride()]
+            is_hidden.as_strided(
+                (*shape, size), (*strides, 1), tensor.storage_offset() * size
+            ).zero_()
+        if is_hidden.any():
+            hidden[f"{path}{OUTSIDE}"] = memory[is_hidden]
+    return hidden
 
 
 # -- results ---------------------------------------------------------------------------------------
@@ -401,6 +380,7 @@ def _versions(leaves: Leaves) -> dict[str, _Version]:
     return {
         path: _Version(tensor, _place(plain(tensor)), tensor_version(tensor))
         for path, tensor in tensors
+        if not path.endswith(OUTSIDE)  # a copy
     }
 
 
@@ -415,14 +395,33 @@ def _texts(leaves: Leaves) -> dict[str, str]:
     }
 
 
+class _Before(NamedTuple):
+    """What holds a value of before the call."""
+
+    of_eager: Any
+    """When eager has run."""
+    ours: Any
+    """When the compiled side has run."""
+    were_same: bool
+    """Whether both had the same bits."""
+
+
+class _Earlier(NamedTuple):
+    """A tensor of an earlier result, eager's twin of it if there is one, and copies of them."""
+
+    tensor: torch.Tensor
+    before: torch.Tensor
+    twin: torch.Tensor
+    twin_before: torch.Tensor
+
+
 class _EagerLeft(NamedTuple):
     generators: Generators
     modes: Modes
-    aliases: Mapping[str, str]
-    forms: Leaves
-    """What the objects of the result are, by path."""
+    results: Leaves
+    """What the objects of the result are, and how its tensors share memory, by path."""
     shared: Leaves
-    """The values of the shared state that eager changed; absent ones that it deleted."""
+    """The values of the shared state."""
 
 
 @dataclass
@@ -432,6 +431,7 @@ class Effects:
 
     The sides mostly begin with equal bits, and eager runs first: then the value of each side is a
     copy of the other's value before the step. Only values that differ before the step are copied.
+    The shared state is a part of both sides, and is set back between them.
     """
 
     tolerance: Mapping[str, Any]
@@ -468,10 +468,8 @@ class Effects:
     """The paths of values that differed before the call."""
     _versions: tuple[Mapping[str, _Version], Mapping[str, _Version]] = ({}, {})
     """The tensors of both sides before the call."""
-    _begun: dict[str, tuple[Any, Any]] = field(default_factory=dict)
-    """What holds eager's value of before the call when eager has run, and ours when the compiled
-    side has run.
-    """
+    _before: dict[str, _Before] = field(default_factory=dict)
+    """Tensors and inexact numbers, by path."""
     _texts: dict[str, str] = field(default_factory=dict)
     """The values of eager before the call that are no tensors, as text."""
     _changes: int = 0
@@ -488,14 +486,7 @@ class Effects:
     """The values of before of tensors of numbers that eager wrote, and that had the same bits on
     both sides.
     """
-    _same: set[str] = field(default_factory=set)
-    """The paths of tensors that eager wrote, and that had the same bits on both sides before the
-    step.
-    """
-    _earlier: dict[str, tuple[torch.Tensor, Any]] = field(default_factory=dict)
-    """Tensors of earlier results with copies of them."""
-    _eager_earlier: dict[str, tuple[torch.Tensor, Any]] = field(default_factory=dict)
-    """Eager's twins of these, with copies of them."""
+    _earlier: dict[str, _Earlier] = field(default_factory=dict)
     _of_call: dict[str, torch.Tensor] = field(default_factory=dict)
     """The tensors of eager's result that are memory of the function or of an argument."""
     _shared: set[int | None] = field(default_factory=set)
@@ -510,35 +501,43 @@ class Effects:
         """
         self._pictures = self._picture(compiled), self._picture(eager)
         ours, theirs = (
-            self._leaves(each, called)
-            for each, called in zip(self._pictures, (compiled, eager), strict=True)
+            self._leaves(picture, called)
+            for picture, called in zip(self._pictures, (compiled, eager), strict=True)
         )
         self._apart = {
             path
             for path in ours
             if path not in theirs or self._problem(path, ours[path], theirs[path]) is not None
         }
-        self._versions, self._texts = (_versions(ours), _versions(theirs)), _texts(theirs)
-        for path, our, their in [
-            (path, leaf, theirs[path]) for path, leaf in ours.items() if path not in self._apart
-        ]:
+        self._versions = _versions(ours), _versions(theirs)
+        self.begun = Generators.now(), Modes(), shared_state(self.holders, keeps=True)
+        shared = self._of_globals(self.begun[2].values)
+        self._texts = _texts({**theirs, **shared})
+        for path, our in ours.items():
+            if path in self._apart:
+                continue
+            their = theirs[path]
             if isinstance(our, float | complex) and isinstance(their, float | complex):
                 # otherwise compared with a tolerance
-                self._begun[path] = their, our
+                self._before[path] = _Before(their, our, were_same=False)
             elif (
                 isinstance(our, torch.Tensor)
                 and isinstance(their, torch.Tensor)
                 and not compiling.is_erased(our)
             ):
-                place = self._versions[1][path].place
-                if place is not None and place != self._versions[0][path].place:
-                    # memory that both sides share tells nothing
-                    self._begun[path] = (
-                        (our, their)
+                places = [versions[path].place for versions in self._versions if path in versions]
+                # memory that both sides share, or that cannot be read, tells nothing
+                if not places or (places[1] is not None and places[0] != places[1]):
+                    self._before[path] = (
+                        _Before(our, their, were_same=True)
                         if _is_same(plain(our), plain(their))
-                        else (frozen(their), frozen(our))
+                        else _Before(frozen(their), frozen(our), were_same=False)
                     )
-        self.begun = Generators.now(), Modes(), shared_state(self.holders, keeps=True)
+        self._before |= {
+            path: _Before(leaf, leaf, were_same=True)
+            for path, leaf in shared.items()
+            if isinstance(leaf, torch.Tensor | float | complex)
+        }
         own = {
             storage_of(leaf)
             for leaf in changeable(compiled, parameters=True).leaves.values()
@@ -554,9 +553,8 @@ class Effects:
             # may refuse to be read
             with contextlib.suppress(RuntimeError):
                 if (storage := storage_of(leaf)) is not None and storage not in own:
-                    self._earlier[path] = leaf, frozen(leaf)
-                    if leaf in self.twins:
-                        self._eager_earlier[path] = self.twins[leaf], frozen(self.twins[leaf])
+                    twin = self.twins.get(leaf, leaf)
+                    self._earlier[path] = _Earlier(leaf, frozen(leaf), twin, frozen(twin))
 
     def after_eager(self, eager: Sequence[Any], result: Any) -> None:
         """Record the generators, the modes, and aliases and histories of the result, while it
@@ -565,114 +563,61 @@ class Effects:
         The compiled side has not yet run.
         """
         picture = self._picture(eager, self._pictures[1])
-        theirs = self._leaves(picture, eager)
+        theirs, shared = self._leaves(picture, eager), Leaves()
+        if self.begun is not None:
+            left = shared_state(self.holders, keeps=True, before=self.begun[2])
+            shared = self._of_globals(left.values)
         # what eager changes lies in memory that both sides share, such as that of a global, or is a
         # parameter that freezing erased
-        pairs = {
-            path: [pair, self._eager_earlier.get(path, pair)]
-            for path, pair in self._earlier.items()
-        }
         self._earlier = {
-            path: ours
-            for path, (ours, theirs) in pairs.items()
-            if not (_is_changed(*ours) or _is_changed(*theirs))
+            path: earlier
+            for path, earlier in self._earlier.items()
+            if _is_same(plain(earlier.tensor), plain(earlier.before))
+            and _is_same(plain(earlier.twin), plain(earlier.twin_before))
         }
         results = _tensors_of(result)
         self._shared = {storage_of(leaf) for _, leaf in results}
-        relations, forms = aliases(result, theirs), _forms(picture, result)
-        self._eager = _EagerLeft(
-            Generators.now(), Modes(), relations, forms, self._changed_by_eager()
-        )
+        found = {**aliases(result, theirs), **_forms(picture, result)}
+        self._eager = _EagerLeft(Generators.now(), Modes(), found, shared)
         storages = {
             storage_of(leaf) for leaf in theirs.values() if isinstance(leaf, torch.Tensor)
         } - {None}
         self._of_call = {
             path: plain(leaf).data for path, leaf in results if storage_of(leaf) in storages
         }
+        theirs |= shared
         changes = {path for path, _ in _texts(theirs).items() ^ self._texts.items()}
-        for path, (eager_value, our_value) in self._begun.items():
+        for path, before in self._before.items():
             now = theirs.get(path)
-            if isinstance(now, torch.Tensor) and isinstance(eager_value, torch.Tensor):
-                if self._find_written(path, now, eager_value, our_value):
+            if isinstance(now, torch.Tensor) and isinstance(before.of_eager, torch.Tensor):
+                if self._find_written(path, now, before):
                     changes.add(path)
-            elif path in theirs and now is eager_value:
-                self._kept[path] = our_value
-        self._begun = {}
-        self._changes = (
-            len(changes)
-            + len(self._eager.shared)
-            + (0 if self.begun is None else len(self._eager.modes.changed_since(self.begun[1])))
+            elif path in theirs and now is before.of_eager:
+                self._kept[path] = before.ours
+        self._before = {}
+        self._changes = len(changes) + (
+            0 if self.begun is None else len(self._eager.modes.changed_since(self.begun[1]))
         )
 
-    def _changed_by_eager(self) -> Leaves:
-        """Return the values of the shared state that eager changed."""
-        if self.begun is None:
-            return {}
-        before = self.begun[2]
-        left = shared_state(self.holders, keeps=True, before=before)
-        changed: Leaves = {}
-        for path in {**before.values, **left.values}:
-            first, now = before.values.get(path, _ABSENT), left.values.get(path, _ABSENT)
-            if path.startswith(IDENTITY):  # only the later picture says which object it is
-                same = f"the object at {path.removeprefix(IDENTITY)}"
-                if now == same or (now is _ABSENT or str(first) == str(now)):
-                    continue
-            if not _is_same_leaf(first, now):
-                changed[path] = now
-                if isinstance(first, torch.Tensor) and isinstance(now, torch.Tensor):
-                    self._note_bits(path, now, first)
-        return changed
-
-    def _changed_alone(self, before: Leaves, now: Leaves) -> Iterator[dict[str, Any]]:
-        """Yield the values of the shared state that only the compiled side changed."""
-        known = () if self._eager is None else self._eager.shared
-        for path in sorted({**before, **now}, key=_rank):
-            if path in known or global_of(path) in self.of_hooks:
-                continue
-            first, last = before.get(path, _ABSENT), now.get(path, _ABSENT)
-            if path.startswith(IDENTITY):  # only the later picture says it of each object
-                if last is _ABSENT:
-                    continue
-                if first is _ABSENT:
-                    first = Form(f"the object at {path.removeprefix(IDENTITY)}")
-            if not _is_same_leaf(first, last):
-                yield _words(path, _in_words(last), f"{_in_words(first)}, {REFERENCE}")
-
-    def _note_bits(
-        self, path: str, now: torch.Tensor, before: torch.Tensor, *, with_values: bool = True
-    ) -> bool:
-        """Note which elements of a tensor that eager wrote have the bits of before, and with
-        ``with_values`` the values of before; return whether these bits can be read.
-        """
-        pairs, are_all = _pairs(now, before)
-        if not are_all or len(pairs) != 1 or not now.numel():
-            return False
-        ours, bits = (_bytes(_dense(part)).view(-1, part.element_size()) for part in pairs[0])
-        self._elements[path] = (ours == bits).all(1).view(now.shape)
-        is_number = now.is_floating_point() or now.is_complex()
-        if with_values and is_number and now.numel() <= _MOST_CHANGED:
-            self._values[path] = frozen(before)
-        return True
-
-    def _find_written(
-        self, path: str, now: torch.Tensor, eager_value: torch.Tensor, our_value: Any
-    ) -> bool:
+    def _find_written(self, path: str, now: torch.Tensor, before: _Before) -> bool:
         """Find the elements of a tensor that eager has not written; return whether the tensor has
         other values or another form.
         """
-        surroundings, before, version = plain(now), plain(eager_value), self._versions[1][path]
-        is_same = _is_same(surroundings, before)
-        if (
-            is_same
-            and _place(surroundings) == version.place
-            and tensor_version(now) == version.counter
+        left, first = plain(now), plain(before.of_eager)
+        is_same, version = _is_same(left, first), self._versions[1].get(path)
+        if is_same and (
+            version is None  # a copy
+            or (_place(left) == version.place and tensor_version(now) == version.counter)
         ):
-            self._kept[path] = our_value
+            self._kept[path] = before.ours
             return False
-        # the sides had the same bits
-        were_equal = our_value is version.tensor
-        if self._note_bits(path, surroundings, before, with_values=were_equal) and were_equal:
-            self._same.add(path)
+        pairs, are_all = _pairs(left, first)
+        if are_all and len(pairs) == 1 and now.numel():
+            ours, bits = map(_bits, pairs[0])
+            self._elements[path] = (ours == bits).all(1).view(now.shape)
+            is_number = left.is_floating_point() or left.is_complex()
+            if before.were_same and is_number and now.numel() <= _MOST_CHANGED:
+                self._values[path] = frozen(first)
         return not is_same
 
     def after(self, compiled: Sequence[Any], eager: Sequence[Any], result: Any) -> dict[str, Any]:
@@ -681,13 +626,13 @@ class Effects:
         """
         now, left = Generators.now(), Modes()  # before the comparison
         picture = self._picture(compiled, self._pictures[0])
-        ours, theirs = (
-            self._leaves(each, called)
-            for each, called in (
-                (picture, compiled),
-                (self._picture(eager, self._pictures[1]), eager),
-            )
-        )
+        of_call = self._leaves(picture, compiled)
+        theirs = self._leaves(self._picture(eager, self._pictures[1]), eager)
+        ours = dict(of_call)
+        if self.begun is not None and self._eager is not None:
+            shared = shared_state(self.holders, before=self.begun[2])
+            ours |= self._of_globals(shared.leaves)
+            theirs |= self._eager.shared
         erased = tuple(path for path, leaf in ours.items() if compiling.is_erased(leaf))
         paths = [
             path
@@ -695,51 +640,21 @@ class Effects:
             if path not in self._apart
             and not (path.startswith(IDENTITY) and path.removeprefix(IDENTITY) in erased)
         ]
-        paths.sort(key=_rank)
-        both = [(path, ours.get(path, _ABSENT), theirs.get(path, _ABSENT)) for path in paths]
-        differing = [facts for values in both if (facts := self._differing(*values)) is not None]
-        if self.begun is not None and self._eager is not None:
-            shared = shared_state(self.holders, before=self.begun[2]).leaves
-            both = [
-                (path, shared.get(path, _ABSENT), self._eager.shared[path])
-                for path in sorted(self._eager.shared, key=_rank)
-                if global_of(path) not in self.of_hooks
-            ]
-            paths += [path for path, _, _ in both]
-            differing += [
-                facts for values in both if (facts := self._differing(*values)) is not None
-            ]
-            differing += self._changed_alone(self.begun[2].values, shared)
+        differing = [
+            facts
+            for path in paths
+            if (facts := self._differing(path, ours.get(path, _ABSENT), theirs.get(path, _ABSENT)))
+        ]
         if not self.is_package:
             differing += [
-                *self._unnoticed_writes(ours, theirs),
-                *self._other_results(ours, picture, result),
+                *self._unnoticed_writes(of_call, theirs),
+                *self._other_results(of_call, picture, result),
             ]
-        differing.sort(key=lambda facts: _rank(facts["path"]))
-        for path, (tensor, before) in self._earlier.items():
-            if _is_changed(tensor, before):
-                differing.append(
-                    _words(
-                        path,
-                        changed(plain(tensor), plain(before)) or "",
-                        "as it was when the earlier call returned it",
-                    )
-                )
-        owners = {storage_of(tensor): path for path, (tensor, _) in self._earlier.items()}
-        for path, leaf in _tensors_of(result):
-            storage = storage_of(leaf) if leaf.numel() else None
-            if (owner := owners.get(storage)) is not None and storage not in self._shared:
-                twin = self._eager_earlier.get(owner)
-                if twin is None or storage_of(twin[0]) not in self._shared:
-                    differing.append(
-                        _words(
-                            path,
-                            f"a view of the memory of {owner}, the result of an earlier call",
-                            NEW,
-                        )
-                    )
-            if path in self._of_call:
-                self.twins[leaf] = self._of_call[path]
+        # values first, then what objects are, then which ones they are
+        differing.sort(
+            key=lambda facts: (facts["path"].startswith(IDENTITY), facts["path"].endswith(OBJECT))
+        )
+        differing += self._of_earlier(result)
         counted = {
             "compared": len(paths),
             "changes": self._changes,
@@ -752,17 +667,46 @@ class Effects:
             )
             counted["modes"] = self._eager.modes.other_than(left)
         # these hold tensors: 'dead' may claim that they are freed
-        self._earlier, self._eager_earlier, self._of_call, self._versions = {}, {}, {}, ({}, {})
+        self._earlier, self._of_call, self._versions = {}, {}, ({}, {})
         self.begun = self._eager = None
         self._pictures = Picture(), Picture()
         return counted
 
+    def _of_earlier(self, result: Any) -> Iterator[dict[str, Any]]:
+        """Yield the results of earlier calls that the call changed, and the results that are
+        memory of them; note which tensors of eager belong to the results.
+        """
+        for path, earlier in self._earlier.items():
+            # torch raises for a result that a CUDA graph has overwritten, so no wrong value can be
+            # read from it
+            with contextlib.suppress(RuntimeError):
+                if (change := changed(plain(earlier.tensor), plain(earlier.before))) is not None:
+                    yield _words(path, change, "as it was when the earlier call returned it")
+        owners = {storage_of(earlier.tensor): path for path, earlier in self._earlier.items()}
+        for path, leaf in _tensors_of(result):
+            storage = storage_of(leaf) if leaf.numel() else None
+            if (owner := owners.get(storage)) is not None and not self._shared & {
+                storage,
+                storage_of(self._earlier[owner].twin),
+            }:
+                text = f"a view of the memory of {owner}, the result of an earlier call"
+                yield _words(path, text, NEW)
+            if path in self._of_call:
+                self.twins[leaf] = self._of_call[path]
+
     def _picture(self, called: Sequence[Any], before: Picture | None = None) -> Picture:
         return changeable(called, parameters=not self.is_package, before=before)
 
+    def _of_globals(self, leaves: Leaves) -> Leaves:
+        """Return the values of the shared state that only the function may change."""
+        return {
+            path: leaf
+            for path, leaf in {**leaves, **_hidden(leaves)}.items()
+            if global_of(path) not in self.of_hooks
+        }
+
     def _leaves(self, picture: Picture, called: Sequence[Any]) -> Leaves:
-        leaves = dict(picture.leaves)
-        leaves.update(_outside(leaves))
+        leaves = {**picture.leaves, **_hidden(picture.leaves)}
         if self.tolerance.get("gradients", True):
             return leaves
         identities = {id(tensor) for tensor in gradient_leaves(called)}
@@ -798,12 +742,6 @@ class Effects:
             return _words(path, change, REFERENCE)
         if path.endswith(OUTSIDE):
             return None  # what eager writes there are numbers of another tensor
-        if (
-            path in self._same
-            and are_tensors
-            and (change := _other_gaps(plain(ours), plain(theirs))) is not None
-        ):
-            return _words(path, change, "as eager leaves the memory between its elements")
         if (
             path in self._kept
             and are_tensors
@@ -936,11 +874,10 @@ class Effects:
         # with freezing, parameters are constants of the graph: it returns copies of them
         if self._eager is None or compiling.is_set("freezing"):
             return
-        relations, forms = aliases(result, ours), _forms(picture, result)
-        for expected, observed in ((self._eager.aliases, relations), (self._eager.forms, forms)):
-            for path in expected.keys() & observed.keys():
-                if expected[path] != observed[path]:
-                    yield _words(path, observed[path], expected[path])
+        found = {**aliases(result, ours), **_forms(picture, result)}
+        for path, expected in self._eager.results.items():
+            if path in found and found[path] != expected:
+                yield _words(path, found[path], expected)
 
 
 def _forms(picture: Picture, result: Any) -> Leaves:
@@ -954,59 +891,7 @@ def _forms(picture: Picture, result: Any) -> Leaves:
     }
 
 
-def _in_words(leaf: Any) -> str:
-    return "another tensor" if isinstance(leaf, torch.Tensor) else str(leaf)[:200]
-
-
-def _rank(path: str) -> tuple[bool, bool]:
-    """Return the order of facts: values first, then what objects are, then which ones they are."""
-    return path.startswith(IDENTITY), path.endswith(OBJECT)
-
-
-def _is_same_leaf(first: Any, now: Any) -> bool:
-    """Whether a value of the shared state is as it was, bit by bit."""
-    if isinstance(first, torch.Tensor) and isinstance(now, torch.Tensor):
-        return (first.requires_grad, first.stride()) == (
-            now.requires_grad,
-            now.stride(),
-        ) and _is_same(plain(first), plain(now))
-    return type(first) is type(now) and repr(first) == repr(now)
-
-
 _ABSENT = Absent()
-
-
-def _outside(leaves: Leaves) -> Leaves:
-    """Return the bytes of the memory of each tensor that no tensor of the call has between its
-    first and its last element.
-    """
-    shown: dict[int, list[tuple[int, int]]] = {}
-    owners: dict[int, tuple[str, torch.Tensor]] = {}
-    for path, leaf in leaves.items():
-        if (
-            isinstance(leaf, torch.Tensor)
-            and not compiling.is_erased(leaf)
-            and (address := storage_of(leaf)) is not None
-        ):
-            with torch._C.DisableTorchFunctionSubclass():
-                start, size = (
-                    leaf.storage_offset() * leaf.element_size(),
-                    extent(leaf) * leaf.element_size(),
-                )
-            shown.setdefault(address, []).append((start, start + size))
-            owners.setdefault(address, (path, leaf))
-    outside: Leaves = {}
-    for address, spans in shown.items():
-        path, leaf = owners[address]
-        storage, begun = plain(leaf).untyped_storage(), 0
-        for start, end in [*sorted(spans), (storage.nbytes(), storage.nbytes())]:
-            if start > begun:
-                memory = torch.empty(0, dtype=torch.uint8, device=leaf.device).set_(
-                    storage, begun, (start - begun,), (1,)
-                )
-                outside[f"{path}, bytes from {begun} on{OUTSIDE}"] = memory
-            begun = max(begun, end)
-    return outside
 
 
 class StepEffects:
@@ -1137,6 +1022,9 @@ class StepEffects:
                 plain(theirs), plain(before)
             )
             change = changed(plain(ours), plain(before)) if is_unwritten else None
+            if is_unwritten and change is None:
+                outside = [*_hidden({"": ours}).values(), *_hidden({"": before}).values()]
+                change = changed(*outside) if len(outside) == 2 else None
             return None if change is None else (change, REFERENCE)
 
     def shared_memory(self, *sides: tuple[Any, Sequence[Any]]) -> dict[str, tuple[str, str]]:
