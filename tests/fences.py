@@ -15,6 +15,8 @@ lines of a shell, which find the files of their page ``<!-- program: NAME.py -->
 fails as long as torch has the defect of that name ``<!-- journal -->``               lines of
 ``run.jsonl`` ``<!-- lint -->``                  what a rule of ``lint`` finds, and what it does not
 ``<!-- editor -->``                settings of an editor, which start the YAML language server
+``<!-- shipped: AREA/NAME -->``    a shipped spec, written by ``tools.generate_docs``
+``<!-- sketch: TEST -->``          the shape of an upstream test; it is not run
 
 The files of one page are written to one folder, in which its commands run. The pages of the
 tutorial share one: each continues the one before.

@@ -6,6 +6,7 @@ them below ``docs`` and ``schemas``.
   of the schemas and of the tables in the code.
 - The command line, from its parser; the regressions of ``tools.faults.corpus``.
 - The seed tests beside our specs, from ``specs/_seeds.yaml`` and what the specs cover.
+- The specs on the page about Python tests, which is ours but for them.
 - The gallery: a page for each area of the shipped specs, with its shortest spec whole and a row for
   each spec.
 
@@ -33,7 +34,13 @@ from torch_conformance.model.case import Case
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-COMMITTED = ("reference/language.md", "reference/command-line.md", "reference/seed-tests.md")
+FROM_TESTS = "guides/from-a-python-test.md"
+COMMITTED = (
+    "reference/language.md",
+    "reference/command-line.md",
+    "reference/seed-tests.md",
+    FROM_TESTS,
+)
 
 
 def generated(cases: Sequence[Case]) -> dict[str, str]:
@@ -44,6 +51,7 @@ def generated(cases: Sequence[Case]) -> dict[str, str]:
         "reference/command-line.md": command_line(),
         "reference/regressions.md": corpus.page(),
         "reference/seed-tests.md": seed_tests(cases),
+        FROM_TESTS: with_shipped_specs((DOCS / FROM_TESTS).read_text("utf-8")),
         **{f"gallery/{name}": text for name, text in gallery(cases).items()},
     }
 
@@ -377,6 +385,21 @@ def _compared(entries: Mapping[str, Sequence[upstream.Comparison]]) -> str:
 def _counts(entries: Iterable[upstream.Comparison]) -> str:
     found = Counter(one.kind for one in entries)
     return " | ".join(str(found[kind]) for kind in upstream.KINDS)
+
+
+# -- shipped specs on a page of prose --------------------------------------------------------------
+
+_SHIPPED = re.compile(r"(<!-- shipped: (\S+) -->\n```yaml\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
+
+
+def with_shipped_specs(page: str) -> str:
+    """Return a page whose fences ``shipped`` hold the specs that they name, without the comments
+    above them.
+    """
+    return _SHIPPED.sub(
+        lambda found: found[1] + re.sub(r"\A(#.*\n)+", "", _spec_text(f"specs/{found[2]}.yaml")),
+        page,
+    )
 
 
 # -- the gallery -----------------------------------------------------------------------------------

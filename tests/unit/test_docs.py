@@ -21,11 +21,11 @@ from torch_conformance.tools.fleet.lab import read_lab
 
 FENCES = every_fence()
 TESTED = {
-    "yaml": (*FILES, "examples", "lint", "workflow", "gitlab"),
+    "yaml": (*FILES, "examples", "lint", "workflow", "gitlab", "shipped"),
     "groovy": ("jenkins",),
     "sh": ("commands", "command-run", "command-test"),
     "json": ("journal",),
-    "python": ("", "program", "module"),
+    "python": ("", "program", "module", "sketch"),
     "cpp": ("module",),
     "lua": ("editor",),
     "": ("failure",),
@@ -110,6 +110,17 @@ def test_examples_fit_their_schema(fence: Fence) -> None:
     for entry in entries:
         value = entry[name] if file != "inputs" else entry
         assert list(Draft202012Validator(definition).iter_errors(value)) == [], f"{fence}: {entry}"
+
+
+def test_ten_upstream_tests_are_beside_the_specs_that_name_them() -> None:
+    sketches, specs = fences("sketch"), fences("shipped")
+    assert len(sketches) == len({spec.name for spec in specs}) == 10
+    for sketch, spec in zip(sketches, specs, strict=True):
+        assert sketch.line < spec.line, f"{sketch}: its spec comes next"
+        text = (ROOT / "specs" / f"{spec.name}.yaml").read_text("utf-8")
+        assert spec.text.strip()
+        assert text.rstrip("\n").endswith(spec.text.rstrip("\n"))
+        assert sketch.name.partition("/")[2] in text or sketch.name in text, sketch
 
 
 # the README

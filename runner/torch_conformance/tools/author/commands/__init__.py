@@ -7,18 +7,13 @@ from torch_conformance.cli.parser import Command
 COMMANDS: Mapping[str, Command] = {
     "new": Command(
         "tools.author.commands.new:NewOptions",
-        "write a new spec, from a template or from a Python test",
+        "write a new spec, from a template or like a shipped one",
         "Write AREA/NAME.yaml: a spec that validates and runs as it is, from a template. With "
-        "--from-python: a spec for each test of a "
-        "Python file, made from its syntax tree without executing it. What a spec could not "
-        "take over of its test stands in it as a "
-        "comment 'not carried', and the exit code is 1.",
+        "--like: a copy of a shipped spec, with the defaults that it inherits, and a comment above "
+        "each part that says what the part is.",
         (
             ("new specs/padding wide-rows-padded", "write a spec from a template"),
-            (
-                "new imported --from-python test_padding.py::PaddingTest::test_mm",
-                "begin one from a Python test",
-            ),
+            ("new mine --like codecache/fx-cache-hit", "copy a shipped spec, with explanations"),
         ),
     ),
     "explain": Command(

@@ -1,10 +1,19 @@
-"""``new``: writes a spec from a template, or specs from the tests of a Python file."""
+"""``new``: writes a spec from a template, or a copy of a shipped spec with its parts explained."""
 
 import re
-from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from torch_conformance.language.read import spec_schema, yaml_source
+from torch_conformance.language.read.document import DataPath, Document
+from torch_conformance.language.read.spec_files import (
+    DEFAULTS,
+    SpecPath,
+    discover,
+    files_of_defaults,
+)
 from torch_conformance.machine import output
 from torch_conformance.model.diagnostics import (
     UsageError,
@@ -13,10 +22,9 @@ from torch_conformance.model.diagnostics import (
     one_of,
     shown_path,
 )
-from torch_conformance.model.options import argument, flag, option
+from torch_conformance.model.matching.patterns import glob
+from torch_conformance.model.options import argument, option
 from torch_conformance.model.outcomes import ExitCode
-from torch_conformance.tools.author.from_python import draft, spec_name
-from torch_conformance.tools.author.python_tests import PythonFile, Test
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +35,11 @@ class NewOptions:
         "AREA", "the folder of the new spec; it is made if it does not exist", Path
     )
     name: str = argument("NAME", "the name of the file, in field words: conv-bn-folds", nargs="?")
-    from_python: str = option(
-        "FILE[::CLASS][::TEST]",
-        "make specs from the tests of a Python file: one test, those of a class, or all",
+    like: str = option(
+        "SPEC",
+        "copy a shipped spec (its file, its name or glob, or the id of a case), with a comment "
+        "above each of its parts; without NAME, the copy has the name of SPEC",
         "",
-    )
-    allow_partial: bool = flag(
-        "exit 0 also when a part of a test was not carried; the specs still say so"
     )
 
 
@@ -54,25 +60,27 @@ expect:
 """A new spec, which runs as it is."""
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_LARGEST = 16 * 2**20
-"""The greatest size of a Python file, in bytes."""
 
 
 def main(options: NewOptions) -> ExitCode:
-    """Write the specs; exit 1 when a part of a test was not carried."""
+    """Write the spec, and for a copy the defaults that it inherits."""
     if options.area.exists() and not options.area.is_dir():
         raise UsageError(f"AREA {one_line(str(options.area))} is a file: name a folder")
-    if options.from_python:
-        return _from_python(options)
-    if not options.name:
+    example = _shipped(options.like) if options.like else None
+    name = options.name or (example.path.stem if example else "")
+    if not name:
         raise UsageError(
             "NAME is missing: torch-conformance new AREA NAME (for example: new first "
             "conv-bn-folds)"
         )
-    _must_be_name(options.name)
-    path = options.area / f"{options.name}.yaml"
-    _write({path: TEMPLATE})
-    output.line(f"written: {shown_path(path)}")
+    _must_be_name(name)
+    path = options.area / f"{name}.yaml"
+    texts = {path: explained(yaml_source.read(example.path), example.area) if example else TEMPLATE}
+    if example:
+        texts |= _defaults(example, options.area)
+    _write(texts)
+    for written in texts:
+        output.line(f"written: {shown_path(written)}")
     output.line(f"next: torch-conformance run {shown_path(path)}")
     return ExitCode.OK
 
@@ -87,87 +95,95 @@ def _must_be_name(name: str) -> None:
         )
 
 
-def _from_python(options: NewOptions) -> ExitCode:
-    place, _, test_name = options.from_python.partition("::")
-    file = _parsed(Path(place))
-    tests = _wanted(file, test_name, place)
-    if options.name and len(tests) != 1:
+# -- a copy of a shipped spec ----------------------------------------------------------------------
+
+_PARTS = {
+    "steps": ("steps", "step"),
+    "expect": ("expectations", "expectation"),
+    "inputs": ("inputs", "input"),
+}
+"""The definition of an entry of each of these lists: its schema and its name."""
+
+
+def _shipped(asked: str) -> SpecPath:
+    """Return the one shipped spec that a file, a name, a glob or the id of a case names."""
+    specs = {f"{spec.area}/{spec.path.stem}": spec for spec in discover([], [])}
+    if (file := Path(asked)).is_file():
+        found = [name for name, spec in specs.items() if spec.path == file.resolve()]
+    else:
+        name = asked.partition("[")[0].removeprefix("specs/").removesuffix(".yaml")
+        found = [*filter(glob(name).fullmatch, specs)]
+    if len(found) == 1:
+        return specs[found[0]]
+    if found:
         raise UsageError(
-            f"NAME goes with one test, and {one_line(options.from_python)} has {len(tests)}"
+            f"{len(found)} shipped specs match '{one_line(asked)}': name one of them "
+            f"({one_of(found)})"
         )
-    if options.name:
-        _must_be_name(options.name)
-    drafts = [draft(file, test) for test in tests]
-    paths: list[Path] = []
-    taken: Counter[str] = Counter()  # tests of one name in two classes get a number
-    for drafted in drafts:
-        name = options.name or spec_name(drafted.test)
-        taken[name] += 1
-        paths.append(options.area / f"{name if taken[name] == 1 else f'{name}-{taken[name]}'}.yaml")
-    _write(
-        {path: drafted.text for path, drafted in zip(paths, drafts, strict=True) if drafted.text}
-    )
-    for path, drafted in zip(paths, drafts, strict=True):
-        is_carried = "whole" if drafted.state == "whole" else "in part"
-        output.line(
-            f"written: {shown_path(path)}: {drafted.test} {is_carried}"
-            if drafted.text
-            else f"not carried: {drafted.test}"
+    hint = did_you_mean(asked, specs) or "'torch-conformance list specs' prints the ids"
+    raise UsageError(f"no shipped spec matches '{one_line(asked)}' ({hint})")
+
+
+def explained(document: Document, area: str) -> str:
+    """Return the text of a spec with the meaning of each part above the line where it is first.
+
+    What only the shipped spec may say goes: the upstream tests that it restates, and the schema's
+    relative path.
+    """
+    lines, known = _text(document).splitlines(), set[tuple[str, ...]]()
+    comments: dict[int, list[str]] = {}
+    for path, mark in document.key_marks.items():
+        part, meaning = _meaning(path)
+        if meaning and part not in known:
+            known.add(part)
+            comments.setdefault(mark.line, []).append(f"# {path[-1]}: {meaning}")
+    marks = {path[0]: mark.line for path, mark in document.key_marks.items() if len(path) == 1}
+    first = marks.get("covers", 0)
+    last = min((line for line in marks.values() if line > first), default=len(lines) + 1)
+    copied = [f"# made from {area}/{document.path.stem}: change the claim, then what it is about"]
+    for number, line in enumerate(lines, 1):
+        is_covers = first > 0 and first <= number < last
+        if is_covers or line.startswith("# yaml-language-server:"):
+            continue
+        indent = line[: len(line) - len(line.lstrip())]
+        copied += [f"{indent}{comment}" for comment in comments.get(number, [])]
+        copied.append(line)
+    return "".join(f"{line}\n" for line in copied)
+
+
+def _text(document: Document) -> str:
+    return document.content.decode("utf-8-sig")
+
+
+def _meaning(path: DataPath) -> tuple[tuple[str, ...], str]:
+    """Return what a key is, and the first sentence of its description in the schemas."""
+    if len(path) == 1:
+        part, node = ("spec", str(path[0])), spec_schema.resolved("spec")
+    elif len(path) > 2 and path[-3] in _PARTS:
+        file, member = _PARTS[str(path[-3])]
+        part, node = (file, str(path[-1])), spec_schema.resolved(file, f"/$defs/{member}")
+    else:
+        return (), ""
+    described: Mapping[str, Any] = node.get("properties", {}).get(path[-1], {})
+    sentence = re.match(r".*?[.:](?= |$)|.*", described.get("description", ""))
+    return part, sentence[0].rstrip(".:") if sentence else ""
+
+
+def _defaults(spec: SpecPath, area: Path) -> dict[Path, str]:
+    """Return the defaults that a shipped spec inherits, for the folder of its copy."""
+    files = [file for file in files_of_defaults(spec) if file.exists()]
+    if not files:
+        return {}
+    target, text = area / DEFAULTS, _text(yaml_source.read(files[0]))
+    text = re.sub(r"\A# yaml-language-server:.*\n", "", text)
+    if not target.exists():
+        return {target: text}
+    if target.read_bytes() != text.encode():
+        raise UsageError(
+            f"{shown_path(target)} is there, and {spec.path.stem} has the defaults of "
+            f"{spec.area}: choose another AREA"
         )
-        output.lines([f"  line {remark.line}: {remark.text}" for remark in drafted.lost])
-    counts = Counter(drafted.state for drafted in drafts)
-    total = "1 test" if len(drafts) == 1 else f"{len(drafts)} tests"
-    output.line(
-        f"{total}: {counts['whole']} whole, {counts['part']} in part, {counts['none']} not at all"
-    )
-    if counts["whole"] == len(drafts) or (options.allow_partial and counts["none"] < len(drafts)):
-        return ExitCode.OK
-    return ExitCode.FAILED
-
-
-def _parsed(path: Path) -> PythonFile:
-    try:
-        if path.stat().st_size > _LARGEST:
-            raise UsageError(f"{one_line(str(path))} is larger than {_LARGEST // 2**20} MiB")
-        text = path.read_text(encoding="utf-8")
-        return PythonFile.parse(path.name, text)
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{one_line(str(path))} is not UTF-8: {error.reason}") from error
-    except OSError as error:
-        raise UsageError(f"cannot read {one_line(str(path))}: {error.strerror}") from error
-    except SyntaxError as error:
-        raise UsageError(
-            f"{one_line(str(path))}:{error.lineno or 1}:{error.offset or 1}: no Python: "
-            f"{one_line(str(error.msg))}"
-        ) from error
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise UsageError(
-            f"{one_line(str(path))}: no Python that can be read: "
-            f"{one_line(str(error)) or type(error).__name__}"
-        ) from error
-
-
-def _wanted(file: PythonFile, asked: str, place: str) -> list[Test]:
-    tests = file.tests()
-    if not tests:
-        raise UsageError(
-            f"{one_line(place)} has no test: a function whose name begins with 'test', or "
-            "such a method of a class"
-        )
-    if not asked:
-        return tests
-    matching = [
-        test
-        for test in tests
-        if asked in (test.name, test.function.name) or test.name.startswith(f"{asked}::")
-    ]
-    if matching:
-        return matching
-    names = [test.name for test in tests]
-    raise UsageError(
-        f"{one_line(place)} has no test '{one_line(asked)}' "
-        f"({did_you_mean(asked, names) or f'its tests: {one_of(names)}'})"
-    )
+    return {}
 
 
 def _write(texts: dict[Path, str]) -> None:
