@@ -15,9 +15,12 @@ import copy
 import copyreg
 import enum
 import functools
+import gc
 import hashlib
 import io
+import logging
 import re
+import sys
 import types
 import warnings
 import weakref
@@ -50,7 +53,7 @@ and the number of a compile.
 
 _OF_TENSORS = (*OF_TORCH, "erased_name", "owning_mod_ref", "_is_", "_specialize_on")
 
-_INSIDE_TORCH = ("torch._", "torch.fx", "torch.utils.", "torch.jit", "triton", "sympy")
+_INSIDE_TORCH = ("torch._", "torch.fx", "torch.utils.hooks", "torch.jit", "triton", "sympy")
 """Packages of which objects are atoms: caches and tables of the compiler."""
 
 _BASES: tuple[type, ...] = (bool, int, float, complex, str, bytes)
@@ -95,18 +98,36 @@ def name_of(kind: Any) -> str:
     return name if module == "builtins" or module.startswith(PREFIX) else f"{module}.{name}"
 
 
+def _held(value: Any) -> dict[str, Any]:
+    """Return the ``__dict__`` of an object; no code of a spec is called."""
+    find: Any = type(value).__getattribute__
+    if isinstance(find, types.FunctionType):
+        find = object.__getattribute__
+    held: dict[str, Any] = find(value, "__dict__")
+    return held
+
+
+@functools.cache
+def _slots(kind: type) -> set[str]:
+    return {
+        name
+        for base in kind.__mro__
+        if "__slots__" in vars(base)
+        for name, member in vars(base).items()
+        if isinstance(member, types.MemberDescriptorType)
+    }
+
+
 def attributes_of(value: Any) -> dict[str, Any]:
     """Return the attributes that an object itself holds, in ``__dict__`` and in slots;
     ``__getattr__`` of its class is not called.
     """
     attributes: dict[str, Any] = {}
-    with contextlib.suppress(AttributeError, TypeError):
-        attributes.update(object.__getattribute__(value, "__dict__"))
-    for kind in type(value).__mro__:
-        for name, member in kind.__dict__.items():
-            if isinstance(member, types.MemberDescriptorType) and "__slots__" in kind.__dict__:
-                with contextlib.suppress(AttributeError):
-                    attributes[name] = object.__getattribute__(value, name)
+    with contextlib.suppress(Exception):
+        attributes.update(_held(value))
+    for name in _slots(type(value)):
+        with contextlib.suppress(AttributeError):
+            attributes[name] = object.__getattribute__(value, name)
     return attributes
 
 
@@ -115,6 +136,8 @@ def attributes_of(value: Any) -> dict[str, Any]:
 Replaced = Mapping[int, Any]
 """Objects made again, by the identity of those that could not be set back in place."""
 
+Restore = Callable[[Replaced], None]
+
 
 @dataclass(frozen=True)
 class Anatomy:
@@ -122,11 +145,15 @@ class Anatomy:
 
     form: str
     parts: list[tuple[str, Any]]
-    """Each with its label: ``.name``, ``[key]``, ``<name>`` (closure), ``(name=)`` (default)."""
-    keep: Callable[[], Callable[[Replaced], None]] | None = None
+    """Each with its label: ``.name``, ``[key]``, ``{key}`` (a key itself, or a member of a set),
+    ``<name>`` (closure), ``(name=)`` (default)."""
+    keep: Callable[[], Restore] | None = None
     """Keeps the content; returns what sets it back. None for what cannot change."""
     again: Callable[[Replaced], Any] | None = None
-    """Makes the object again, where nothing sets it back in place, as for iterators."""
+    """Makes the object again: nothing sets it back in place, as iterators, or it holds such a part
+    as a tuple does."""
+    advances: bool = False
+    """Whether it changes by itself, as iterators."""
     is_opaque: bool = False
 
 
@@ -149,43 +176,36 @@ def anatomy(value: Any, key: Callable[[Any], str] = repr) -> Anatomy:
         case types.FunctionType():
             return _of_function(value)
         case types.MethodType():
+            function, owner = value.__func__, value.__self__
             return Anatomy(
                 f"method {name_of(value)}",
-                [(".__self__", value.__self__), (".__func__", value.__func__)],
+                [(".__self__", owner), (".__func__", function)],
+                again=lambda again: types.MethodType(function, *_renewed([owner], again)),
             )
-        case types.BuiltinMethodType():
+        case types.BuiltinMethodType() | types.MethodWrapperType():
             owner = value.__self__
             is_bound = owner is not None and not isinstance(owner, types.ModuleType | type)
-            return Anatomy(name_of(value), [(".__self__", owner)] if is_bound else [])
+            return Anatomy(
+                name_of(value),
+                [(".__self__", owner)] if is_bound else [],
+                again=lambda again: getattr(*_renewed([owner], again), value.__name__),
+            )
+        case property() | staticmethod() | classmethod() | memoryview():
+            names = ("fget", "fset", "fdel", "__func__", "obj")
+            parts = [(f".{name}", getattr(value, name)) for name in names if hasattr(value, name)]
+            return Anatomy(form, parts, is_opaque=kind is memoryview)
+        case types.MappingProxyType():
+            return Anatomy(form, [(".mapping", *gc.get_referents(value))])
         case weakref.ref():
             return Anatomy(
                 f"{form} of {'nothing' if value() is None else 'an object'}", [("()", value())]
             )
         case contextvars.ContextVar():
             return _of_variable(value)
-        case dict():
-            items = list(_base(value).items(value))
-            parts = [(f"[{key(name)}]", part) for name, part in items]
-            order = ", ".join(key(name) for name, _ in items)
-            own = [] if kind is dict else _attributes(value)
-            form = f"{form}({order})" + _remainder(value)
-            return Anatomy(form, [*parts, *own], functools.partial(_keep_map, value))
-        case tuple():
-            names = getattr(value, "_fields", None)
-            labels = [f".{name}" for name in names] if names else _indices(value)
-            own = [] if kind is tuple else _attributes(value)
-            return Anatomy(f"{form} of {len(value)}", [*zip(labels, value, strict=True), *own])
-        case list() | collections.deque():
-            own = [] if kind is list else _attributes(value)
-            return Anatomy(
-                f"{form} of {len(value)}{_remainder(value)}",
-                [*zip(_indices(value), value, strict=True), *own],
-                functools.partial(_keep_sequence, value),
-            )
-        case set() | frozenset():
-            members = sorted(f"{type(item).__name__} {key(item)}" for item in value)
-            keep = None if isinstance(value, frozenset) else functools.partial(_keep_set, value)
-            return Anatomy(f"{form} of {', '.join(members)}", _attributes(value), keep)
+        case logging.Logger():  # its manager has all loggers of the process
+            names = ("level", "handlers", "filters", "disabled", "propagate")
+            parts = [(f".{name}", getattr(value, name)) for name in names]
+            return Anatomy(form, parts, functools.partial(_keep_attributes, value))
         case bytearray():
             return Anatomy(
                 form, [(" content", bytes(value))], functools.partial(_keep_array, value)
@@ -193,6 +213,9 @@ def anatomy(value: Any, key: Callable[[Any], str] = repr) -> Anatomy:
         case array.array():
             content = f"{value.typecode}{value.tolist()!r}"
             return Anatomy(form, [(" content", content)], functools.partial(_keep_array, value))
+    for base in _CONTAINERS:
+        if issubclass(kind, base):
+            return _of_container(value, base, key)
     if isinstance(value, _BASES):
         plain: Any = next(base(value) for base in _BASES if isinstance(value, base))
         return Anatomy(form, [(" value", plain), *_attributes(value)])
@@ -203,111 +226,144 @@ def anatomy(value: Any, key: Callable[[Any], str] = repr) -> Anatomy:
     return _by_protocol(value)
 
 
+_CONTAINERS: tuple[Any, ...] = (
+    *(collections.OrderedDict, dict, list, collections.deque, set, frozenset, tuple),
+)
+
+
+def _of_container(value: Any, base: Any, key: Callable[[Any], str]) -> Anatomy:
+    """Return what a container has by the methods of ``base``: its own class may override them."""
+    kind = type(value)
+    entries = list(base.__iter__(value))
+    form, fields = name_of(kind), getattr(kind, "_fields", ()) if base is tuple else ()
+    labels = [f".{name}" for name in fields] or [f"[{index}]" for index in range(len(entries))]
+    parts = list(zip(labels, entries, strict=True))
+    is_map = issubclass(base, dict)
+    if is_map or base in (set, frozenset):
+        entries = entries if is_map else _sorted(entries)
+        texts = [key(entry) for entry in entries]
+        form += f"({', '.join(texts)})" if is_map else f" of {', '.join(texts)}"
+        named = list(zip(texts, entries, strict=True))
+        parts = [(f"[{text}]", dict.__getitem__(value, name)) for text, name in named * is_map]
+        parts += [(f"{{{text}}}", entry) for text, entry in named if not is_atom(entry)]
+    else:
+        form += f" of {len(entries)}"
+    match value:
+        case collections.deque() if value.maxlen is not None:
+            form += f", at most {value.maxlen}"
+        case collections.defaultdict() if value.default_factory is not None:
+            form += f" with {name_of(value.default_factory)}"
+    parts += [] if kind is base else _attributes(value)
+    if base in (tuple, frozenset):
+        return Anatomy(
+            form, parts, again=lambda again: base.__new__(kind, _renewed(entries, again))
+        )
+    return Anatomy(form, parts, functools.partial(_keep_items, value, base))
+
+
+def _sorted(members: list[Any]) -> list[Any]:
+    """Return the members of a set in an order that those of a copy have, too."""
+    ranks = [
+        (name_of(type(member)), repr(member) if is_atom(member) else _shallow(member))
+        for member in members
+    ]
+    alike = collections.Counter(ranks)
+    order = [
+        (*rank, "" if alike[rank] == 1 else repr(_fingerprint(anatomy(member))))
+        for rank, member in zip(ranks, members, strict=True)
+    ]
+    return [members[index] for index in sorted(range(len(members)), key=order.__getitem__)]
+
+
+def _shallow(value: Any) -> str:
+    whole = anatomy(value)
+    return repr([whole.form, *((label, part) for label, part in whole.parts if is_atom(part))])
+
+
 def _of_variable(variable: contextvars.ContextVar[Any]) -> Anatomy:
     try:
         now = variable.get()
     except LookupError:  # without a value nothing can be set back
         return Anatomy(f"{name_of(type(variable))} without a value", [], is_opaque=True)
-
-    def restore(again: Replaced) -> None:
-        variable.set(again.get(id(now), now))
-
-    return Anatomy(name_of(type(variable)), [(".value", now)], lambda: restore)
-
-
-def _indices(value: Any) -> list[str]:
-    return [f"[{index}]" for index in range(len(value))]
-
-
-def _remainder(value: Any) -> str:
-    """Return what a container of a class of the standard library has beside its items."""
-    match value:
-        case collections.deque():
-            return "" if value.maxlen is None else f", at most {value.maxlen}"
-        case collections.defaultdict():
-            factory = value.default_factory
-            return "" if factory is None else f" with {name_of(factory)}"
-    return ""
+    return Anatomy(
+        name_of(type(variable)),
+        [(".value", now)],
+        lambda: lambda again: variable.set(*_renewed([now], again)) and None,
+    )
 
 
 def _attributes(value: Any) -> list[tuple[str, Any]]:
     return [(f".{name}", part) for name, part in sorted(_plain_attributes(value).items())]
 
 
-def _base(value: dict[Any, Any]) -> Any:
-    """Return the class whose methods read and write a map, whatever its own class overrides."""
-    return collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+# -- what sets an object back ----------------------------------------------------------------------
+
+_NOTHING = object()
 
 
-def _keep_map(value: Any) -> Callable[[Replaced], None]:
-    base = _base(value)
-    items, attributes = list(base.items(value)), _keep_attributes(value)
-
-    def restore(again: Replaced) -> None:
-        wanted = [(name, again.get(id(part), part)) for name, part in items]
-        now = list(base.items(value))
-        if len(now) != len(wanted) or any(
-            ours[0] is not theirs[0] or ours[1] is not theirs[1]
-            for ours, theirs in zip(now, wanted, strict=True)
-        ):
-            base.clear(value)
-            for name, part in wanted:
-                base.__setitem__(value, name, part)
-        attributes(again)
-
-    return restore
+def _renewed(parts: Iterable[Any], again: Replaced) -> list[Any]:
+    return [again.get(id(part), part) for part in parts]
 
 
-def _keep_sequence(value: Any) -> Callable[[Replaced], None]:
-    items, attributes = list(value), _keep_attributes(value)
+def _keep_names(read: Callable[[], Mapping[Any, Any]], write: Callable[..., object]) -> Restore:
+    """Keep what names refer to; ``write`` receives a name and its value, or deletes the name."""
+    before = dict(read())
 
     def restore(again: Replaced) -> None:
-        value.clear()
-        value.extend(again.get(id(part), part) for part in items)
-        attributes(again)
+        now = dict(read())
+        for name in {**now, **before}:
+            (wanted,) = _renewed([before.get(name, _NOTHING)], again)
+            if now.get(name, _NOTHING) is not wanted:
+                with contextlib.suppress(Exception):
+                    write(name, *([] if wanted is _NOTHING else [wanted]))
 
     return restore
 
 
-def _keep_array(value: Any) -> Callable[[Replaced], None]:
-    content = value[:]
-
-    def restore(_: Replaced) -> None:
-        value[:] = content
-
-    return restore
-
-
-def _keep_set(value: Any) -> Callable[[Replaced], None]:
-    items = list(value)
-
-    def restore(_: Replaced) -> None:
-        value.clear()
-        value.update(items)
-
-    return restore
-
-
-def _keep_attributes(value: Any) -> Callable[[Replaced], None]:
+def _keep_attributes(value: Any) -> Restore:
     """Keep the attributes of an object; those that torch's compiler sets stay as they are."""
-    before = dict(_plain_attributes(value))
+    slots = _slots(type(value))
+
+    def write(name: str, *part: Any) -> None:
+        if name in slots:
+            (object.__setattr__ if part else object.__delattr__)(value, name, *part)
+        else:
+            _write(_held(value), name, *part)
+
+    return _keep_names(functools.partial(_plain_attributes, value), write)
+
+
+def _write(names: dict[str, Any], name: str, *part: Any) -> None:
+    if part:
+        names[name] = part[0]
+    else:
+        del names[name]
+
+
+def _keep_items(value: Any, base: Any) -> Restore:
+    is_map = issubclass(base, dict)
+    fill = base.__setitem__ if is_map else base.add if base is set else base.append
+    attributes = _keep_attributes(value)
+
+    def read() -> list[tuple[Any, ...]]:
+        return list(base.items(value)) if is_map else [(part,) for part in base.__iter__(value)]
+
+    items = read()
 
     def restore(again: Replaced) -> None:
-        now = _plain_attributes(value)
-        for name in now.keys() - before.keys():
-            with contextlib.suppress(AttributeError, TypeError):
-                object.__delattr__(value, name)
-        for name, part in before.items():
-            wanted = again.get(id(part), part)
-            if now.get(name, _NOTHING) is wanted:
-                continue
-            with contextlib.suppress(AttributeError, TypeError):
-                if isinstance(value, torch.nn.Module) or name in getattr(value, "__dict__", {}):
-                    vars(value)[name] = wanted
-                else:
-                    object.__setattr__(value, name, wanted)
+        wanted = [_renewed(entry, again) for entry in items]
+        if [list(map(id, entry)) for entry in read()] != [list(map(id, entry)) for entry in wanted]:
+            base.clear(value)
+            for entry in wanted:
+                fill(value, *entry)
+        attributes(again)
 
     return restore
+
+
+def _keep_array(value: Any) -> Restore:
+    content, place = copy.copy(value), ... if hasattr(value, "__array__") else slice(None)
+    return lambda _: value.__setitem__(place, content)
 
 
 def _plain_attributes(value: Any) -> dict[str, Any]:
@@ -315,51 +371,39 @@ def _plain_attributes(value: Any) -> dict[str, Any]:
     return {name: part for name, part in attributes.items() if not name.startswith(OF_TORCH)}
 
 
-_NOTHING = object()
-
-
 def _of_class(value: type) -> Anatomy:
     if not value.__module__.startswith(PREFIX) or isinstance(value, enum.EnumMeta):
         return Anatomy(f"class {name_of(value)}", [])
 
-    def is_own(name: str) -> bool:
-        return not name.startswith(("__", "_abc_", *OF_TORCH))
+    def read() -> dict[str, Any]:
+        left_out = ("__", "_abc_", *OF_TORCH)
+        return {name: part for name, part in vars(value).items() if not name.startswith(left_out)}
 
-    parts = [(f".{name}", part) for name, part in vars(value).items() if is_own(name)]
+    def write(name: str, *part: Any) -> None:  # without the methods of its metaclass
+        (type.__setattr__ if part else type.__delattr__)(value, name, *part)
+
     bases = ", ".join(name_of(base) for base in value.__bases__)
     return Anatomy(
         f"class {name_of(value)}({bases})",
-        parts,
-        functools.partial(_keep_attributes_of_class, value, is_own),
+        [(f".{name}", part) for name, part in read().items()],
+        functools.partial(_keep_names, read, write),
     )
-
-
-def _keep_attributes_of_class(
-    value: type, is_own: Callable[[str], bool]
-) -> Callable[[Replaced], None]:
-    before = {name: part for name, part in vars(value).items() if is_own(name)}
-
-    def restore(again: Replaced) -> None:
-        for name in [name for name in vars(value) if is_own(name) and name not in before]:
-            delattr(value, name)
-        for name, part in before.items():
-            if vars(value).get(name, _NOTHING) is not (part := again.get(id(part), part)):
-                setattr(value, name, part)
-
-    return restore
 
 
 def _of_namespace(value: types.ModuleType) -> Anatomy:
     """Return what a module of a spec's Python consists of: its globals."""
 
-    def is_own(name: str) -> bool:
-        return not name.startswith(("__", *OF_TORCH)) and not _OF_DYNAMO.search(name)
+    def read() -> dict[str, Any]:
+        return {
+            name: part
+            for name, part in vars(value).items()
+            if not name.startswith(("__", *OF_TORCH)) and not _OF_DYNAMO.search(name)
+        }
 
-    parts = [(f".{name}", part) for name, part in vars(value).items() if is_own(name)]
     return Anatomy(
         "globals",
-        parts,
-        functools.partial(_keep_attributes_of_class, value, is_own),  # type: ignore[arg-type]
+        [(f".{name}", part) for name, part in read().items()],
+        functools.partial(_keep_names, read, functools.partial(_write, vars(value))),
     )
 
 
@@ -375,8 +419,7 @@ def _code(code: types.CodeType) -> str:
 def _of_function(value: types.FunctionType) -> Anatomy:
     code = value.__code__
     is_torchs = str(value.__globals__.get("__name__")).startswith(("torch.", "torch_conformance."))
-    is_local = "<locals>" in value.__qualname__ or "<lambda>" in value.__qualname__
-    form = name_of(value) + (f" with the code {_code(code)}" if is_local and not is_torchs else "")
+    form = name_of(value) + ("" if is_torchs else f" with the code {_code(code)}")
     names = code.co_varnames[: code.co_argcount]
     defaults = value.__defaults__ or ()
     parts = [
@@ -392,27 +435,31 @@ def _of_function(value: types.FunctionType) -> Anatomy:
     for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # a cell that is not filled yet
             parts.append((f"<{name}>", cell.cell_contents))
-    return Anatomy(form, parts, functools.partial(_keep_function, value) if parts else None)
+    return Anatomy(
+        form, parts, functools.partial(_keep_function, value) if parts or not is_torchs else None
+    )
 
 
-def _keep_function(value: types.FunctionType) -> Callable[[Replaced], None]:
-    attributes, defaults, cells = dict(vars(value)), value.__defaults__, []
-    keywords = dict(value.__kwdefaults__ or {})
+def _keep_function(value: types.FunctionType) -> Restore:
+    code, defaults, keywords, cells = value.__code__, value.__defaults__, value.__kwdefaults__, []
     for cell in value.__closure__ or ():
         with contextlib.suppress(ValueError):
             cells.append((cell, cell.cell_contents))
+    kept = [_keep_attributes(value), *([_keep_items(keywords, dict)] if keywords else [])]
 
     def restore(again: Replaced) -> None:
         for cell, content in cells:
-            cell.cell_contents = again.get(id(content), content)
-        for name in [name for name in vars(value) if name not in attributes]:
-            if not name.startswith(OF_TORCH):
-                del vars(value)[name]
-        vars(value).update(attributes)
-        if value.__defaults__ is not defaults:
+            (cell.cell_contents,) = _renewed([content], again)
+        if value.__code__ is not code:
+            value.__code__ = code
+        if again and defaults:
+            value.__defaults__ = tuple(_renewed(defaults, again))
+        elif value.__defaults__ is not defaults:
             value.__defaults__ = defaults
-        if (value.__kwdefaults__ or {}) != keywords:
+        if value.__kwdefaults__ is not keywords:
             value.__kwdefaults__ = keywords
+        for restore_part in kept:
+            restore_part(again)
 
     return restore
 
@@ -440,18 +487,16 @@ def _of_module(module: Any) -> Anatomy:
             parts.append((f".{name}", part))
     parts += [(f".{name}", part) for name, part in vars(module).get("_modules", {}).items()]
 
-    def keep() -> Callable[[Replaced], None]:
-        tables = [
-            _keep_map(part)
-            for name, part in vars(module).items()
-            if isinstance(part, dict) and (name in _OF_EVERY_MODULE or "_hooks" in name)
-        ]
-        attributes = _keep_attributes(module)
+    def keep() -> Restore:
+        kept = [_keep_attributes(module)]
+        for name, part in vars(module).items():
+            if name in _OF_EVERY_MODULE or ("_hooks" in name and isinstance(part, dict)):
+                kind = next(base for base in _CONTAINERS if isinstance(part, base))
+                kept.append(_keep_items(part, kind))
 
         def restore(again: Replaced) -> None:
-            attributes(again)
-            for table in tables:
-                table(again)
+            for restore_part in kept:
+                restore_part(again)
 
         return restore
 
@@ -467,15 +512,17 @@ def _of_array(value: Any) -> Anatomy:
     can have one.
     """
     form = f"{name_of(type(value))} of {value.dtype}"
-    if not value.shape:
+    if not isinstance(value, sys.modules["numpy"].ndarray):
         return Anatomy(form, [(" value", value.item())])
     form += f", strides {list(value.strides)}"
+    content: Any = None
     if value.dtype.kind in "biufc":
         with warnings.catch_warnings(), contextlib.suppress(TypeError, ValueError):
             warnings.simplefilter("ignore")  # an array that cannot be written
             shared = value if all(stride >= 0 for stride in value.strides) else value.copy()
-            return Anatomy(form, [(" values", torch.as_tensor(shared))])
-    return Anatomy(form, [(" values", value.tolist())])
+            content = torch.as_tensor(shared)
+    parts = [(" values", value.tolist() if content is None else content)]
+    return Anatomy(form, parts, functools.partial(_keep_array, value))
 
 
 def _by_protocol(value: Any) -> Anatomy:
@@ -492,8 +539,13 @@ def _by_protocol(value: Any) -> Anatomy:
         and getattr(kind, "__getstate__", None) is getattr(object, "__getstate__", None)
         and kind not in copyreg.dispatch_table
     )
-    if is_default and attributes:
-        return Anatomy(form, attributes, functools.partial(_keep_attributes, value))
+    has_attributes = bool(attributes or _slots(kind))
+    with contextlib.suppress(Exception):
+        has_attributes = has_attributes or _held(value) is not None
+    keep = functools.partial(_keep_attributes, value)
+    if is_default and has_attributes:
+        return Anatomy(form, attributes, keep)
+    undo = keep()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # itertools' own protocol is deprecated
@@ -501,50 +553,48 @@ def _by_protocol(value: Any) -> Anatomy:
             reduced: Any = custom(value) if custom else value.__reduce_ex__(4)
     except Exception:  # code of a spec may raise anything; C objects refuse
         reduced = None
+    undo({})  # code of a spec may count its calls
     if not isinstance(reduced, tuple):
-        keep = functools.partial(_keep_attributes, value) if attributes else None
-        return Anatomy(form, attributes, keep, is_opaque=not attributes)
-    function, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
-    arguments = [part for part in arguments if part is not kind]
-    parts = [(f"({index})", part) for index, part in enumerate(arguments)]
+        return Anatomy(form, attributes, keep if attributes else None, is_opaque=not attributes)
+    make, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
+    if state is None and kind.__module__.partition(".")[0] in sys.stdlib_module_names:
+        attributes, has_attributes = [], False  # those are what it has computed and stored
+    is_named = isinstance(state, dict)
+    if is_named and not attributes:
+        attributes = [(f".{name}", part) for name, part in state.items()]
+    parts = [(f"({index})", part) for index, part in enumerate(arguments) if part is not kind]
     parts += [(f"[{index}]", part) for index, part in enumerate(items or ())]
     parts += [(f"[{name!r}]", part) for name, part in pairs or ()]
-    is_named = isinstance(state, dict)
-    if is_named and str(kind.__module__).startswith("torch."):
-        # what torch itself calls the state: a copy of an optimizer has other attributes
-        attributes = [(f".{name}", part) for name, part in state.items()]
-    parts += attributes
-    if state is not None and not is_named:
-        parts.append((" state", state))
-    sets_state = state is not None and not is_named and hasattr(value, "__setstate__")
+    parts += attributes if state is None or is_named else [*attributes, (" state", state)]
+    sets_state = (
+        state is not None and not (is_named and has_attributes) and hasattr(kind, "__setstate__")
+    )
     is_iterator = isinstance(value, Iterator) and not isinstance(value, io.IOBase)
-    if not is_iterator and (attributes or is_named or sets_state):
+    if not is_iterator and (has_attributes or sets_state):
 
-        def keep_state() -> Callable[[Replaced], None]:
-            before = _keep_attributes(value)
+        def keep_state() -> Restore:
+            before = keep()
 
             def restore(again: Replaced) -> None:
                 if sets_state:
-                    value.__setstate__(state)
+                    value.__setstate__(*_renewed([state], again))
                 before(again)
 
             return restore
 
         return Anatomy(form, parts, keep_state)
-    if is_iterator:
 
-        def again(replaced: Replaced) -> Any:
-            made = reduced[0](*(replaced.get(id(part), part) for part in reduced[1]))
-            if state is not None:
-                made.__setstate__(state)
-            return made
+    def again(replaced: Replaced) -> Any:
+        made = make(*_renewed(arguments, replaced))
+        if state is not None:
+            made.__setstate__(*_renewed([state], replaced))
+        return made
 
-        if function is not iter:
-            return Anatomy(form, parts, again=again)
+    if make is iter:
         # Dynamo returns one over a tuple for one over a list
         rest = [(f"[{index}]", part) for index, part in enumerate(copy.copy(value))]
-        return Anatomy("an iterator", rest, again=again)
-    return Anatomy(form, parts)
+        return Anatomy("an iterator", rest, again=again, advances=True)
+    return Anatomy(form, parts, again=again if parts else None, advances=bool(parts))
 
 
 # -- tensors ---------------------------------------------------------------------------------------
@@ -684,8 +734,8 @@ class Picture:
         """Those whose globals it has."""
         self._left_out, self._before = left_out, before
         self._keeps = keeps
-        self._restores: list[Callable[[Replaced], None]] = []
-        self._again: list[tuple[Any, Leaves, Callable[[Replaced], Any]]] = []
+        self._restores: list[Restore] = []
+        self._again: dict[int, tuple[Any, Anatomy, Leaves | None]] = {}
         self._tensors: dict[int, _KeptTensor] = {}
         self._storages: dict[int, _KeptStorage] = {}
         self._bytes = 0
@@ -743,7 +793,8 @@ class Picture:
             elif whole.keep is not None:
                 self._restores.append(whole.keep())
             elif whole.again is not None:
-                self._again.append((value, _fingerprint(whole), whole.again))
+                first = _fingerprint(whole) if whole.advances else None
+                self._again[id(value)] = value, whole, first
         # the protocol makes what a label with a space names anew each time
         self._fresh.update(
             id(part) for label, part in whole.parts if is_fresh or label.startswith(" ")
@@ -800,11 +851,7 @@ class Picture:
 
     def restore(self) -> None:
         """Give every object the content that it had."""
-        replaced: dict[int, Any] = {}
-        for value, fingerprint, again in reversed(self._again):  # inner ones first
-            with contextlib.suppress(Exception):
-                if _fingerprint(anatomy(value)) != fingerprint:
-                    replaced[id(value)] = again(replaced)
+        replaced = self._made_again()
         for old, new in replaced.items():
             self.places[id(new)], self.objects[id(new)] = self.places.get(old, ""), new
         for restore in self._restores:
@@ -814,7 +861,28 @@ class Picture:
             for storage in self._storages.values():
                 storage.restore()
             for tensor in self._tensors.values():
-                tensor.restore()
+                tensor.restore(replaced)
+
+    def _made_again(self) -> dict[int, Any]:
+        """Make what advanced again, and what holds it and cannot be set back in place."""
+        holds = {
+            key: {id(part) for _, part in whole.parts} for key, (_, whole, _) in self._again.items()
+        }
+        needed = {
+            key
+            for key, (value, _, first) in self._again.items()
+            if first is not None and _fingerprint(anatomy(value)) != first
+        }
+        while more := {key for key in holds if holds[key] & needed} - needed:
+            needed |= more
+        replaced: dict[int, Any] = {}
+        while ready := [key for key in needed if not holds[key] & needed]:  # inner ones first
+            needed -= set(ready)
+            for key in ready:
+                _, whole, _ = self._again[key]
+                with contextlib.suppress(Exception):
+                    replaced[key] = whole.again and whole.again(replaced)
+        return replaced
 
     def again(self) -> "Picture":
         """Return the kept picture of the same globals now."""
@@ -894,7 +962,7 @@ class _KeptTensor:
             self.requires_grad = tensor.requires_grad
             self._is_leaf = is_leaf(tensor)
             self._grad = tensor.grad if is_leaf(tensor) else None
-            self._attributes = dict(vars(tensor)) if hasattr(tensor, "__dict__") else {}
+            self._attributes = _keep_attributes(tensor)
             self._hooks = {name: dict(getattr(tensor, name, None) or {}) for name in HOOKS}
             self._version: int | None = None
             with contextlib.suppress(RuntimeError):
@@ -910,9 +978,10 @@ class _KeptTensor:
             and not part.is_nested
         ]
 
-    def restore(self) -> None:
+    def restore(self, again: Replaced) -> None:
         """Set them back."""
         tensor, alias = self.tensor, self.alias
+        self._attributes(again)
         with torch._C.DisableTorchFunctionSubclass(), contextlib.suppress(RuntimeError, TypeError):
             if len(self.strided) == 1 and self.strided[0] is alias:
                 ours, theirs = (
@@ -932,9 +1001,6 @@ class _KeptTensor:
                     tensor.requires_grad_(self.requires_grad)
                 if tensor.grad is not self._grad:
                     tensor.grad = self._grad
-            if vars(tensor) != self._attributes and self._attributes.keys() ^ vars(tensor).keys():
-                for name in [name for name in vars(tensor) if name not in self._attributes]:
-                    delattr(tensor, name)
             for name, hooks in self._hooks.items():
                 now = getattr(tensor, name, None)
                 if now is not None and dict(now) != hooks:
