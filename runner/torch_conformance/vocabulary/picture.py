@@ -562,7 +562,7 @@ def _by_protocol(value: Any) -> Anatomy:
     is_named = isinstance(state, dict)
     if is_named and not attributes:
         attributes = [(f".{name}", part) for name, part in state.items()]
-    parts = [(f"({index})", part) for index, part in enumerate(arguments) if part is not kind]
+    parts = [(f" ({index})", part) for index, part in enumerate(arguments) if part is not kind]
     parts += [(f"[{index}]", part) for index, part in enumerate(items or ())]
     parts += [(f"[{name!r}]", part) for name, part in pairs or ()]
     parts += attributes if state is None or is_named else [*attributes, (" state", state)]
@@ -605,6 +605,11 @@ _COMPRESSED = {
     "sparse_csc": ("ccol_indices", "row_indices"),
     "sparse_bsc": ("ccol_indices", "row_indices"),
 }
+
+_QUANTIZED = (
+    *("q_scale", "q_zero_point"),
+    *("q_per_channel_scales", "q_per_channel_zero_points", "q_per_channel_axis"),
+)
 
 HOOKS = {
     "_backward_hooks": "register_hook",
@@ -686,6 +691,9 @@ def _of_tensor(tensor: Any) -> Anatomy:
             words += ["coalesced"] * tensor.is_coalesced()
         if is_freed(tensor):
             words.append(f"freed: a storage of {tensor.untyped_storage().nbytes()} bytes")
+        for name in _QUANTIZED if tensor.is_quantized else ():
+            with contextlib.suppress(RuntimeError):  # by tensor or by channel
+                words.append(f"{name} {getattr(tensor, name)()}")
         inner = inner_tensors(tensor) if tensor.layout is not torch.strided else None
         words += [f"{label[1:]} of {part.dtype}" for label, part in inner or ()]
     skipped = (
@@ -904,6 +912,8 @@ class Picture:
             if storage is None:
                 return leaf
             place = kept.alias
+            if place.is_quantized:
+                return place.clone()
             copied = torch.empty(0, dtype=place.dtype, device=place.device)
             copied.set_(storage.content, place.storage_offset(), tuple(place.shape), place.stride())
             return copied.requires_grad_(kept.requires_grad) if kept.requires_grad else copied

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch_conformance.vocabulary.expectations.calibrated import wide
-from torch_conformance.vocabulary.picture import anatomy, is_atom
+from torch_conformance.vocabulary.picture import anatomy, attributes_of, is_atom
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 DEFAULTS: dict[str, tuple[float, float]] = {
@@ -40,12 +40,18 @@ def default_tolerance(*dtypes: str) -> tuple[float, float]:
 _DEEPEST = 50
 
 
-def is_keyless(value: Any) -> bool:
-    """Whether pytree knows the class of a value, but no keys of its parts, or does not make it
-    again: ``torch.Size`` becomes a tuple.
+def is_whole(value: Any) -> bool:
+    """Whether pytree does not make a tuple again as it is: ``torch.Size`` becomes a tuple, and a
+    named tuple loses its attributes.
     """
+    return isinstance(value, torch.Size) or (
+        isinstance(value, tuple) and bool(attributes_of(value))
+    )
+
+
+def _is_keyless(value: Any) -> bool:
     node = pytree.SUPPORTED_NODES.get(type(value))
-    return node is not None and (node.flatten_with_keys_fn is None or isinstance(value, torch.Size))
+    return is_whole(value) or (node is not None and node.flatten_with_keys_fn is None)
 
 
 def parts_of(value: Any) -> tuple[str, dict[str, Any]] | None:
@@ -78,7 +84,7 @@ def opened(
     ``notes`` receives what the result does not show: the classes of the objects. An object within
     itself becomes a text.
     """
-    leaves, form = pytree.tree_flatten_with_path(value, is_leaf=is_keyless)
+    leaves, form = pytree.tree_flatten_with_path(value, is_leaf=_is_keyless)
     return pytree.tree_unflatten(
         [_opened(leaf, tensor, notes, where + pytree.keystr(path), above) for path, leaf in leaves],
         form,

@@ -6,16 +6,18 @@ import contextvars
 import copy
 import enum
 import functools
+import gc
+import logging
 import types
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from torch_conformance.vocabulary.expectations.comparing import opened
+from torch_conformance.vocabulary.expectations.comparing import is_whole
 from torch_conformance.vocabulary.picture import (
     HOOKS,
     PREFIX,
@@ -30,13 +32,16 @@ from torch_conformance.worker.torch_compat import compiling
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
+_SINGLE = (type, logging.Logger)
+"""Objects of which a process has one: they are not copied, nor what they have."""
+
 _IMMUTABLE = (
     *(type(None), bool, int, float, complex, str, bytes, range, slice, type, enum.Enum),
     *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.SymInt),
     *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType),
 )
 
-_SHARED = (types.FunctionType, type, types.ModuleType, contextvars.ContextVar, weakref.ref)
+_SHARED = (types.FunctionType, *_SINGLE, types.ModuleType, contextvars.ContextVar, weakref.ref)
 """Objects that both sides share; what of a function can change is copied with it."""
 
 
@@ -82,10 +87,6 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
         return plain_tensor
 
 
-def _is_size(value: Any) -> bool:
-    return isinstance(value, torch.Size)  # pytree makes a tuple of it
-
-
 def is_plain_strided(tensor: torch.Tensor) -> bool:
     """Whether a tensor is of torch's own class and lies in strided memory of its own, which was not
     freed.
@@ -96,7 +97,7 @@ def is_plain_strided(tensor: torch.Tensor) -> bool:
 
 def measured(value: Any) -> Any:
     """Return a value with ``plain`` applied to every tensor in it."""
-    return pytree.tree_map_only(torch.Tensor, plain, value, is_leaf=_is_size)
+    return pytree.tree_map_only(torch.Tensor, plain, value, is_leaf=is_whole)
 
 
 def parts_of(value: Any) -> list[Any]:
@@ -126,7 +127,7 @@ def apart(value: Any, twins: "Twins | None" = None) -> Any:
     """Return a deep copy; raise ``TypeError`` where it shares an object that can change with the
     original, or where a part cannot be copied. Opaque parts (locks, files) are shared.
     """
-    before = Picture(left_out=(type,)).add("", value)
+    before = Picture(left_out=_SINGLE).add("", value)
     try:
         duplicate = deep(value, twins, before)
     except Exception as error:
@@ -136,7 +137,7 @@ def apart(value: Any, twins: "Twins | None" = None) -> Any:
             f"{_culprit(before, value)} cannot be copied for the eager side "
             f"({type(error).__name__}: {error}): {hint}"
         ) from error
-    after = Picture(left_out=(type,)).add("", duplicate)
+    after = Picture(left_out=_SINGLE).add("", duplicate)
     for key, part in after.objects.items():
         if key in before.mutable and not isinstance(part, _SHARED):
             raise TypeError(
@@ -169,7 +170,7 @@ def deep(value: Any, twins: "Twins | None" = None, picture: Picture | None = Non
     no gradient. ``twins`` are known copies of tensors, which the copy refers to; those that are
     made are added to them. ``picture`` is that of the value, where there is one.
     """
-    picture = picture or Picture(left_out=(type,)).add("", value)
+    picture = picture or Picture(left_out=_SINGLE).add("", value)
     memo: dict[int, Any] = {} if twins is None else twins.known()
     memo.update(
         {
@@ -178,7 +179,7 @@ def deep(value: Any, twins: "Twins | None" = None, picture: Picture | None = Non
             if picture.places[key] in picture.opaque or isinstance(part, contextvars.ContextVar)
         }
     )
-    with _deep_copies():
+    with _deep_copies(_copy_with_history):
         duplicate = copy.deepcopy(value, memo)
         # where deepcopy keeps what it has copied
         originals = [
@@ -208,37 +209,27 @@ _MOST_PATH = 200
 
 
 @contextlib.contextmanager
-def _deep_copies() -> Iterator[None]:
-    """In this context ``copy.deepcopy`` copies functions that hold what is copied, weak references
-    to it, and tensors of each kind.
+def _deep_copies(copy_of_tensor: Callable[..., torch.Tensor]) -> Iterator[None]:
+    """In this context ``copy.deepcopy`` copies functions that hold what is copied, what refers to
+    it, and tensors of each kind by the given function.
     """
     dispatch: dict[Any, Any] = copy._deepcopy_dispatch  # type: ignore[attr-defined]
-    atoms, of_tensor = getattr(copy, "_atomic_types", None), torch.Tensor.__deepcopy__
+    atoms = getattr(copy, "_atomic_types", None)
     kinds = {
         types.FunctionType: _copy_of_function,
         weakref.ref: lambda weak, memo: (
             weakref.ref(memo[id(weak())]) if id(weak()) in memo else weak
         ),
+        types.BuiltinMethodType: lambda method, memo: (
+            method
+            if isinstance(method.__self__, types.ModuleType | type | None)
+            else getattr(copy.deepcopy(method.__self__, memo), method.__name__)
+        ),
+        types.MappingProxyType: lambda proxy, memo: types.MappingProxyType(
+            *copy.deepcopy(gc.get_referents(proxy), memo)
+        ),
     }
     before = {kind: dispatch.get(kind) for kind in kinds}
-
-    def copy_of_tensor(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
-        if is_freed(tensor):
-            return _copy_of_freed(tensor)
-        with torch._C.DisableTorchFunctionSubclass():
-            is_leaf, is_jagged = tensor.is_leaf, tensor.layout is torch.jagged
-        if is_jagged and is_leaf:
-            # torch's own copy has new offsets under the old symbol of its size
-            duplicate = tensor.detach().clone().requires_grad_(tensor.requires_grad)
-            duplicate.grad = None if tensor.grad is None else tensor.grad.clone()
-            return duplicate
-        if is_leaf:
-            try:
-                return of_tensor(tensor, memo)
-            except RuntimeError:  # a subclass for which torch's own copy has another class
-                return _copy_of_subclass(tensor, memo)
-        with torch.enable_grad():
-            return _copy(tensor).requires_grad_().clone()
 
     dispatch.update(kinds)
     torch.Tensor.__deepcopy__ = copy_of_tensor
@@ -247,7 +238,7 @@ def _deep_copies() -> Iterator[None]:
     try:
         yield
     finally:
-        torch.Tensor.__deepcopy__ = of_tensor
+        torch.Tensor.__deepcopy__ = _COPY_OF_TORCH
         if atoms is not None:
             copy._atomic_types = atoms  # type: ignore[attr-defined]
         for kind, copier in before.items():
@@ -255,6 +246,28 @@ def _deep_copies() -> Iterator[None]:
                 del dispatch[kind]
             else:
                 dispatch[kind] = copier
+
+
+_COPY_OF_TORCH = torch.Tensor.__deepcopy__
+
+
+def _copy_with_history(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+    if is_freed(tensor):
+        return _copy_of_freed(tensor)
+    with torch._C.DisableTorchFunctionSubclass():
+        is_leaf, is_jagged = tensor.is_leaf, tensor.layout is torch.jagged
+    if is_jagged and is_leaf:
+        # torch's own copy has new offsets under the old symbol of its size
+        duplicate = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+        duplicate.grad = None if tensor.grad is None else tensor.grad.clone()
+        return duplicate
+    if is_leaf:
+        try:
+            return _COPY_OF_TORCH(tensor, memo)
+        except RuntimeError:  # a subclass for which torch's own copy has another class
+            return _copy_of_subclass(tensor, memo)
+    with torch.enable_grad():
+        return _copy(tensor).requires_grad_().clone()
 
 
 def _copy_of_freed(tensor: torch.Tensor) -> torch.Tensor:
@@ -321,7 +334,7 @@ def _can_change(function: types.FunctionType, memo: Mapping[int, Any]) -> bool:
     """
     if str(function.__module__).startswith(("torch.", "torch_conformance.")):
         return False
-    picture = Picture(left_out=(type,)).add("", function)
+    picture = Picture(left_out=_SINGLE).add("", function)
     return any(
         key in memo
         or (key in picture.mutable and not isinstance(part, _SHARED))
@@ -398,41 +411,37 @@ def frozen(value: Any) -> Any:
     """
     memo: dict[int, Any] = {}
 
+    def of_values(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+        duplicate = memo[id(tensor)] = _copy(tensor)
+        for label, part in anatomy(tensor).parts:
+            if not label.startswith(".hook"):
+                with contextlib.suppress(AttributeError):
+                    setattr(duplicate, label[1:], copy.deepcopy(part, memo))
+        return duplicate
+
     def copied(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
-            duplicate = memo[id(leaf)] = _copy(leaf)
-            for label, part in anatomy(leaf).parts:
-                if not label.startswith(".hook"):
-                    with contextlib.suppress(AttributeError):
-                        setattr(duplicate, label[1:], copied(part))
-            return duplicate
-        if isinstance(leaf, _IMMUTABLE):
-            return leaf
+            return of_values(leaf, memo)
         try:
-            for tensor in pytree.tree_leaves(opened(leaf, lambda part, _: part, [])):
-                # deepcopy refuses a tensor with a history
-                if (
-                    isinstance(tensor, torch.Tensor)
-                    and not tensor.is_leaf
-                    and id(tensor) not in memo
-                ):
-                    memo[id(tensor)] = _copy(tensor)
             if isinstance(leaf, dict):  # of a class whose __getattr__ may take any name for a key
                 base = (
                     collections.OrderedDict if isinstance(leaf, collections.OrderedDict) else dict
                 )
                 duplicate = memo[id(leaf)] = type(leaf).__new__(type(leaf))
-                for key, value in leaf.items():
-                    base.__setitem__(duplicate, key, copy.deepcopy(value, memo))
-                for name, value in attributes_of(leaf).items():
-                    object.__setattr__(duplicate, name, copy.deepcopy(value, memo))
+                for key, part in leaf.items():
+                    base.__setitem__(duplicate, key, copy.deepcopy(part, memo))
+                for name, part in attributes_of(leaf).items():
+                    object.__setattr__(duplicate, name, copy.deepcopy(part, memo))
                 return duplicate
             return copy.deepcopy(leaf, memo)
         except Exception as error:
             # __deepcopy__ and __reduce__ of an object of a spec may raise anything
             return Live(type(leaf), error)
 
-    return pytree.tree_map(copied, value, is_leaf=_is_size)
+    if isinstance(value, torch.Tensor):
+        return of_values(value, memo)
+    with _deep_copies(of_values):
+        return pytree.tree_map(copied, value, is_leaf=is_whole)
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
@@ -496,14 +505,20 @@ FUNCTION = "function"
 
 
 def changeable(
-    called: Sequence[Any], *, parameters: bool, before: Picture | None = None
+    called: Sequence[Any],
+    *,
+    parameters: bool,
+    before: Picture | None = None,
+    known: Mapping[int, str] = types.MappingProxyType({}),
 ) -> Picture:
     """Return the picture of what a call of ``called`` (the target, then its arguments) can change.
 
     Without ``parameters`` modules are left out: a package compiled ahead of time has its own.
+    ``known`` objects are named by their places, and no part of it.
     """
     target, *arguments = called
     picture = Picture(left_out=() if parameters else (torch.nn.Module,), before=before)
+    picture.places.update(known)
     for index, argument in enumerate(arguments):
         picture.add(f"{ARGUMENT} [{index}]", argument)
     if isinstance(target, types.FunctionType):

@@ -3,6 +3,7 @@ eager left.
 """
 
 import contextlib
+import re
 import types
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -420,6 +421,8 @@ class _EagerLeft(NamedTuple):
     modes: Modes
     results: Leaves
     """What the objects of the result are, and how its tensors share memory, by path."""
+    of_call: Leaves
+    """The values that the call could change."""
     shared: Leaves
     """The values of the shared state."""
 
@@ -562,11 +565,12 @@ class Effects:
 
         The compiled side has not yet run.
         """
-        picture = self._picture(eager, self._pictures[1])
-        theirs, shared = self._leaves(picture, eager), Leaves()
+        left = Picture()
         if self.begun is not None:
             left = shared_state(self.holders, keeps=True, before=self.begun[2])
-            shared = self._of_globals(left.values)
+        picture = self._picture(eager, self._pictures[1], left)
+        theirs = self._leaves(picture, eager)
+        shared = self._of_globals(left.values)
         # what eager changes lies in memory that both sides share, such as that of a global, or is a
         # parameter that freezing erased
         self._earlier = {
@@ -577,15 +581,15 @@ class Effects:
         }
         results = _tensors_of(result)
         self._shared = {storage_of(leaf) for _, leaf in results}
-        found = {**aliases(result, theirs), **_forms(picture, result)}
-        self._eager = _EagerLeft(Generators.now(), Modes(), found, shared)
+        found = _found(result, theirs, picture, left)
+        self._eager = _EagerLeft(Generators.now(), Modes(), found, theirs, shared)
         storages = {
             storage_of(leaf) for leaf in theirs.values() if isinstance(leaf, torch.Tensor)
         } - {None}
         self._of_call = {
             path: plain(leaf).data for path, leaf in results if storage_of(leaf) in storages
         }
-        theirs |= shared
+        theirs = theirs | shared
         changes = {path for path, _ in _texts(theirs).items() ^ self._texts.items()}
         for path, before in self._before.items():
             now = theirs.get(path)
@@ -625,14 +629,15 @@ class Effects:
         differs), ``generators`` and ``modes``.
         """
         now, left = Generators.now(), Modes()  # before the comparison
-        picture = self._picture(compiled, self._pictures[0])
-        of_call = self._leaves(picture, compiled)
-        theirs = self._leaves(self._picture(eager, self._pictures[1]), eager)
-        ours = dict(of_call)
+        shared = Picture()
         if self.begun is not None and self._eager is not None:
             shared = shared_state(self.holders, before=self.begun[2])
-            ours |= self._of_globals(shared.leaves)
-            theirs |= self._eager.shared
+        picture = self._picture(compiled, self._pictures[0], shared)
+        of_call = self._leaves(picture, compiled)
+        ours = of_call | self._of_globals(shared.leaves)
+        theirs = self._leaves(self._picture(eager, self._pictures[1]), eager)
+        if self._eager is not None:
+            theirs = self._eager.of_call | self._eager.shared
         erased = tuple(path for path, leaf in ours.items() if compiling.is_erased(leaf))
         paths = [
             path
@@ -648,8 +653,9 @@ class Effects:
         if not self.is_package:
             differing += [
                 *self._unnoticed_writes(of_call, theirs),
-                *self._other_results(of_call, picture, result),
+                *self._other_results(of_call, picture, shared, result),
             ]
+        self._refuse_if_copied(differing)
         # values first, then what objects are, then which ones they are
         differing.sort(
             key=lambda facts: (facts["path"].startswith(IDENTITY), facts["path"].endswith(OBJECT))
@@ -694,8 +700,17 @@ class Effects:
             if path in self._of_call:
                 self.twins[leaf] = self._of_call[path]
 
-    def _picture(self, called: Sequence[Any], before: Picture | None = None) -> Picture:
-        return changeable(called, parameters=not self.is_package, before=before)
+    def _picture(
+        self, called: Sequence[Any], before: Picture | None = None, shared: Picture | None = None
+    ) -> Picture:
+        """Return the picture of a call; what it has got of the globals is known by their names."""
+        known = {
+            key: path
+            for key, path in (shared.places if shared else {}).items()
+            if before and key not in before.places and global_of(path) not in self.of_hooks
+        }
+        parameters = not self.is_package
+        return changeable(called, parameters=parameters, before=before, known=known)
 
     def _of_globals(self, leaves: Leaves) -> Leaves:
         """Return the values of the shared state that only the function may change."""
@@ -868,27 +883,61 @@ class Effects:
             elif now[path].counter == before[path].counter:
                 yield _words(f"version counter of {path}", "not advanced", "advanced")
 
+    def _refuse_if_copied(self, differing: Sequence[Mapping[str, Any]]) -> None:
+        """Raise ``LookupError`` where a difference is at a global that is an argument, too: eager
+        has a copy of the argument, and the global itself.
+        """
+        before = None if self.begun is None else self.begun[2]
+        if before is None or not differing:
+            return
+        of_globals = {
+            key: path for path, leaf in before.leaves.items() for key in _keys(leaf)
+        } | before.places
+        compiled, eager = (
+            {key: path for path, leaf in picture.leaves.items() for key in _keys(leaf)}
+            | {key: picture.places[key] for key in picture.mutable}
+            for picture in self._pictures
+        )
+        for key in compiled.keys() & of_globals.keys() - eager.keys():
+            name = re.compile(rf"{re.escape(of_globals[key])}(?!\w)")
+            for facts in differing:
+                if name.search(f"{facts['path']} {facts.get('reference_value')}"):
+                    raise LookupError(
+                        f"{compiled[key]} is {of_globals[key]}, or has its memory, and the call "
+                        f"changes it: eager gets a copy of its arguments; pass a copy of it"
+                    )
+
     def _other_results(
-        self, ours: Leaves, picture: Picture, result: Any
+        self, ours: Leaves, picture: Picture, shared: Picture, result: Any
     ) -> Iterator[dict[str, Any]]:
         # with freezing, parameters are constants of the graph: it returns copies of them
         if self._eager is None or compiling.is_set("freezing"):
             return
-        found = {**aliases(result, ours), **_forms(picture, result)}
+        found = _found(result, ours, picture, shared)
         for path, expected in self._eager.results.items():
             if path in found and found[path] != expected:
                 yield _words(path, found[path], expected)
 
 
-def _forms(picture: Picture, result: Any) -> Leaves:
-    """Add a result to the picture of the call; return what its objects are, by path."""
+def _found(result: Any, of_call: Leaves, picture: Picture, shared: Picture) -> Leaves:
+    """Return what the objects of a result are, which of those of the call and of the globals they
+    are, and how its tensors share memory, by path. The result is added to the picture of the call.
+    """
     known = set(picture.leaves)
+    picture.places.update({**shared.places, **picture.places})
     picture.add("output", result)
-    return {
+    forms = {
         path: leaf
         for path, leaf in picture.leaves.items()
         if path not in known and isinstance(leaf, Form)
     }
+    return {**aliases(result, {**of_call, **shared.leaves}), **forms}
+
+
+def _keys(leaf: Any) -> list[int]:
+    """Return what two names of one tensor, or of one memory, have in common."""
+    is_tensor = isinstance(leaf, torch.Tensor) and not compiling.is_erased(leaf)
+    return [key for key in (storage_of(leaf),) if key is not None] if is_tensor else []
 
 
 _ABSENT = Absent()
