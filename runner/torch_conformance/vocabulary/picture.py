@@ -19,6 +19,7 @@ import gc
 import hashlib
 import io
 import logging
+import operator
 import re
 import sys
 import types
@@ -108,7 +109,7 @@ def _held(value: Any) -> dict[str, Any]:
 
 
 @functools.cache
-def _slots(kind: type) -> set[str]:
+def _slots(kind: Any) -> set[str]:
     return {
         name
         for base in kind.__mro__
@@ -125,7 +126,8 @@ def attributes_of(value: Any) -> dict[str, Any]:
     attributes: dict[str, Any] = {}
     with contextlib.suppress(Exception):
         attributes.update(_held(value))
-    for name in _slots(type(value)):
+    kind: Any = type(value)
+    for name in _slots(kind):
         with contextlib.suppress(AttributeError):
             attributes[name] = object.__getattribute__(value, name)
     return attributes
@@ -188,7 +190,7 @@ def anatomy(value: Any, key: Callable[[Any], str] = repr) -> Anatomy:
             return Anatomy(
                 name_of(value),
                 [(".__self__", owner)] if is_bound else [],
-                again=lambda again: getattr(*_renewed([owner], again), value.__name__),
+                again=lambda again: getattr(_renewed([owner], again)[0], value.__name__),
             )
         case property() | staticmethod() | classmethod() | memoryview():
             names = ("fget", "fset", "fdel", "__func__", "obj")
@@ -206,13 +208,8 @@ def anatomy(value: Any, key: Callable[[Any], str] = repr) -> Anatomy:
             names = ("level", "handlers", "filters", "disabled", "propagate")
             parts = [(f".{name}", getattr(value, name)) for name in names]
             return Anatomy(form, parts, functools.partial(_keep_attributes, value))
-        case bytearray():
-            return Anatomy(
-                form, [(" content", bytes(value))], functools.partial(_keep_array, value)
-            )
-        case array.array():
-            content = f"{value.typecode}{value.tolist()!r}"
-            return Anatomy(form, [(" content", content)], functools.partial(_keep_array, value))
+        case bytearray() | array.array():
+            return Anatomy(form, [(" content", repr(value))], functools.partial(_keep_array, value))
     for base in _CONTAINERS:
         if issubclass(kind, base):
             return _of_container(value, base, key)
@@ -248,11 +245,9 @@ def _of_container(value: Any, base: Any, key: Callable[[Any], str]) -> Anatomy:
         parts += [(f"{{{text}}}", entry) for text, entry in named if not is_atom(entry)]
     else:
         form += f" of {len(entries)}"
-    match value:
-        case collections.deque() if value.maxlen is not None:
-            form += f", at most {value.maxlen}"
-        case collections.defaultdict() if value.default_factory is not None:
-            form += f" with {name_of(value.default_factory)}"
+    more = {collections.deque: "maxlen", collections.defaultdict: "default_factory"}
+    names = [name for other, name in more.items() if issubclass(kind, other)]
+    parts += [(f".{name}", getattr(value, name)) for name in names]
     parts += [] if kind is base else _attributes(value)
     if base in (tuple, frozenset):
         return Anatomy(
@@ -263,19 +258,19 @@ def _of_container(value: Any, base: Any, key: Callable[[Any], str]) -> Anatomy:
 
 def _sorted(members: list[Any]) -> list[Any]:
     """Return the members of a set in an order that those of a copy have, too."""
-    ranks = [
-        (name_of(type(member)), repr(member) if is_atom(member) else _shallow(member))
-        for member in members
-    ]
-    alike = collections.Counter(ranks)
-    order = [
-        (*rank, "" if alike[rank] == 1 else repr(_fingerprint(anatomy(member))))
-        for rank, member in zip(ranks, members, strict=True)
-    ]
-    return [members[index] for index in sorted(range(len(members)), key=order.__getitem__)]
+    ranks = {id(member): _shallow(member) for member in members}
+    alike = collections.Counter(ranks.values())
+
+    def rank(member: Any) -> tuple[str, str]:
+        text = ranks[id(member)]
+        return text, "" if alike[text] == 1 else repr(_fingerprint(anatomy(member)))
+
+    return sorted(members, key=rank)
 
 
 def _shallow(value: Any) -> str:
+    if is_atom(value):
+        return f"{type(value).__name__} {value!r}"
     whole = anatomy(value)
     return repr([whole.form, *((label, part) for label, part in whole.parts if is_atom(part))])
 
@@ -305,6 +300,14 @@ def _renewed(parts: Iterable[Any], again: Replaced) -> list[Any]:
     return [again.get(id(part), part) for part in parts]
 
 
+def _all(kept: list[Restore]) -> Restore:
+    def restore(again: Replaced) -> None:
+        for restore_part in kept:
+            restore_part(again)
+
+    return restore
+
+
 def _keep_names(read: Callable[[], Mapping[Any, Any]], write: Callable[..., object]) -> Restore:
     """Keep what names refer to; ``write`` receives a name and its value, or deletes the name."""
     before = dict(read())
@@ -322,7 +325,8 @@ def _keep_names(read: Callable[[], Mapping[Any, Any]], write: Callable[..., obje
 
 def _keep_attributes(value: Any) -> Restore:
     """Keep the attributes of an object; those that torch's compiler sets stay as they are."""
-    slots = _slots(type(value))
+    kind: Any = type(value)
+    slots = _slots(kind)
 
     def write(name: str, *part: Any) -> None:
         if name in slots:
@@ -371,40 +375,30 @@ def _plain_attributes(value: Any) -> dict[str, Any]:
     return {name: part for name, part in attributes.items() if not name.startswith(OF_TORCH)}
 
 
+def _of_names(form: str, names: Mapping[str, Any], write: Callable[..., object]) -> Anatomy:
+    """Return what a class or a module of a spec's Python consists of."""
+
+    def read() -> dict[str, Any]:
+        left_out = ("__", "_abc_", *OF_TORCH)
+        return {
+            name: part
+            for name, part in names.items()
+            if not name.startswith(left_out) and not _OF_DYNAMO.search(name)
+        }
+
+    parts = [(f".{name}", part) for name, part in read().items()]
+    return Anatomy(form, parts, functools.partial(_keep_names, read, write))
+
+
 def _of_class(value: type) -> Anatomy:
     if not value.__module__.startswith(PREFIX) or isinstance(value, enum.EnumMeta):
         return Anatomy(f"class {name_of(value)}", [])
 
-    def read() -> dict[str, Any]:
-        left_out = ("__", "_abc_", *OF_TORCH)
-        return {name: part for name, part in vars(value).items() if not name.startswith(left_out)}
-
     def write(name: str, *part: Any) -> None:  # without the methods of its metaclass
         (type.__setattr__ if part else type.__delattr__)(value, name, *part)
 
-    bases = ", ".join(name_of(base) for base in value.__bases__)
-    return Anatomy(
-        f"class {name_of(value)}({bases})",
-        [(f".{name}", part) for name, part in read().items()],
-        functools.partial(_keep_names, read, write),
-    )
-
-
-def _of_namespace(value: types.ModuleType) -> Anatomy:
-    """Return what a module of a spec's Python consists of: its globals."""
-
-    def read() -> dict[str, Any]:
-        return {
-            name: part
-            for name, part in vars(value).items()
-            if not name.startswith(("__", *OF_TORCH)) and not _OF_DYNAMO.search(name)
-        }
-
-    return Anatomy(
-        "globals",
-        [(f".{name}", part) for name, part in read().items()],
-        functools.partial(_keep_names, read, functools.partial(_write, vars(value))),
-    )
+    bases = ", ".join(map(name_of, value.__bases__))
+    return _of_names(f"class {name_of(value)}({bases})", vars(value), write)
 
 
 def _code(code: types.CodeType) -> str:
@@ -420,48 +414,41 @@ def _of_function(value: types.FunctionType) -> Anatomy:
     code = value.__code__
     is_torchs = str(value.__globals__.get("__name__")).startswith(("torch.", "torch_conformance."))
     form = name_of(value) + ("" if is_torchs else f" with the code {_code(code)}")
-    names = code.co_varnames[: code.co_argcount]
     defaults = value.__defaults__ or ()
-    parts = [
-        (f"({name}=)", part)
-        for name, part in zip(names[len(names) - len(defaults) :], defaults, strict=True)
-    ]
-    parts += [(f"({name}=)", part) for name, part in (value.__kwdefaults__ or {}).items()]
-    parts += [
-        (f".{name}", part)
-        for name, part in vars(value).items()
-        if name != "__wrapped__" and not name.startswith(OF_TORCH)
-    ]
+    names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+    named = [*zip(names, defaults, strict=True), *(value.__kwdefaults__ or {}).items()]
+    parts = [(f"({name}=)", part) for name, part in named] + _attributes(value)
     for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # a cell that is not filled yet
             parts.append((f"<{name}>", cell.cell_contents))
-    return Anatomy(
-        form, parts, functools.partial(_keep_function, value) if parts or not is_torchs else None
-    )
+    can_change = parts or not is_torchs
+    return Anatomy(form, parts, functools.partial(_keep_function, value) if can_change else None)
 
 
 def _keep_function(value: types.FunctionType) -> Restore:
-    code, defaults, keywords, cells = value.__code__, value.__defaults__, value.__kwdefaults__, []
-    for cell in value.__closure__ or ():
-        with contextlib.suppress(ValueError):
-            cells.append((cell, cell.cell_contents))
-    kept = [_keep_attributes(value), *([_keep_items(keywords, dict)] if keywords else [])]
+    cells, keywords = value.__closure__ or (), value.__kwdefaults__
 
-    def restore(again: Replaced) -> None:
-        for cell, content in cells:
-            (cell.cell_contents,) = _renewed([content], again)
-        if value.__code__ is not code:
-            value.__code__ = code
-        if again and defaults:
-            value.__defaults__ = tuple(_renewed(defaults, again))
-        elif value.__defaults__ is not defaults:
-            value.__defaults__ = defaults
-        if value.__kwdefaults__ is not keywords:
-            value.__kwdefaults__ = keywords
-        for restore_part in kept:
-            restore_part(again)
+    def read() -> dict[Any, Any]:
+        names = ("__code__", "__defaults__", "__kwdefaults__")
+        own: dict[Any, Any] = {name: getattr(value, name) for name in names}
+        for index, cell in enumerate(cells):
+            with contextlib.suppress(ValueError):
+                own[index] = cell.cell_contents
+        return own
 
-    return restore
+    def write(name: Any, part: Any) -> None:
+        if isinstance(name, int):
+            cells[name].cell_contents = part
+        else:
+            setattr(value, name, part)
+
+    def renew(again: Replaced) -> None:
+        defaults = value.__defaults__ or ()
+        if any(map(operator.is_not, renewed := _renewed(defaults, again), defaults)):
+            value.__defaults__ = tuple(renewed)
+
+    items = [_keep_items(keywords, dict)] if keywords else []
+    return _all([_keep_names(read, write), renew, _keep_attributes(value), *items])
 
 
 _OF_EVERY_MODULE = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
@@ -494,11 +481,7 @@ def _of_module(module: Any) -> Anatomy:
                 kind = next(base for base in _CONTAINERS if isinstance(part, base))
                 kept.append(_keep_items(part, kind))
 
-        def restore(again: Replaced) -> None:
-            for restore_part in kept:
-                restore_part(again)
-
-        return restore
+        return _all(kept)
 
     return Anatomy(form, parts, keep)
 
@@ -533,15 +516,14 @@ def _by_protocol(value: Any) -> Anatomy:
     """
     kind: Any = type(value)
     form, attributes = name_of(kind), _attributes(value)
-    is_default = (
-        kind.__reduce_ex__ is object.__reduce_ex__
-        and kind.__reduce__ is object.__reduce__
-        and getattr(kind, "__getstate__", None) is getattr(object, "__getstate__", None)
-        and kind not in copyreg.dispatch_table
+    names = ("__reduce_ex__", "__reduce__", "__getstate__")
+    is_default = kind not in copyreg.dispatch_table and all(
+        getattr(kind, name, None) is getattr(object, name, None) for name in names
     )
     has_attributes = bool(attributes or _slots(kind))
     with contextlib.suppress(Exception):
-        has_attributes = has_attributes or _held(value) is not None
+        _held(value)
+        has_attributes = True
     keep = functools.partial(_keep_attributes, value)
     if is_default and has_attributes:
         return Anatomy(form, attributes, keep)
@@ -556,15 +538,13 @@ def _by_protocol(value: Any) -> Anatomy:
     undo({})  # code of a spec may count its calls
     if not isinstance(reduced, tuple):
         return Anatomy(form, attributes, keep if attributes else None, is_opaque=not attributes)
-    make, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
+    make, arguments, state = (*reduced, None)[:3]
     if state is None and kind.__module__.partition(".")[0] in sys.stdlib_module_names:
         attributes, has_attributes = [], False  # those are what it has computed and stored
     is_named = isinstance(state, dict)
     if is_named and not attributes:
         attributes = [(f".{name}", part) for name, part in state.items()]
     parts = [(f" ({index})", part) for index, part in enumerate(arguments) if part is not kind]
-    parts += [(f"[{index}]", part) for index, part in enumerate(items or ())]
-    parts += [(f"[{name!r}]", part) for name, part in pairs or ()]
     parts += attributes if state is None or is_named else [*attributes, (" state", state)]
     sets_state = (
         state is not None and not (is_named and has_attributes) and hasattr(kind, "__setstate__")
@@ -572,17 +552,11 @@ def _by_protocol(value: Any) -> Anatomy:
     is_iterator = isinstance(value, Iterator) and not isinstance(value, io.IOBase)
     if not is_iterator and (has_attributes or sets_state):
 
-        def keep_state() -> Restore:
-            before = keep()
+        def renew(again: Replaced) -> None:
+            if sets_state:
+                value.__setstate__(*_renewed([state], again))
 
-            def restore(again: Replaced) -> None:
-                if sets_state:
-                    value.__setstate__(*_renewed([state], again))
-                before(again)
-
-            return restore
-
-        return Anatomy(form, parts, keep_state)
+        return Anatomy(form, parts, lambda: _all([renew, keep()]))
 
     def again(replaced: Replaced) -> Any:
         made = make(*_renewed(arguments, replaced))
@@ -599,12 +573,7 @@ def _by_protocol(value: Any) -> Anatomy:
 
 # -- tensors ---------------------------------------------------------------------------------------
 
-_COMPRESSED = {
-    "sparse_csr": ("crow_indices", "col_indices"),
-    "sparse_bsr": ("crow_indices", "col_indices"),
-    "sparse_csc": ("ccol_indices", "row_indices"),
-    "sparse_bsc": ("ccol_indices", "row_indices"),
-}
+_COMPRESSED = ("crow_indices", "col_indices", "ccol_indices", "row_indices", "values")
 
 _QUANTIZED = (
     *("q_scale", "q_zero_point"),
@@ -664,11 +633,19 @@ def inner_tensors(tensor: Any) -> list[tuple[str, Any]] | None:
             names, _ = tensor.__tensor_flatten__()
             return [(f".{name}", getattr(tensor, name)) for name in names]
         if tensor.layout is torch.sparse_coo:
-            return [(".indices", tensor._indices()), (".values", tensor._values())]
-        if (names := _COMPRESSED.get(str(tensor.layout).removeprefix("torch."))) is not None:
-            inner = [(f".{name}", getattr(tensor, name)()) for name in names]
-            return [*inner, (".values", tensor.values())]
+            return _methods(tensor, ("_indices", "_values"))
+        if str(tensor.layout).startswith("torch.sparse"):
+            return _methods(tensor, _COMPRESSED)
     return None
+
+
+def _methods(tensor: Any, names: Iterable[str]) -> list[tuple[str, Any]]:
+    """Return what these methods return of a tensor that has them, by label."""
+    found = []
+    for name in names:
+        with contextlib.suppress(RuntimeError):
+            found.append((f".{name.removeprefix('_')}", getattr(tensor, name)()))
+    return found
 
 
 def _of_tensor(tensor: Any) -> Anatomy:
@@ -691,9 +668,7 @@ def _of_tensor(tensor: Any) -> Anatomy:
             words += ["coalesced"] * tensor.is_coalesced()
         if is_freed(tensor):
             words.append(f"freed: a storage of {tensor.untyped_storage().nbytes()} bytes")
-        for name in _QUANTIZED if tensor.is_quantized else ():
-            with contextlib.suppress(RuntimeError):  # by tensor or by channel
-                words.append(f"{name} {getattr(tensor, name)()}")
+        words += map(str, _methods(tensor, _QUANTIZED if tensor.is_quantized else ()))
         inner = inner_tensors(tensor) if tensor.layout is not torch.strided else None
         words += [f"{label[1:]} of {part.dtype}" for label, part in inner or ()]
     skipped = (
@@ -769,7 +744,8 @@ class Picture:
 
     def add_globals(self, path: str, module: types.ModuleType) -> "Picture":
         """Add the globals of a module of a spec's Python."""
-        whole = _of_namespace(module)
+        names = vars(module)
+        whole = _of_names("globals", names, functools.partial(_write, names))
         if self._keeps and whole.keep is not None:
             self._restores.append(whole.keep())
         for label, part in whole.parts:
@@ -785,11 +761,10 @@ class Picture:
         if can_change or is_fresh or whole.is_opaque or whole.again is not None or whole.parts:
             self.places[id(value)] = path
             self.objects[id(value)] = value
-        if can_change or whole.is_opaque:
-            was = None if self._before is None else self._before.places.get(id(value))
-            if self._before is not None:
-                text = "another object" if was is None else f"the object at {was}"
-                self.leaves[IDENTITY + path] = Form(text)
+        if self._before is not None and (can_change or whole.is_opaque):
+            was = self._before.places.get(id(value))
+            text = "another object" if was is None else f"the object at {was}"
+            self.leaves[IDENTITY + path] = Form(text)
         if can_change:
             self.mutable.add(id(value))
         if whole.is_opaque:
@@ -859,9 +834,7 @@ class Picture:
 
     def restore(self) -> None:
         """Give every object the content that it had."""
-        replaced = self._made_again()
-        for old, new in replaced.items():
-            self.places[id(new)], self.objects[id(new)] = self.places.get(old, ""), new
+        replaced = _Again(self._again)
         for restore in self._restores:
             with contextlib.suppress(Exception):  # code of a spec may raise anything
                 restore(replaced)
@@ -870,27 +843,8 @@ class Picture:
                 storage.restore()
             for tensor in self._tensors.values():
                 tensor.restore(replaced)
-
-    def _made_again(self) -> dict[int, Any]:
-        """Make what advanced again, and what holds it and cannot be set back in place."""
-        holds = {
-            key: {id(part) for _, part in whole.parts} for key, (_, whole, _) in self._again.items()
-        }
-        needed = {
-            key
-            for key, (value, _, first) in self._again.items()
-            if first is not None and _fingerprint(anatomy(value)) != first
-        }
-        while more := {key for key in holds if holds[key] & needed} - needed:
-            needed |= more
-        replaced: dict[int, Any] = {}
-        while ready := [key for key in needed if not holds[key] & needed]:  # inner ones first
-            needed -= set(ready)
-            for key in ready:
-                _, whole, _ = self._again[key]
-                with contextlib.suppress(Exception):
-                    replaced[key] = whole.again and whole.again(replaced)
-        return replaced
+        for old, new in replaced.items():
+            self.places[id(new)], self.objects[id(new)] = self.places.get(old, ""), new
 
     def again(self) -> "Picture":
         """Return the kept picture of the same globals now."""
@@ -946,6 +900,27 @@ def _fingerprint(whole: Anatomy) -> Leaves:
     for label, part in whole.parts:
         picture.add(label, part)
     return {path: repr(leaf) for path, leaf in picture.leaves.items()}
+
+
+class _Again(dict[int, Any]):
+    """Objects made again when they are asked for: what advanced, and what holds such a part."""
+
+    def __init__(self, kept: Mapping[int, tuple[Any, Anatomy, Leaves | None]]) -> None:
+        super().__init__()
+        self._kept = kept
+
+    def get(self, key: int, default: Any = None) -> Any:
+        if key not in self and key in self._kept:
+            value, whole, first = self._kept[key]
+            self[key] = value
+            with contextlib.suppress(Exception):  # code of a spec may raise anything
+                has_advanced = first is not None and _fingerprint(anatomy(value)) != first
+                if whole.again and (
+                    has_advanced
+                    or any(self.get(id(part), part) is not part for _, part in whole.parts)
+                ):
+                    self[key] = whole.again(self)
+        return super().get(key, default)
 
 
 class _KeptStorage:

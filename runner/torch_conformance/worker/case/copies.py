@@ -4,7 +4,6 @@ import collections
 import contextlib
 import contextvars
 import copy
-import enum
 import functools
 import gc
 import logging
@@ -34,12 +33,6 @@ PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 _SINGLE = (type, logging.Logger)
 """Objects of which a process has one: they are not copied, nor what they have."""
-
-_IMMUTABLE = (
-    *(type(None), bool, int, float, complex, str, bytes, range, slice, type, enum.Enum),
-    *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.SymInt),
-    *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType),
-)
 
 _SHARED = (types.FunctionType, *_SINGLE, types.ModuleType, contextvars.ContextVar, weakref.ref)
 """Objects that both sides share; what of a function can change is copied with it."""
@@ -428,10 +421,8 @@ def frozen(value: Any) -> Any:
                     collections.OrderedDict if isinstance(leaf, collections.OrderedDict) else dict
                 )
                 duplicate = memo[id(leaf)] = type(leaf).__new__(type(leaf))
-                for key, part in leaf.items():
-                    base.__setitem__(duplicate, key, copy.deepcopy(part, memo))
-                for name, part in attributes_of(leaf).items():
-                    object.__setattr__(duplicate, name, copy.deepcopy(part, memo))
+                base.update(duplicate, copy.deepcopy(dict(leaf.items()), memo))
+                vars(duplicate).update(copy.deepcopy(attributes_of(leaf), memo))
                 return duplicate
             return copy.deepcopy(leaf, memo)
         except Exception as error:
@@ -459,7 +450,7 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
 
 def same_object(left: Any, right: Any) -> bool:
     """Whether two names refer to one mutable object: a comparison of the two cannot fail."""
-    return left is right and not isinstance(left, _IMMUTABLE) and left != ()
+    return left is right and not (is_atom(left) or isinstance(left, _SHARED) or left == ())
 
 
 def tensor_grad(tensor: torch.Tensor) -> torch.Tensor | None:
