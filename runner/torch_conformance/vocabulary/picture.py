@@ -192,10 +192,13 @@ def anatomy(value: Any, key: Callable[[Any], str] = repr) -> Anatomy:
                 [(".__self__", owner)] if is_bound else [],
                 again=lambda again: getattr(_renewed([owner], again)[0], value.__name__),
             )
-        case property() | staticmethod() | classmethod() | memoryview():
-            names = ("fget", "fset", "fdel", "__func__", "obj")
-            parts = [(f".{name}", getattr(value, name)) for name in names if hasattr(value, name)]
-            return Anatomy(form, parts, is_opaque=kind is memoryview)
+        case property() | staticmethod() | classmethod() | memoryview() | logging.Logger():
+            # the manager of a logger has all loggers of the process
+            parts = [
+                (f".{name}", getattr(value, name)) for name in _MEMBERS if hasattr(value, name)
+            ]
+            keep = functools.partial(_keep_attributes, value)
+            return Anatomy(form, parts, keep, is_opaque=kind is memoryview)
         case types.MappingProxyType():
             return Anatomy(form, [(".mapping", *gc.get_referents(value))])
         case weakref.ref():
@@ -203,11 +206,15 @@ def anatomy(value: Any, key: Callable[[Any], str] = repr) -> Anatomy:
                 f"{form} of {'nothing' if value() is None else 'an object'}", [("()", value())]
             )
         case contextvars.ContextVar():
-            return _of_variable(value)
-        case logging.Logger():  # its manager has all loggers of the process
-            names = ("level", "handlers", "filters", "disabled", "propagate")
-            parts = [(f".{name}", getattr(value, name)) for name in names]
-            return Anatomy(form, parts, functools.partial(_keep_attributes, value))
+            try:
+                now = value.get()
+            except LookupError:  # without a value nothing can be set back
+                return Anatomy(f"{form} without a value", [], is_opaque=True)
+            return Anatomy(
+                form,
+                [(".value", now)],
+                lambda: lambda again: value.set(*_renewed([now], again)) and None,
+            )
         case bytearray() | array.array():
             return Anatomy(form, [(" content", repr(value))], functools.partial(_keep_array, value))
     for base in _CONTAINERS:
@@ -223,6 +230,11 @@ def anatomy(value: Any, key: Callable[[Any], str] = repr) -> Anatomy:
     return _by_protocol(value)
 
 
+_MEMBERS = (
+    *("fget", "fset", "fdel", "__func__", "obj"),
+    *("level", "handlers", "filters", "disabled", "propagate"),
+)
+
 _CONTAINERS: tuple[Any, ...] = (
     *(collections.OrderedDict, dict, list, collections.deque, set, frozenset, tuple),
 )
@@ -237,7 +249,7 @@ def _of_container(value: Any, base: Any, key: Callable[[Any], str]) -> Anatomy:
     parts = list(zip(labels, entries, strict=True))
     is_map = issubclass(base, dict)
     if is_map or base in (set, frozenset):
-        entries = entries if is_map else _sorted(entries)
+        entries = entries if is_map else sorted(entries, key=_shallow)
         texts = [key(entry) for entry in entries]
         form += f"({', '.join(texts)})" if is_map else f" of {', '.join(texts)}"
         named = list(zip(texts, entries, strict=True))
@@ -256,35 +268,12 @@ def _of_container(value: Any, base: Any, key: Callable[[Any], str]) -> Anatomy:
     return Anatomy(form, parts, functools.partial(_keep_items, value, base))
 
 
-def _sorted(members: list[Any]) -> list[Any]:
-    """Return the members of a set in an order that those of a copy have, too."""
-    ranks = {id(member): _shallow(member) for member in members}
-    alike = collections.Counter(ranks.values())
-
-    def rank(member: Any) -> tuple[str, str]:
-        text = ranks[id(member)]
-        return text, "" if alike[text] == 1 else repr(_fingerprint(anatomy(member)))
-
-    return sorted(members, key=rank)
-
-
 def _shallow(value: Any) -> str:
+    """Return what orders the members of a set as those of a copy."""
     if is_atom(value):
         return f"{type(value).__name__} {value!r}"
     whole = anatomy(value)
     return repr([whole.form, *((label, part) for label, part in whole.parts if is_atom(part))])
-
-
-def _of_variable(variable: contextvars.ContextVar[Any]) -> Anatomy:
-    try:
-        now = variable.get()
-    except LookupError:  # without a value nothing can be set back
-        return Anatomy(f"{name_of(type(variable))} without a value", [], is_opaque=True)
-    return Anatomy(
-        name_of(type(variable)),
-        [(".value", now)],
-        lambda: lambda again: variable.set(*_renewed([now], again)) and None,
-    )
 
 
 def _attributes(value: Any) -> list[tuple[str, Any]]:
@@ -421,8 +410,7 @@ def _of_function(value: types.FunctionType) -> Anatomy:
     for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # a cell that is not filled yet
             parts.append((f"<{name}>", cell.cell_contents))
-    can_change = parts or not is_torchs
-    return Anatomy(form, parts, functools.partial(_keep_function, value) if can_change else None)
+    return Anatomy(form, parts, functools.partial(_keep_function, value))
 
 
 def _keep_function(value: types.FunctionType) -> Restore:
@@ -455,13 +443,13 @@ _OF_EVERY_MODULE = ("_parameters", "_buffers", "_modules", "_non_persistent_buff
 
 
 def _of_module(module: Any) -> Anatomy:
-    parts: list[tuple[str, Any]] = []
-    tables = ("_parameters", "_buffers", "_modules")
-    for table in tables[:2]:
-        parts += [(f".{name}", part) for name, part in vars(module).get(table, {}).items()]
-    names = [f".{name}" for table in tables for name in vars(module).get(table, {})]
-    transient = sorted(vars(module).get("_non_persistent_buffers_set", ()))
-    form = f"{name_of(type(module))} with {', '.join(name[1:] for name in names)}"
+    held = vars(module)
+    parameters, buffers, children = (
+        held.get(table, {}) for table in ("_parameters", "_buffers", "_modules")
+    )
+    parts = [(f".{name}", part) for name, part in [*parameters.items(), *buffers.items()]]
+    transient = sorted(held.get("_non_persistent_buffers_set", ()))
+    form = f"{name_of(type(module))} with {', '.join([*parameters, *buffers, *children])}"
     if transient:
         form += f", not persistent: {', '.join(transient)}"
     for name, part in vars(module).items():
@@ -472,7 +460,7 @@ def _of_module(module: Any) -> Anatomy:
             parts += [(f".{name}[{index}]", hook) for index, hook in enumerate(part.values())]
         else:
             parts.append((f".{name}", part))
-    parts += [(f".{name}", part) for name, part in vars(module).get("_modules", {}).items()]
+    parts += [(f".{name}", part) for name, part in children.items()]
 
     def keep() -> Restore:
         kept = [_keep_attributes(module)]
@@ -494,16 +482,14 @@ def _of_array(value: Any) -> Anatomy:
     """Return what an array or a number of numpy consists of: a tensor with its memory, where torch
     can have one.
     """
-    form = f"{name_of(type(value))} of {value.dtype}"
-    if not isinstance(value, sys.modules["numpy"].ndarray):
+    form, numpy = f"{name_of(type(value))} of {value.dtype}", sys.modules["numpy"]
+    if not isinstance(value, numpy.ndarray):
         return Anatomy(form, [(" value", value.item())])
     form += f", strides {list(value.strides)}"
     content: Any = None
-    if value.dtype.kind in "biufc":
-        with warnings.catch_warnings(), contextlib.suppress(TypeError, ValueError):
-            warnings.simplefilter("ignore")  # an array that cannot be written
-            shared = value if all(stride >= 0 for stride in value.strides) else value.copy()
-            content = torch.as_tensor(shared)
+    # torch warns of an array that cannot be written
+    with warnings.catch_warnings(action="ignore"), contextlib.suppress(TypeError, ValueError):
+        content = torch.as_tensor(numpy.ascontiguousarray(value))
     parts = [(" values", value.tolist() if content is None else content)]
     return Anatomy(form, parts, functools.partial(_keep_array, value))
 
@@ -518,19 +504,15 @@ def _by_protocol(value: Any) -> Anatomy:
     form, attributes = name_of(kind), _attributes(value)
     names = ("__reduce_ex__", "__reduce__", "__getstate__")
     is_default = kind not in copyreg.dispatch_table and all(
-        getattr(kind, name, None) is getattr(object, name, None) for name in names
+        getattr(kind, name) is getattr(object, name) for name in names
     )
-    has_attributes = bool(attributes or _slots(kind))
-    with contextlib.suppress(Exception):
-        _held(value)
-        has_attributes = True
+    has_attributes = bool(attributes or _slots(kind) or kind.__dictoffset__)
     keep = functools.partial(_keep_attributes, value)
     if is_default and has_attributes:
         return Anatomy(form, attributes, keep)
     undo = keep()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # itertools' own protocol is deprecated
+        with warnings.catch_warnings(action="ignore"):  # itertools' own protocol is deprecated
             custom = copyreg.dispatch_table.get(kind)
             reduced: Any = custom(value) if custom else value.__reduce_ex__(4)
     except Exception:  # code of a spec may raise anything; C objects refuse
@@ -742,15 +724,12 @@ class Picture:
             waiting.extend(reversed(self._parts(where, part)))
         return self
 
-    def add_globals(self, path: str, module: types.ModuleType) -> "Picture":
-        """Add the globals of a module of a spec's Python."""
-        names = vars(module)
-        whole = _of_names("globals", names, functools.partial(_write, names))
+    def add_parts(self, path: str, whole: Anatomy) -> None:
+        """Add the parts of what is no object of its own, as the globals of a module."""
         if self._keeps and whole.keep is not None:
             self._restores.append(whole.keep())
         for label, part in whole.parts:
             self.add(f"{path}{label[1:]}", part)
-        return self
 
     def _parts(self, path: str, value: Any) -> list[tuple[str, Any]]:
         """Note an object; return its parts with their paths."""
@@ -860,7 +839,7 @@ class Picture:
             return leaf
         kept = self._tensors.get(id(leaf))
         with torch._C.DisableTorchFunctionSubclass():
-            if kept is None or len(kept.strided) != 1 or kept.strided[0] is not kept.alias:
+            if kept is None or not kept.is_strided:
                 return leaf
             storage = self._storages.get(int(kept.alias.untyped_storage()._cdata))
             if storage is None:
@@ -878,21 +857,18 @@ class Picture:
         """
         if self.opaque:
             return None
-        hashed = hashlib.sha256()
+        leaves = []
         for path, leaf in self.leaves.items():
-            hashed.update(f"{path}\0".encode("utf-8", "surrogatepass"))
-            if not isinstance(leaf, torch.Tensor):
-                hashed.update(f"{type(leaf)} {leaf!r} ".encode("utf-8", "surrogatepass"))
-                continue
-            if leaf.layout is not torch.strided or type(leaf) not in (
-                torch.Tensor,
-                torch.nn.Parameter,
-            ):
-                return None
-            hashed.update(f"{leaf.dtype} {list(leaf.shape)} {leaf.device} ".encode())
-            plain = leaf.detach().resolve_conj().resolve_neg().cpu().contiguous()
-            hashed.update(plain.reshape(-1).view(torch.uint8).numpy().data)
-        return hashed.hexdigest()
+            content: Any = leaf
+            if isinstance(leaf, torch.Tensor):
+                kinds = torch.Tensor, torch.nn.Parameter
+                if leaf.layout is not torch.strided or type(leaf) not in kinds:
+                    return None
+                plain = leaf.detach().resolve_conj().resolve_neg().cpu().contiguous()
+                data = plain.reshape(-1).view(torch.uint8).numpy().data
+                content = leaf.dtype, leaf.shape, leaf.device, hashlib.sha256(data).digest()
+            leaves.append((path, type(leaf), content))
+        return hashlib.sha256(repr(leaves).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _fingerprint(whole: Anatomy) -> Leaves:
@@ -963,12 +939,14 @@ class _KeptTensor:
             and not part.is_nested
         ]
 
+        self.is_strided = any(part is self.alias for part in self.strided)
+
     def restore(self, again: Replaced) -> None:
         """Set them back."""
         tensor, alias = self.tensor, self.alias
         self._attributes(again)
         with torch._C.DisableTorchFunctionSubclass(), contextlib.suppress(RuntimeError, TypeError):
-            if len(self.strided) == 1 and self.strided[0] is alias:
+            if self.is_strided:
                 ours, theirs = (
                     (
                         part.shape,
@@ -988,7 +966,7 @@ class _KeptTensor:
                     tensor.grad = self._grad
             for name, hooks in self._hooks.items():
                 now = getattr(tensor, name, None)
-                if now is not None and dict(now) != hooks:
+                if now is not None:
                     now.clear()
                     now.update(hooks)
             if self._version is not None and tensor._version != self._version:
@@ -1008,5 +986,6 @@ def shared_state(
     picture = Picture(keeps=keeps, before=before)
     picture.modules = tuple(modules)
     for number, module in enumerate(picture.modules):
-        picture.add_globals(f"global{f' ({number})' if number else ''} ", module)
+        path, names = f"global{f' ({number})' if number else ''} ", vars(module)
+        picture.add_parts(path, _of_names("globals", names, functools.partial(_write, names)))
     return picture

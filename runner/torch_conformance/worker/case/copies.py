@@ -1,10 +1,8 @@
 """Copies of what a case can change, and which values these are."""
 
-import collections
 import contextlib
 import contextvars
 import copy
-import functools
 import gc
 import logging
 import types
@@ -22,7 +20,6 @@ from torch_conformance.vocabulary.picture import (
     PREFIX,
     Picture,
     anatomy,
-    attributes_of,
     extent,
     is_atom,
     is_freed,
@@ -270,7 +267,7 @@ def _copy_of_freed(tensor: torch.Tensor) -> torch.Tensor:
     )
     copied.untyped_storage().resize_(tensor.untyped_storage().nbytes())
     if isinstance(tensor, torch.nn.Parameter):
-        return torch.nn.Parameter(copied, requires_grad=tensor.requires_grad)
+        copied.__class__ = torch.nn.Parameter
     return copied.requires_grad_(tensor.requires_grad and tensor.is_leaf)
 
 
@@ -300,8 +297,7 @@ def _copy_of_function(function: types.FunctionType, memo: dict[int, Any]) -> typ
         function.__code__, function.__globals__, function.__name__, None, cells or None
     )
     memo[id(function)] = copied  # before its parts, which may refer to it
-    functools.update_wrapper(copied, function, updated=())
-    copied.__dict__.pop("__wrapped__", None)
+    copied.__module__, copied.__qualname__ = function.__module__, function.__qualname__
     copied.__defaults__, copied.__kwdefaults__ = (
         _copied_part(part, memo) for part in (function.__defaults__, function.__kwdefaults__)
     )
@@ -417,20 +413,13 @@ def frozen(value: Any) -> Any:
             return of_values(leaf, memo)
         try:
             if isinstance(leaf, dict):  # of a class whose __getattr__ may take any name for a key
-                base = (
-                    collections.OrderedDict if isinstance(leaf, collections.OrderedDict) else dict
-                )
-                duplicate = memo[id(leaf)] = type(leaf).__new__(type(leaf))
-                base.update(duplicate, copy.deepcopy(dict(leaf.items()), memo))
-                vars(duplicate).update(copy.deepcopy(attributes_of(leaf), memo))
-                return duplicate
+                made: Any = leaf.__reduce_ex__(4)
+                return copy._reconstruct(leaf, memo, *made)  # type: ignore[attr-defined]
             return copy.deepcopy(leaf, memo)
         except Exception as error:
             # __deepcopy__ and __reduce__ of an object of a spec may raise anything
             return Live(type(leaf), error)
 
-    if isinstance(value, torch.Tensor):
-        return of_values(value, memo)
     with _deep_copies(of_values):
         return pytree.tree_map(copied, value, is_leaf=is_whole)
 
@@ -500,7 +489,7 @@ def changeable(
     *,
     parameters: bool,
     before: Picture | None = None,
-    known: Mapping[int, str] = types.MappingProxyType({}),
+    known: Any = (),
 ) -> Picture:
     """Return the picture of what a call of ``called`` (the target, then its arguments) can change.
 
@@ -512,12 +501,7 @@ def changeable(
     picture.places.update(known)
     for index, argument in enumerate(arguments):
         picture.add(f"{ARGUMENT} [{index}]", argument)
-    if isinstance(target, types.FunctionType):
-        for label, part in anatomy(target).parts:
-            picture.add(f"{FUNCTION}{label}", part)
     owner = getattr(target, "__self__", target)
-    if isinstance(owner, torch.nn.Module) or (
-        owner is not target and not isinstance(owner, types.ModuleType | type)
-    ):
+    if not isinstance(owner, types.ModuleType | type):
         picture.add(FUNCTION, owner)
     return picture
