@@ -594,6 +594,26 @@ def is_leaf(tensor: Any) -> bool:
     return False
 
 
+def tensor_grad(tensor: Any) -> Any:
+    """Return the gradient of a leaf tensor, without a call of ``__torch_function__`` of a subclass;
+    None where it has none.
+    """
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor.grad if is_leaf(tensor) else None
+
+
+def tensor_version(tensor: Any) -> int | None:
+    """Return the version counter of a tensor; None for an inference tensor and other tensors
+    without one.
+    """
+    with (
+        torch._C.DisableTorchFunctionSubclass(),
+        contextlib.suppress(RuntimeError, AttributeError),
+    ):
+        return int(tensor._version)
+    return None
+
+
 def is_freed(tensor: Any) -> bool:
     """Whether a tensor is longer than its storage, as parameters that FSDP has freed: to read it
     would end the process.
@@ -776,8 +796,7 @@ class Picture:
                     self.leaves[f"{path}{label}"] = part
         elif not is_freed(tensor):
             self.leaves[path] = tensor
-        with torch._C.DisableTorchFunctionSubclass():
-            grad = tensor.grad if is_leaf(tensor) else None
+        grad = tensor_grad(tensor)
         return [] if grad is None else [(f"{path}{GRAD}", grad)]
 
     def key(self, key: Any) -> str:
@@ -922,12 +941,10 @@ class _KeptTensor:
             self.alias = tensor.detach()
             self.requires_grad = tensor.requires_grad
             self._is_leaf = is_leaf(tensor)
-            self._grad = tensor.grad if is_leaf(tensor) else None
+            self._grad = tensor_grad(tensor)
             self._attributes = _keep_attributes(tensor)
             self._hooks = {name: dict(getattr(tensor, name, None) or {}) for name in HOOKS}
-            self._version: int | None = None
-            with contextlib.suppress(RuntimeError):
-                self._version = tensor._version
+            self._version = tensor_version(tensor)
             inner = inner_tensors(tensor)
         self.strided = [
             part

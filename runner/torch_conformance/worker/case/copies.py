@@ -9,6 +9,7 @@ import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from unittest import mock
 
 import torch
 from torch.utils import _pytree as pytree
@@ -23,6 +24,8 @@ from torch_conformance.vocabulary.picture import (
     extent,
     is_atom,
     is_freed,
+    name_of,
+    tensor_grad,
 )
 from torch_conformance.worker.torch_compat import compiling
 
@@ -131,7 +134,7 @@ def apart(value: Any, twins: "Twins | None" = None) -> Any:
     for key, part in after.objects.items():
         if key in before.mutable and not isinstance(part, _SHARED):
             raise TypeError(
-                f"a copy shares the {type(part).__module__}.{type(part).__qualname__} at "
+                f"a copy shares the {name_of(type(part))} at "
                 f"{after.places[key] or 'its root'} with the original: see __deepcopy__ there or "
                 "above it"
             )
@@ -145,10 +148,7 @@ def _culprit(picture: Picture, value: Any) -> str:
             deep(part)
         except Exception:  # as of the whole
             where = picture.places[key]
-            return (
-                f"the {type(part).__module__}.{type(part).__qualname__} at "
-                f"{where[:_MOST_PATH] or 'its root'}"
-            )
+            return f"the {name_of(type(part))} at {where[:_MOST_PATH] or 'its root'}"
     return f"a {type(value).__qualname__}"
 
 
@@ -203,8 +203,7 @@ def _deep_copies(copy_of_tensor: Callable[..., torch.Tensor]) -> Iterator[None]:
     """In this context ``copy.deepcopy`` copies functions that hold what is copied, what refers to
     it, and tensors of each kind by the given function.
     """
-    dispatch: dict[Any, Any] = copy._deepcopy_dispatch  # type: ignore[attr-defined]
-    atoms = getattr(copy, "_atomic_types", None)
+    atoms: frozenset[type] = getattr(copy, "_atomic_types", frozenset())  # of Python 3.14
     kinds = {
         types.FunctionType: _copy_of_function,
         weakref.ref: lambda weak, memo: (
@@ -219,23 +218,12 @@ def _deep_copies(copy_of_tensor: Callable[..., torch.Tensor]) -> Iterator[None]:
             *copy.deepcopy(gc.get_referents(proxy), memo)
         ),
     }
-    before = {kind: dispatch.get(kind) for kind in kinds}
-
-    dispatch.update(kinds)
-    torch.Tensor.__deepcopy__ = copy_of_tensor
-    if atoms is not None:
-        copy._atomic_types = atoms - set(kinds)  # type: ignore[attr-defined]
-    try:
+    with (
+        mock.patch.dict(copy._deepcopy_dispatch, kinds),  # type: ignore[attr-defined]
+        mock.patch.object(torch.Tensor, "__deepcopy__", copy_of_tensor),
+        mock.patch.object(copy, "_atomic_types", atoms - set(kinds), create=True),
+    ):
         yield
-    finally:
-        torch.Tensor.__deepcopy__ = _COPY_OF_TORCH
-        if atoms is not None:
-            copy._atomic_types = atoms  # type: ignore[attr-defined]
-        for kind, copier in before.items():
-            if copier is None:
-                del dispatch[kind]
-            else:
-                dispatch[kind] = copier
 
 
 _COPY_OF_TORCH = torch.Tensor.__deepcopy__
@@ -440,26 +428,6 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
 def same_object(left: Any, right: Any) -> bool:
     """Whether two names refer to one mutable object: a comparison of the two cannot fail."""
     return left is right and not (is_atom(left) or isinstance(left, _SHARED) or left == ())
-
-
-def tensor_grad(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return the gradient of a leaf tensor, without a call of ``__torch_function__`` of a subclass;
-    None where it has none.
-    """
-    with torch._C.DisableTorchFunctionSubclass():
-        grad: torch.Tensor | None = tensor.grad if tensor.is_leaf else None
-        return grad
-
-
-def tensor_version(tensor: torch.Tensor) -> int | None:
-    """Return the version counter of a tensor; None for an inference tensor and other tensors
-    without one.
-    """
-    with torch._C.DisableTorchFunctionSubclass():
-        try:
-            return int(tensor._version)
-        except (RuntimeError, AttributeError):
-            return None
 
 
 def storage_of(tensor: torch.Tensor) -> int | None:

@@ -27,6 +27,7 @@ from torch_conformance.vocabulary.picture import (
     inner_tensors,
     is_freed,
     shared_state,
+    tensor_version,
 )
 from torch_conformance.vocabulary.steps.call import gradient_leaves
 from torch_conformance.vocabulary.steps.step_base import needed, referenced
@@ -37,7 +38,6 @@ from torch_conformance.worker.case.copies import (
     frozen,
     plain,
     storage_of,
-    tensor_version,
 )
 from torch_conformance.worker.case.state import Generators, Modes
 from torch_conformance.worker.torch_compat import compiling
