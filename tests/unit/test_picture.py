@@ -3,14 +3,20 @@
 import array
 import collections
 import contextvars
+import ctypes
 import datetime
 import decimal
+import fractions
+import functools
+import gc
 import io
 import itertools
+import logging
 import random
 import threading
 import types
 import weakref
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from typing import Any
 
@@ -50,6 +56,44 @@ def closure() -> Callable[[], int]:
         return count
 
     return step
+
+
+class Hostile(list[Any]):
+    """A list whose own methods cannot be used."""
+
+    def clear(self) -> None:
+        raise RuntimeError
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+
+class Counts:
+    """An object that counts how often it is taken apart."""
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def __reduce__(self) -> Any:
+        self.n += 1
+        return Counts, ()
+
+
+def with_default(*, numbers: list[int] = []) -> int:  # noqa: B006  # the state of the test
+    numbers.append(1)
+    return len(numbers)
+
+
+def tagged() -> Any:
+    tensor = torch.zeros(3)
+    tensor.calls = 0
+    return tensor
+
+
+def local() -> Any:
+    value = threading.local()
+    value.n = 0
+    return value
 
 
 VARIABLE: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=1)
@@ -119,6 +163,65 @@ CHANGES: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
         torch.nn.ReLU,
         lambda value: value.register_forward_hook(lambda *_: None),
     ),
+    "object without attributes": (
+        lambda: type("Empty", (), {})(),
+        lambda value: setattr(value, "n", 1),
+    ),
+    "slot without a value": (lambda: Slots.__new__(Slots), lambda value: setattr(value, "n", 1)),
+    "local of a thread": (local, bump),
+    "object that counts copies": (Counts, bump),
+    "list with methods of its own": (lambda: Hostile([1]), lambda value: list.append(value, 2)),
+    "members of a set": (
+        lambda: {Holder(1), Holder(2)},
+        lambda value: bump(next(iter(value)), "value"),
+    ),
+    "key": (lambda: {Holder(1): 0}, lambda value: bump(next(iter(value)), "value")),
+    "array of numpy without axes": (
+        lambda: numpy.array(0),
+        lambda value: value.__setitem__((), 1),
+    ),
+    "array of records": (
+        lambda: numpy.zeros(2, dtype=[("a", "i4")]),
+        lambda value: value["a"].__setitem__(0, 1),
+    ),
+    "array of days": (
+        lambda: numpy.zeros(2, "M8[D]"),
+        lambda value: value.__setitem__(0, numpy.datetime64(1, "D")),
+    ),
+    "array backwards": (
+        lambda: numpy.zeros(3)[::-1],
+        lambda value: value.__setitem__(0, 1.0),
+    ),
+    "masked array": (
+        lambda: numpy.ma.array([1, 2], mask=[0, 1]),
+        lambda value: setattr(value, "mask", [1, 0]),
+    ),
+    "number of C": (lambda: [ctypes.c_int(0)], lambda value: bump(value[0], "value")),
+    "context of decimals": (lambda: [decimal.Context(5)], lambda value: bump(value[0], "prec")),
+    "element of XML": (lambda: ET.Element("a"), lambda value: value.set("b", "c")),
+    "property": (lambda: property(closure()), lambda value: value.fget()),
+    "static method": (lambda: staticmethod(with_default), lambda value: value()),
+    "view of a map": (
+        lambda: types.MappingProxyType({"a": 1}),
+        lambda value: gc.get_referents(value)[0].update(a=2),
+    ),
+    "code of a function": (
+        lambda: types.FunctionType(bump.__code__, {}),
+        lambda value: setattr(value, "__code__", local.__code__),
+    ),
+    "level of a logger": (
+        lambda: logging.Logger("conformance"),
+        lambda value: value.setLevel(5),
+    ),
+    "attribute of a tensor changed": (tagged, lambda value: bump(value, "calls")),
+    "hook of an optimizer": (
+        lambda: torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1),
+        lambda value: value.register_step_pre_hook(lambda *_: None),
+    ),
+    "scaler of gradients": (
+        lambda: torch.amp.GradScaler("cpu"),
+        lambda value: value.scale(torch.ones(1)),
+    ),
     "optimizer": (
         lambda: torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1),
         lambda value: value.param_groups[0].update(lr=0.2),
@@ -158,6 +261,9 @@ IMMUTABLE: dict[str, tuple[Any, Any]] = {
     "limits of deques": (collections.deque([1]), collections.deque([1], maxlen=1)),
     "types of arrays": (array.array("i", [1]), array.array("l", [1])),
     "zeros": (0.0, -0.0),
+    "members": ({datetime.date(2026, 1, 1)}, {datetime.date(2026, 1, 2)}),
+    "sets of sets": ({frozenset([1])}, {frozenset([2])}),
+    "keys": ({fractions.Fraction(1, 2): 0}, {fractions.Fraction(1, 3): 0}),
     "classes of tensors": (torch.zeros(1), torch.nn.Parameter(torch.zeros(1), requires_grad=False)),
     "dense dimensions": (torch.eye(2).to_sparse(1), torch.eye(2).to_sparse(2)),
     "sharing": ((lambda part: [part, part])([1]), [[1], [1]]),
@@ -171,13 +277,50 @@ def test_two_that_differ_have_two_pictures(name: str) -> None:
     assert seen(left) != seen(right)
 
 
-def test_an_iterator_of_a_global_is_made_again() -> None:
+@pytest.mark.filterwarnings("ignore")  # torch's quantized tensors are deprecated
+def test_scales_of_quantized_tensors_are_seen() -> None:
+    left, right = (
+        Picture()
+        .add("it", torch.quantize_per_tensor(torch.zeros(1), scale, 0, torch.qint8))
+        .leaves["it as an object"]
+        for scale in (0.1, 0.2)
+    )
+    assert left != right
+
+
+def counted(numbers: Any = itertools.count(1)) -> int:  # noqa: B008  # the state of the test
+    drawn: int = next(numbers)
+    return drawn
+
+
+HOLDERS: dict[str, Callable[[], tuple[Any, Callable[[Any], object]]]] = {
+    "count": lambda: (itertools.count(3), next),
+    "map": lambda: (iter({1: 2}), next),
+    "list": lambda: (iter(["a", "b"]), next),
+    "cycle": lambda: (itertools.cycle([1, 2]), next),
+    "chain": lambda: (itertools.chain([1, 2], [3]), next),
+    "zip": lambda: (zip(itertools.count(), "ab", strict=False), next),
+    "enumerate": lambda: (enumerate("ab"), next),
+    "in a tuple": lambda: ((itertools.count(), 1), lambda value: next(value[0])),
+    "bound": lambda: (itertools.count().__next__, lambda value: value()),
+    "partial": lambda: (functools.partial(next, itertools.count()), lambda value: value()),
+    "default": lambda: (counted, lambda value: value()),
+    "shared": lambda: (
+        (lambda numbers: [numbers, zip(numbers, "abcd", strict=False)])(itertools.count()),
+        lambda value: (next(value[0]), next(value[1])),
+    ),
+}
+"""Iterators and what holds them, each with what draws from it."""
+
+
+@pytest.mark.parametrize("name", HOLDERS)
+def test_an_iterator_of_a_global_is_made_again(name: str) -> None:
     module = types.ModuleType(f"{PREFIX}x")
-    vars(module).update(numbers=itertools.count(3), items=iter({1: 2}), texts=iter(["a", "b"]))
+    vars(module)["held"], draw = HOLDERS[name]()
     kept = shared_state([module], keeps=True)
-    drawn = [next(module.numbers), next(module.items), next(module.texts)]
+    drawn = draw(module.held)
     kept.restore()
-    assert [next(module.numbers), next(module.items), next(module.texts)] == drawn
+    assert draw(module.held) == drawn
 
 
 def test_globals_are_set_back_and_new_ones_removed() -> None:
