@@ -42,8 +42,9 @@ OF_TORCH = (
     "_orig_mod",
     "_is_fsdp",
     "_opt_called",
+    "_warned_capturable",
 )
-"""Prefixes of attributes that torch's compiler sets on modules and functions, and a scheduler on an
+"""Prefixes of attributes that torch's compiler sets on modules and functions, and torch on an
 optimizer, of which a copy has none.
 """
 
@@ -58,6 +59,8 @@ _INSIDE_TORCH = ("torch._", "torch.fx", "torch.utils.hooks", "torch.jit", "trito
 """Packages of which objects are atoms: caches and tables of the compiler."""
 
 _BASES: tuple[type, ...] = (bool, int, float, complex, str, bytes)
+
+PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 GRAD = ".grad"
 """The end of the path of a gradient."""
@@ -99,13 +102,12 @@ def name_of(kind: Any) -> str:
     return name if module == "builtins" or module.startswith(PREFIX) else f"{module}.{name}"
 
 
-def _held(value: Any) -> dict[str, Any]:
+def _held(value: Any) -> Any:
     """Return the ``__dict__`` of an object; no code of a spec is called."""
     find: Any = type(value).__getattribute__
     if isinstance(find, types.FunctionType):
         find = object.__getattribute__
-    held: dict[str, Any] = find(value, "__dict__")
-    return held
+    return find(value, "__dict__")
 
 
 @functools.cache
@@ -485,7 +487,7 @@ def _of_array(value: Any) -> Anatomy:
     form, numpy = f"{name_of(type(value))} of {value.dtype}", sys.modules["numpy"]
     if not isinstance(value, numpy.ndarray):
         return Anatomy(form, [(" value", value.item())])
-    form += f", strides {list(value.strides)}"
+    form += f", strides {list(value.strides)}" + ", read only" * (not value.flags.writeable)
     content: Any = None
     # torch warns of an array that cannot be written
     with warnings.catch_warnings(action="ignore"), contextlib.suppress(TypeError, ValueError):
@@ -531,6 +533,8 @@ def _by_protocol(value: Any) -> Anatomy:
     sets_state = (
         state is not None and not (is_named and has_attributes) and hasattr(kind, "__setstate__")
     )
+    if isinstance(value, BaseException):
+        parts.append((".__cause__", value.__cause__))
     is_iterator = isinstance(value, Iterator) and not isinstance(value, io.IOBase)
     if not is_iterator and (has_attributes or sets_state):
 
@@ -673,9 +677,7 @@ def _of_tensor(tensor: Any) -> Anatomy:
         words += map(str, _methods(tensor, _QUANTIZED if tensor.is_quantized else ()))
         inner = inner_tensors(tensor) if tensor.layout is not torch.strided else None
         words += [f"{label[1:]} of {part.dtype}" for label, part in inner or ()]
-    skipped = (
-        _OF_TENSORS if type(tensor) in (torch.Tensor, torch.nn.Parameter) else (*_OF_TENSORS, "_")
-    )
+    skipped = _OF_TENSORS if type(tensor) in PLAIN else (*_OF_TENSORS, "_")
     parts = [
         (f".{name}", part)
         for name, part in attributes_of(tensor).items()
@@ -880,8 +882,7 @@ class Picture:
         for path, leaf in self.leaves.items():
             content: Any = leaf
             if isinstance(leaf, torch.Tensor):
-                kinds = torch.Tensor, torch.nn.Parameter
-                if leaf.layout is not torch.strided or type(leaf) not in kinds:
+                if leaf.layout is not torch.strided or type(leaf) not in PLAIN:
                     return None
                 plain = leaf.detach().resolve_conj().resolve_neg().cpu().contiguous()
                 data = plain.reshape(-1).view(torch.uint8).numpy().data

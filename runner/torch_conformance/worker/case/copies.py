@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch_conformance.vocabulary.expectations.comparing import is_whole
 from torch_conformance.vocabulary.picture import (
     HOOKS,
+    PLAIN,
     PREFIX,
     Picture,
     anatomy,
@@ -28,8 +29,6 @@ from torch_conformance.vocabulary.picture import (
     tensor_grad,
 )
 from torch_conformance.worker.torch_compat import compiling
-
-PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 _SINGLE = (type, logging.Logger)
 """Objects of which a process has one: they are not copied, nor what they have."""
@@ -45,7 +44,7 @@ class Live:
     """
 
     def __init__(self, kind: type, why: Exception) -> None:
-        self.kind = f"{kind.__module__}.{kind.__qualname__}"
+        self.kind = name_of(kind)
         self.why = f"{type(why).__name__}: {why}"[:200]
 
     def refuse(self, name: str) -> LookupError:
