@@ -6,6 +6,7 @@ Nothing is built here.
 
 import functools
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -104,6 +105,43 @@ def test_what_cannot_be_exported_is_torchs_answer(torch, session, packages):
         do(one)
     assert packages.files == []
     assert STEPS["aot"].traits.claims
+
+
+MARKED = """\
+prelude: |
+  def nested(x, *, least=None, most=None):
+      torch._dynamo.mark_dynamic(x, 0, min=least, max=most)
+      return {"rows": [3, x]}
+function: |
+  def fn(x, y):
+      x = x if isinstance(x, torch.Tensor) else x["rows"][1]
+      return FN
+inputs: [X, {rand: [1, 4]}]
+steps: [{aot: {strict: false}, expect: [{close: {to: eager}}]}]
+"""
+NESTED = "{{call: nested, args: [{{rand: [{}, 4]}}], kwargs: {{least: 2, most: 8}}}}"
+
+
+@pytest.mark.parametrize(
+    ("x", "body", "problem"),
+    [
+        ("{rand: [1, 4], mark_dynamic: [{dim: 0, min: 1, max: 8}]}", "x.mean(0) + y", "number 1"),
+        ("{rand: [1, 4], mark_dynamic: [0]}", "x.mean(0) + y", "dimension 0 of .* number 1"),
+        ("{rand: [3, 1], mark_dynamic: [0, 1]}", "x.sin() + y", "dimension 1 of .* number 1"),
+        (NESTED.format(1), "x.sin() + y", "dimension 0 of given_0_rows_1 .* number 1"),
+        (NESTED.format(4), "x.sin() if x.shape[0] < 8 else y", "for 8, which .* refuses"),
+        (NESTED.format(4), "x.sin() if x.shape[0] > 2 else y", "for 2, which .* refuses"),
+        (NESTED.format(4), "x.view(-1, 2, 4)", "for 2, which .* refuses"),
+        (NESTED.format(4), "x.mean(0) + y", ""),
+        ("{rand: [3, 4], mark_dynamic: [{dim: 0, min: 2}, 1]}", "x.sin() + y.mean()", ""),
+        ("{rand: [1, 4]}", "x + y", ""),
+    ],
+)
+def test_a_dimension_that_is_marked_remains_dynamic(session, packages, x, body, problem):
+    text = MARKED.replace("FN", body).replace("X", x)
+    with pytest.raises(ValueError, match=problem) if problem else nullcontext():
+        do(session(text))
+    assert bool(packages.files) is not bool(problem)
 
 
 # -- the proof -------------------------------------------------------------------------------------

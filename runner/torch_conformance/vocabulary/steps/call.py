@@ -156,7 +156,11 @@ class Call(Calling):
 
 
 def _load(
-    function: Callable[..., Any], arguments: tuple[Any, ...], strict: bool | None, path: str
+    session: Session,
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    strict: bool | None,
+    path: str,
 ) -> Any:
     from torch._inductor import aoti_compile_and_package, aoti_load_package
 
@@ -173,9 +177,11 @@ def _load(
     module = function if isinstance(function, torch.nn.Module) else AsModule(function)
     mode = {} if strict is None else {"strict": strict}
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    return aoti_load_package(
-        aoti_compile_and_package(torch.export.export(module, arguments, **mode), package_path=path)
-    )
+    marks = session.compiling.marks(pytree.tree_leaves(arguments))
+    program = torch.export.export(module, arguments, **mode)
+    if problem := next(session.compiling.why_static(program, marks), ""):
+        raise ValueError(problem)
+    return aoti_load_package(aoti_compile_and_package(program, package_path=path))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +233,7 @@ class Aot(Calling):
 
         def build_and_run(*inputs: Any) -> Any:
             path = os.path.join(session.cache, "ahead", f"{len(packages)}.pt2")
-            package = _load(session.compiled.targets[name], inputs, self.strict, path)
+            package = _load(session, session.compiled.targets[name], inputs, self.strict, path)
             packages.append(package)
             return package(*inputs)
 

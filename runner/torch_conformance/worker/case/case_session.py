@@ -217,7 +217,7 @@ class Session:
         self.phases = phases = phases or Phases()
         self.folder: str = plan["folder"]
         self.cache: str = plan["cache"]
-        self.torch_state, self.opinfo = torch_state, opinfo
+        self.compiling, self.torch_state, self.opinfo = compiling, torch_state, opinfo
         self.device_api = DeviceApi(plan["device"])
         self.kept: dict[str, Any] = {}
         """Storage of kinds of steps until the case ends, by kind."""

@@ -13,7 +13,7 @@ import math
 import threading
 import types
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from torch._dynamo.utils import graph_break_reasons, guard_failures
 from torch._guards import CompileContext
 from torch._inductor import select_algorithm
 from torch._inductor.graph import GraphLowering
+from torch._inductor.output_code import OutputCode
 from torch._inductor.virtualized import V
 
 from torch_conformance.vocabulary.expectations import compilation
@@ -523,10 +524,27 @@ def _counting_entries(original: Callable[..., Any], *args: Any, **kwargs: Any) -
         _watch.within -= 1
 
 
-def _counting_direct_entries(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _counting_direct_entries(
+    original: Callable[..., Any], graph: Any, inputs: Sequence[Any], *args: Any, **kwargs: Any
+) -> Any:
     # called by code of the spec, not by torch in a compile of a frame or of a backward
     _watch.seen.entered += not _watch.within and CompileContext.try_get() is None
-    return original(*args, **kwargs)
+    compiled = original(graph, inputs, *args, **kwargs)
+    if isinstance(compiled, OutputCode) or compiling.calls(graph):
+        return compiled
+
+    # torch returns a graph that calls nothing as it is, such as a backward that returns its tangent
+    is_own = _is_own_compile()
+    devices = {value.device.type for value in inputs if isinstance(value, torch.Tensor)}
+
+    @functools.wraps(compiled)  # with the mark that it takes a list
+    def counted(*again: Any) -> Any:
+        seen = _watch.seen
+        seen.counted += is_own
+        _count(seen.executed if is_own else seen.executed_others, devices)
+        return compiled(*again)
+
+    return counted
 
 
 def _recording_stage(

@@ -7,10 +7,11 @@ import collections
 import contextlib
 import functools
 import importlib
+import itertools
 import re
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -178,6 +179,11 @@ def operators(graph: Any) -> dict[str, int]:
     return dict(counts)
 
 
+def calls(graph: Any) -> bool:
+    """Whether a graph module has a node that calls something, and so something to compile."""
+    return any(node.op.startswith("call_") for node in graph.graph.nodes)
+
+
 def graph_of_code(lowered: Any) -> dict[str, list[str]]:
     """Return the arguments of a graph that inductor lowered, and the operators, before
     decompositions, that its nodes come from.
@@ -239,6 +245,42 @@ def is_known(name: str) -> bool:
         except (ImportError, AttributeError, ValueError):
             return False
     return "." in name
+
+
+Marks = list[dict[int, tuple[int | None, int | None]]]
+"""For each leaf of arguments the dimensions that are marked as dynamic, with their ranges."""
+
+
+def marks(leaves: Sequence[Any]) -> Marks:
+    """Return the marks of ``torch._dynamo.mark_dynamic``."""
+    return [
+        {
+            marked.dim: (marked.min, marked.max)
+            for marked in getattr(leaf, "_dynamo_dynamic_range", ())
+        }
+        for leaf in leaves
+    ]
+
+
+def why_static(program: Any, marked: Marks) -> Iterator[str]:
+    """Yield marked dimensions that became a number in an exported program, and sizes of their
+    ranges that the program refuses.
+
+    Without Dynamo, torch.export takes both as it is.
+    """
+    nodes = {node.name: node for node in program.graph.nodes}
+    for name, dimensions in zip(program.graph_signature.user_inputs, marked, strict=True):
+        for dim, (least, most) in dimensions.items():
+            size = nodes[name].meta["val"].shape[dim]
+            what = f"dimension {dim} of {name} is marked as dynamic"
+            if isinstance(size, int):
+                yield f"{what}, and is the number {size} in the exported program"
+                continue
+            # the ends show a bound, their neighbours a divisor; torch never promises 0 and 1
+            ends = {least or 0, (least or 0) + 1, (most or 0) - 1, most or 0} - {-1, 0, 1}
+            for end, guard in itertools.product(sorted(ends), size.node.shape_env.guards):
+                if str(guard.expr.subs(size.node.expr, end)) == "False":
+                    yield f"{what} for {end}, which the exported program refuses: {guard.expr}"
 
 
 # -- kernel calls ----------------------------------------------------------------------------------
