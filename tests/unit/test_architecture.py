@@ -132,6 +132,7 @@ def is_workers(module: str) -> bool:
         room(module) == "worker"
         or module.startswith("torch_conformance.tools.offline.worker")
         or module == "torch_conformance.tools.attest.ck_generators"
+        or module == "torch_conformance.tools.nodes.worker"
     )
 
 

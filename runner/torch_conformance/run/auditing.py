@@ -18,6 +18,7 @@ from torch_conformance.model.case import Case
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import Diagnostic, Position, UsageError
 from torch_conformance.model.expectation import Status
+from torch_conformance.model.optional import hooks
 from torch_conformance.model.options import (
     ExecutionOptions,
     argument,
@@ -50,6 +51,10 @@ class AuditOptions(ExecutionOptions):
     )
     run: bool = flag(
         "also run the controls: the cases with the patch of their spec's 'control', which must fail"
+    )
+    nodes: bool = flag(
+        "instead, run the graphs of each case without a compiler and with one node changed, and "
+        "print the changes that its comparisons with eager let through"
     )
     json: bool = flag("print one object")
     backends: tuple[Path, ...] = backend_files()
@@ -109,7 +114,7 @@ def recorded_cases(name: str, options: AuditOptions) -> Ran:
 
 
 def _run(
-    cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Path
+    cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Path, *, label: str = ""
 ) -> tuple[list[tuple[Case, CaseResult]], Surroundings]:
     """Run the cases that can run here, without bench steps: no expectation judges times."""
     cases = [without_benches(case) for case in cases]
@@ -126,7 +131,8 @@ def _run(
         ]
         for number, result in enumerate(runner.run(possible, known, lambda _: ""), start=1):
             output.note(
-                f"{result.outcome.label}  {number}/{len(possible)}  {shlex.quote(result.case_id)}"
+                f"{label or result.outcome.label}  {number}/{len(possible)}  "
+                f"{shlex.quote(result.case_id)}"
             )
             results.append((by_id[result.case_id], result))
     return results, known
@@ -366,6 +372,22 @@ def _tried(ran: Ran, case: Case, result: CaseResult) -> list[Trial] | None:
         raise UsageError(f"{folder}: not what a run leaves: {error}") from error
 
 
+def _nodes(cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Path) -> ExitCode:
+    """Print what changes of nodes the cases do not notice; exit 1 for one."""
+
+    def run(chosen: Sequence[Case]) -> tuple[list[tuple[Case, CaseResult]], Surroundings]:
+        return _run(chosen, suite, options, folder, label="ran")
+
+    report = hooks("nodes").report(cases, suite, run, folder)
+    if options.json:
+        output.document(report.as_json())
+    else:
+        output.lines(report.lines())
+    if not report.nodes:
+        return ExitCode.NOTHING
+    return ExitCode.OK if report.is_clean else ExitCode.FAILED
+
+
 def main(options: AuditOptions) -> ExitCode:
     """Audit a run, or the cases of paths; exit 1 for a survivor without a reason, 4 when nothing
     was audited.
@@ -384,11 +406,14 @@ def main(options: AuditOptions) -> ExitCode:
     with contextlib.ExitStack() as stack:
         folder = (
             stack.enter_context(contextlib.closing(scratch.make())).path
-            if options.run or not is_run
+            if options.run or options.nodes or not is_run
             else Path()
         )
         if is_run:
             ran = recorded_cases(name, options)
+            if options.nodes:
+                passed = [case for case, result in ran.results if result.outcome in PASSED]
+                return _nodes(passed, ran.suite, options, folder)
         else:
             paths = [Path(target) for target in options.targets]
             suite = load(paths, options.backends)
@@ -399,6 +424,8 @@ def main(options: AuditOptions) -> ExitCode:
                 globs=options.select,
                 tags=options.tag,
             )
+            if options.nodes:
+                return _nodes(cases, suite, options, folder)
             results, known = _run(cases, suite, options, folder / "cases")
             ran = Ran(folder=folder / "cases", suite=suite, known=known, results=tuple(results))
         tried = [

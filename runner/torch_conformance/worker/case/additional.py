@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from torch_conformance.model.optional import hooks
 from torch_conformance.model.results import PROOF
 from torch_conformance.vocabulary.expectations import MEASURED, OF_SAMPLES, close
 from torch_conformance.vocabulary.expectations.additional_calls import (
@@ -60,8 +61,15 @@ from torch_conformance.worker.case.state import Generators
 from torch_conformance.worker.torch_compat import compiling, numerics, opinfo, residue
 from torch_conformance.worker.torch_compat.numerics import AMPLITUDE, RESOLUTION, jittered
 
-KINDS: Mapping[str, Any] = {kind: MEASURED[kind] for kind in MEASURED}
-"""The classes of all expectations: a table that the seal watches."""
+
+class _Kinds(dict[str, Any]):
+    def __missing__(self, kind: str) -> Any:
+        return hooks(kind).MEASURED
+
+
+KINDS: Mapping[str, Any] = _Kinds({kind: MEASURED[kind] for kind in MEASURED})
+"""The classes of all expectations, a table that the seal watches; any other kind is that of the
+optional tool of its name."""
 
 MOST_BYTES = 64 << 20
 """The maximum size of modules and arguments of one copy, in bytes."""
@@ -923,7 +931,9 @@ class AdditionalCalls:
             differentiate=None
             if backward is None
             else differentiation(backward.get("loss"), backward.get("gradient"), scope),
-            comparisons=whole if request["index"] == PROOF else {},
+            comparisons=whole
+            if request["index"] == PROOF or request["kind"] not in OF_OPERATORS
+            else {},
             executed=executed,
             result=copies.frozen(value(OUTPUT)),
             eager_result=eager_result,

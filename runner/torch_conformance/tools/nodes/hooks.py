@@ -1,0 +1,273 @@
+"""What the core calls for ``audit --nodes``: the cases as they are run for it, and the report."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from torch_conformance.judge.evidence import (
+    CarriedOut,
+    carried_out,
+    judge_expectation,
+    recorded_facts,
+)
+from torch_conformance.judge.verdicts import facts_of
+from torch_conformance.language.load import Suite
+from torch_conformance.model.case import Case, Expected, Step
+from torch_conformance.model.case_facts import StepFacts
+from torch_conformance.model.conditions import Surroundings
+from torch_conformance.model.diagnostics import Position
+from torch_conformance.model.escaping import line
+from torch_conformance.model.expectation import Mutant, Status, Verdict
+from torch_conformance.model.protocol import Json
+from torch_conformance.model.results import CaseResult
+from torch_conformance.record.case_files import OBSERVATION, RecordedFiles
+from torch_conformance.run import rejudge
+from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT, Kind
+from torch_conformance.vocabulary.steps import traits_of
+
+_NOTICED, _UNNOTICED, _EQUIVALENT = "noticed", "unnoticed", "equivalent"
+
+_KEPT = ("close", "raises")
+"""The expectations of a case that are measured: others speak of a compiler."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nodes(Kind):
+    """Asks the worker to change the nodes of a step's graphs."""
+
+    calls_again: ClassVar[bool] = True
+    gradients: bool = False
+
+    @staticmethod
+    def measure(arguments: Mapping[str, Any], again: Any) -> dict[str, Any]:
+        """Measure in the worker."""
+        from torch_conformance.tools.nodes.worker import tried
+
+        return tried(again, **arguments)
+
+    def measurement(self) -> Mapping[str, Json]:
+        """Whether the case asks for gradients."""
+        return {"gradients": self.gradients}
+
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+        """It claims nothing."""
+        return [Verdict.passed(expected="nodes changed", observed="")]
+
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+        """None: it claims nothing."""
+        return iter(())
+
+
+MEASURED = Nodes
+"""The kind that a worker finds by the name of this tool."""
+
+
+def _compares(expected: Expected) -> bool:
+    check: Any = expected.check
+    return expected.kind == "close" and (check.of, check.to) == (OUTPUT, EAGER)
+
+
+def _as_run(case: Case) -> Case:
+    """Return a case without a compiler, whose steps that compare with eager change their nodes."""
+    gradients = any(traits_of(step).gives_gradients for step in case.steps)
+
+    def changed(step: Step) -> Step:
+        kept = tuple(expected for expected in step.expectations if expected.kind in _KEPT)
+        if traits_of(step).can_be_called_again and any(map(_compares, kept)):
+            check = Nodes(gradients=gradients)
+            kept += (Expected(kind=check.kind, check=check, position=step.position),)
+        return replace(step, expectations=kept)
+
+    settings = replace(case.body.settings, compile={"backend": "eager"})
+    steps = tuple(map(changed, case.steps))
+    return replace(case, body=replace(case.body, settings=settings), steps=steps, control=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tried:
+    """One change of one node of a case."""
+
+    case: Case
+    position: Position
+    operator: str
+    change: str
+    fate: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What became of the changes of some cases."""
+
+    tried: Sequence[_Tried]
+    nodes: Mapping[str, int]
+    """How many nodes were changed, by spec."""
+    left: Mapping[str, str]
+    """Why cases, or some of their changes, were not tried, by id."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether each change was noticed."""
+        return all(change.fate != _UNNOTICED for change in self.tried)
+
+    def _by_line(self) -> Iterator[tuple[Position, str, list[str], list[str]]]:
+        groups = defaultdict[tuple[Position, str], list[_Tried]](list)
+        for change in self.tried:
+            if change.fate == _UNNOTICED:
+                groups[change.position, change.operator].append(change)
+        for (position, operator), group in groups.items():
+            changes, cases = (
+                list(dict.fromkeys(words))
+                for words in ((one.change for one in group), (one.case.id for one in group))
+            )
+            yield position, operator, changes, cases
+
+    def counts(self, tried: Iterable[_Tried]) -> dict[str, int]:
+        """Return how many changes had each fate."""
+        fates = Counter(change.fate for change in tried)
+        return {fate: fates[fate] for fate in (_NOTICED, _UNNOTICED, _EQUIVALENT)}
+
+    def by_spec(self) -> dict[str, dict[str, int]]:
+        """Return the counts of each spec."""
+        specs = defaultdict[str, list[_Tried]](list)
+        for change in self.tried:
+            specs[change.case.spec].append(change)
+        return {
+            spec: {"nodes": nodes, **self.counts(specs[spec])}
+            for spec, nodes in sorted(self.nodes.items())
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Yield a line for each operator of a spec that may change, what was not tried, and the
+        sums.
+        """
+        for position, operator, changes, cases in self._by_line():
+            more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
+            yield (
+                f"{position}: {operator} may change unnoticed: {'; '.join(changes)}  "
+                f"{line(cases[0])}{more}"
+            )
+        for case_id, why in self.left.items():
+            yield f"not tried: {line(case_id)}: {why}"
+        counts = self.counts(self.tried)
+        ids = {change.case.id for change in self.tried}
+        fates = ", ".join(f"{count} {fate}" for fate, count in counts.items())
+        nodes, made = sum(self.nodes.values()), sum(counts.values())
+        yield f"{nodes} nodes of {len(ids)} cases, {made} changes: {fates}"
+
+    def as_json(self) -> Mapping[str, Any]:
+        """Return the JSON of ``audit --nodes --json``."""
+        unnoticed = [
+            {**asdict(position), "operator": operator, "changes": changes, "cases": cases}
+            for position, operator, changes, cases in self._by_line()
+        ]
+        return {
+            "format": 1,
+            "specs": self.by_spec(),
+            "unnoticed": unnoticed,
+            "not_tried": dict(self.left),
+        }
+
+
+def report(
+    cases: Iterable[Case],
+    suite: Suite,
+    run: Callable[[Sequence[Case]], tuple[list[tuple[Case, CaseResult]], Surroundings]],
+    folder: Path,
+) -> Report:
+    """Run the cases, once for all backends, with their nodes changed."""
+    first = {case.seed_key: case for case in reversed(list(cases))}
+    as_run = [_as_run(case) for case in first.values()]
+    asked = [case for case in as_run if any(map(_asked, case.steps))]
+    tried: list[_Tried] = []
+    nodes, left = Counter[str](), dict[str, str]()
+    results, known = run(asked)
+    for case, result in sorted(results, key=lambda pair: pair[0].id):
+        if OBSERVATION not in result.evidence:
+            left[case.id] = f"{result.outcome.label}: {result.reason}"
+            continue
+        observation = RecordedFiles(folder / result.folder, result.evidence).observation()
+        here = rejudge.here_of(case, suite.backends.by_name[case.backend], result, known)
+        changes = _Changes(case, here)
+        for step in carried_out(case, recorded_facts(observation).steps):
+            if _asked(step.step):
+                changes.add(step)
+        tried += changes.tried()
+        nodes[case.spec] += len(changes.nodes)
+        if changes.left or not changes.nodes:
+            left[case.id] = changes.left or "its graphs have no node that can be changed"
+    return Report(tried=tried, nodes=nodes, left=left)
+
+
+def _asked(step: Step) -> bool:
+    return any(isinstance(expected.check, Nodes) for expected in step.expectations)
+
+
+class _Changes:
+    """The changes of a case: what one step lets through, another one may notice."""
+
+    def __init__(self, case: Case, here: Surroundings) -> None:
+        self._case, self._here = case, here
+        self._fates: dict[tuple[str, str, str], _Tried] = {}
+        self.nodes: set[tuple[str, ...]] = set()
+        self.left = ""
+
+    def tried(self) -> list[_Tried]:
+        """Return them."""
+        return list(self._fates.values())
+
+    def add(self, known: CarriedOut) -> None:
+        """Add those of a step."""
+        facts: Any = facts_of(len(known.step.expectations) - 1, known).measured
+        where = f"{known.step.kind}, line {known.step.position.line}"
+        if facts is None or "nodes" not in facts:
+            why = (
+                (facts or {}).get("why_not")
+                or (facts or {}).get("raised")
+                or "nothing was measured"
+            )
+            self.left = self.left or f"{where}: {why}"
+            return
+        if not self._holds(known, facts["base"]):
+            self.left = f"{where}: without a change the graph gives another answer than eager"
+            return
+        if facts["left"]:
+            self.left = f"{where}: {facts['left']} changes for lack of time"
+        self.nodes |= set(map(tuple, facts["nodes"]))
+        for change in facts["changes"]:
+            if "noticed" in change or (
+                "again" in change and not self._holds(known, change["again"])
+            ):
+                fate = _NOTICED
+            else:
+                fate = _EQUIVALENT if change["equivalent"] else _UNNOTICED
+            key = (change["graph"], change["node"], change["change"])
+            earlier = self._fates.get(key)
+            order = (_EQUIVALENT, _UNNOTICED, _NOTICED)
+            if earlier is not None and order.index(earlier.fate) >= order.index(fate):
+                continue
+            position = (
+                Position(file=change["file"], line=change["line"])
+                if change["file"]
+                else known.step.position
+            )
+            self._fates[key] = _Tried(
+                case=self._case,
+                position=position,
+                operator=change["operator"],
+                change=change["change"],
+                fate=fate,
+            )
+
+    def _holds(self, known: CarriedOut, compared: Mapping[str, Any]) -> bool:
+        """Whether each ``close`` of the step lets an answer through."""
+        return all(
+            verdict.status in (Status.HELD, Status.NOT_APPLICABLE)
+            for index, measured in compared.items()
+            for verdict in judge_expectation(
+                known.step.expectations[int(index)],
+                replace(known.facts, measured=measured),
+                self._here,
+            )
+        )
