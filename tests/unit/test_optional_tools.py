@@ -53,6 +53,9 @@ def test_what_needs_a_tool_names_it(core: Path) -> None:
     done = program(core, "run", "--profile", "inductor-cuda")
     assert done.returncode == 2
     assert "torch_conformance/tools/attest" in done.stderr
+    done = program(core, "audit", "relu.yaml", "--nodes")
+    assert done.returncode == 2
+    assert "torch_conformance/tools/nodes" in done.stderr
 
 
 @pytest.mark.torch

@@ -17,7 +17,7 @@ from torch_conformance.language.load import Suite
 from torch_conformance.model.case import Case, Expected, Step
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
-from torch_conformance.model.diagnostics import Position
+from torch_conformance.model.diagnostics import Position, shown_path
 from torch_conformance.model.escaping import line
 from torch_conformance.model.expectation import Mutant, Status, Verdict
 from torch_conformance.model.protocol import Json
@@ -28,6 +28,9 @@ from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OU
 from torch_conformance.vocabulary.steps import traits_of
 
 _NOTICED, _UNNOTICED, _EQUIVALENT = "noticed", "unnoticed", "equivalent"
+
+_SECONDS = 1200
+"""The deadline of a case: the worker itself stops changing nodes long before."""
 
 _KEPT = ("close", "raises")
 """The expectations of a case that are measured: others speak of a compiler."""
@@ -80,9 +83,11 @@ def _as_run(case: Case) -> Case:
             kept += (Expected(kind=check.kind, check=check, position=step.position),)
         return replace(step, expectations=kept)
 
-    settings = replace(case.body.settings, compile={"backend": "eager"})
+    # without options of inductor: freezing would keep the state of a module from being set back
+    settings = replace(case.body.settings, compile={"backend": "eager"}, config={})
     steps = tuple(map(changed, case.steps))
-    return replace(case, body=replace(case.body, settings=settings), steps=steps, control=None)
+    body = replace(case.body, settings=settings, timeout=_SECONDS)
+    return replace(case, body=body, steps=steps, control=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +253,7 @@ class _Changes:
             if earlier is not None and order.index(earlier.fate) >= order.index(fate):
                 continue
             position = (
-                Position(file=change["file"], line=change["line"])
+                Position(file=shown_path(Path(change["file"])), line=change["line"])
                 if change["file"]
                 else known.step.position
             )
