@@ -3,6 +3,7 @@ and what a worker may not make up.
 """
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from tests.fakes import (
     verdict_of,
 )
 from torch_conformance.model.expectation import Status
+from torch_conformance.report import tolerance_words
 from torch_conformance.vocabulary.expectations import calibrated
 from torch_conformance.vocabulary.expectations.calibrated import (
     FORMATS,
@@ -462,3 +464,16 @@ def test_errors_of_single_roundings_are_not_widened() -> None:
     assert element_bound({**found, "whole_ulp": 0.5}, FORMATS["float32"]) == element_bound(
         found, FORMATS["float32"]
     )
+
+
+def test_a_report_counts_the_cases_that_a_tolerance_judged() -> None:
+    told = (
+        "3 values within tolerance (no float64 reference: too large; values of dtype int8 are exact)",
+        "1 values by the float64 reference (greatest error 1 ulp), 2 values within tolerance",
+        "6 values compared; not equal: 1 values within tolerance (no float64 reference: too large)",
+        "1 values by the float64 reference (greatest error 1 ulp)",
+    )
+    results: Any = [SimpleNamespace(verdicts=[SimpleNamespace(observed=text)] * 2) for text in told]
+    words = tolerance_words(results)
+    assert words == "cases with values that a tolerance judged: 2 too large; 1 the spec has one"
+    assert tolerance_words(results[3:]) == ""

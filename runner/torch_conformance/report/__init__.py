@@ -11,6 +11,7 @@ import os
 import secrets
 import textwrap
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -312,6 +313,23 @@ def note_lines(result: CaseResult) -> list[str]:
         ]
     )
     return [*weak_lines(result), *map(one_line, (*flaky, *result.notes))]
+
+
+def tolerance_words(results: Sequence[CaseResult]) -> str:
+    """Return how many cases a tolerance judged, and why; empty where it judged none."""
+    reasons = Counter[str]()
+    for result in results:
+        parts = [
+            verdict.observed.partition("values within tolerance") for verdict in result.verdicts
+        ]
+        whys = [why.removeprefix(" (no float64 reference: ") for _, found, why in parts if found]
+        reasons.update({why for words in whys for why in words.removesuffix(")").split("; ")})
+    shown = "; ".join(
+        f"{count} {one_line(why, MESSAGE_LIMIT) or 'the spec has one'}"
+        for why, count in reasons.most_common()
+        if not why.endswith("are exact")
+    )
+    return f"cases with values that a tolerance judged: {shown}" if shown else ""
 
 
 def flaky_words(results: Sequence[CaseResult]) -> str:

@@ -47,6 +47,7 @@ from torch_conformance.report import (
     replace,
     slug,
     timing_lines,
+    tolerance_words,
     verdict_text,
     weak_lines,
 )
@@ -166,6 +167,7 @@ class _Report:
             "shuffle": header.shuffle,
             "merged": " ".join(header.merged),
             "flaky-waivers": flaky_words(self.results),
+            "tolerances": tolerance_words(self.results),
             **(statement.properties() if (statement := header.statement(self.results)) else {}),
             **header.environment,
             **{f"env.{name}": value for name, value in header.variables.items()},

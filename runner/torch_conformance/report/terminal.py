@@ -42,6 +42,7 @@ from torch_conformance.report import (
     flaky_words,
     note_lines,
     timing_lines,
+    tolerance_words,
     verdict_text,
 )
 
@@ -232,7 +233,7 @@ def report_of(
             shown = ", ".join(f"{levels[level]} {evidence_of(level)}" for level in sorted(levels))
             evidence = f"  (compiled, not executed: {shown})" if shown else ""
             lines.append(f"{counts[outcome]:7}  {painted(outcome, color=color)}{evidence}")
-    lines += filter(None, [flaky_words(results)])
+    lines += filter(None, [tolerance_words(results), flaky_words(results)])
     for known in footer.warnings if footer else ():
         lines.append(
             f"doctor: {one_line(known.text, 4 * MESSAGE_LIMIT)} (red cases that use this "
