@@ -253,38 +253,153 @@ def test_eager_of_a_narrower_computation_may_have_its_error(start: Callable[...,
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        (
-            "DTYPE float64: return (x * 3 if x.dtype == torch.float64 else x * 2) + y.sum()",
-            "another one in float64",
-        ),
         ("return x.abs().argmax(-1) + y.numel()", "values of dtype int64 are exact"),
-        ("return torch.nn.functional.dropout(x) + y.sum()", "draws random numbers"),
-        ("return x.view(torch.int32).view(torch.float32) * y.sum()", "reinterprets the bits"),
-        ("import random; return x * random.random() + y.sum()", "draws random numbers"),
         (
             "fn.calls = getattr(fn, 'calls', 0) + 1; return x * fn.calls + y.sum()",
             "a second run of eager gives another answer",
         ),
-        (
-            "return (x * 2 if x.dtype == torch.float32 else x * 3) + y.sum()",
-            "another one in float64",
-        ),
-        ("return torch.nan_to_num(x / 0) + y.sum() * 0", "beyond the range of float32"),
-        ("return x / (y.sum() * 0 + torch.finfo(x.dtype).eps ** 0.25)", "another one in float64"),
-        (
-            "return x.tolist()[0][0] + torch.ones(3).share_memory_() * (1 if x.dtype == "
-            "torch.float32 else 1 // 0)",
-            "refuses float64",
-        ),
     ],
 )
 def test_where_there_is_none(start: Callable[..., Case], function: str, why: str) -> None:
-    dtype = "float64" if function.startswith("DTYPE") else "float32"
-    (facts,) = start(
-        spec(function.removeprefix("DTYPE float64: "), PAIR.replace("DTYPE", dtype))
-    ).run()
+    (facts,) = start(spec(function, PAIR.replace("DTYPE", "float32"))).run()
     assert why in facts["leaves"][0]["calibrated"]["why_not"]
     assert "excess" in facts["leaves"][0]
+
+
+def half_negated(output: Any) -> Any:
+    return torch.cat([output[:16], -output[16:]])
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype", "why"),
+    [
+        ("y = x.view(torch.int32).view(torch.float32)", "float32", "reinterprets the bits"),
+        ("assert x.element_size() == 4; y = x * 2", "float32", "refuses float64"),
+        ("y = torch.nan_to_num(x / 0)", "float32", "beyond the range of float32"),
+        ("y = torch.nn.functional.dropout(x, 0.1)", "float64", "draws random numbers"),
+    ],
+)
+def test_without_float64_eager_with_other_roundings_judges(
+    start: Callable[..., Case], function: str, dtype: str, why: str
+) -> None:
+    text = spec(f"{function}; return y * 4e-6", PAIR.replace("DTYPE", dtype))
+    (facts,) = start(text).run()
+    assert why in facts["leaves"][0]["calibrated"]["no_float64"]
+    found = judged(facts)
+    assert found.status is Status.HELD
+    assert "1 values by eager with other roundings (greatest error" in found.observed
+    assert why in found.observed
+    wrong = judged(start(text).run(half_negated)[0])
+    assert wrong.status is Status.FAILED
+    assert why in wrong.expected
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status"),
+    [(lambda right: right * (1 + 1e-6), Status.HELD), (half_negated, Status.FAILED)],
+)
+def test_where_eager_is_not_run_again_small_values_have_a_small_tolerance(
+    start: Callable[..., Case], wrong: Callable[[Any], Any], status: Status
+) -> None:
+    text = spec("return y.sum() * 0 + x * 1e-6", "{randn: [32, 64]}, {zeros: [17000000]}")
+    (facts,) = start(text).run(wrong)
+    assert facts["leaves"][0]["excess"] < 1e-5, "the tolerance hides it"
+    assert judged(facts).status is status
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "return (x * 2 if x.dtype == torch.float32 else x * 3) + y.sum()",
+        "return x / (y.sum() * 0 + torch.finfo(x.dtype).eps ** 0.25)",
+    ],
+)
+def test_in_float64_a_function_reads_the_dtypes_of_the_case(
+    start: Callable[..., Case], function: str
+) -> None:
+    (facts,) = start(spec(function, PAIR.replace("DTYPE", "float32"))).run()
+    known = facts["leaves"][0]["calibrated"]
+    assert known["eager_max_ulp"] < 64
+    assert not known.keys() & {"unexplained", "no_float64"}
+
+
+def test_a_function_of_float64_that_is_another_one_in_float32(start: Callable[..., Case]) -> None:
+    function = "return (x * 3 if x.dtype == torch.float64 else x * 2) + y.sum()"
+    text = spec(function, PAIR.replace("DTYPE", "float64"))
+    (facts,) = start(text).run()
+    assert facts["leaves"][0]["calibrated"]["unexplained"]
+    assert judged(facts).status is Status.HELD
+    assert judged(start(text).run(lambda output: output * 1.0001)[0]).status is Status.FAILED
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [
+        ("torch.nn.functional.dropout(x)", "float32"),
+        ("x * torch.rand_like(x)", "bfloat16"),
+        ("torch.bernoulli(x.sigmoid()) * x", "float32"),
+        ("x * torch.rand(3).sum() + torch.randn_like(x)", "float32"),
+        ("x * torch.normal(x, x.abs())", "float32"),
+        ("torch.empty_like(x).exponential_() / (x.abs() + 1)", "float32"),
+        ("x[torch.randperm(len(x))] / 3", "float16"),
+        ("torch.nn.functional.rrelu(x, training=True)", "float32"),
+        ("x * __import__('random').random()", "float32"),
+    ],
+)
+def test_float64_has_the_random_numbers_of_eager(
+    start: Callable[..., Case], function: str, dtype: str
+) -> None:
+    text = spec(f"return {function} + y.mean()", PAIR.replace("DTYPE", dtype))
+    (facts,) = start(text).run()
+    known = facts["leaves"][0]["calibrated"]
+    assert known["eager_quantiles"][0] < 4
+    assert not known.keys() & {"unexplained", "no_float64"}
+    assert judged(facts).status is Status.HELD
+    wrong = judged(start(text).run(lambda output: output * 1.02)[0])
+    assert wrong.status is Status.FAILED
+
+
+@pytest.mark.parametrize(
+    ("function", "without", "status"),
+    [
+        ("x - x.half().float()", lambda x: x - x, Status.FAILED),
+        (
+            "torch.cat([x, x - x.to(torch.bfloat16)])",
+            lambda x: torch.cat([x, x - x]),
+            Status.FAILED,
+        ),
+        ("x.half().float() * 1.5", lambda x: x * 1.5, Status.HELD),
+        ("torch.relu(x.bfloat16().float() @ x.t())", lambda x: torch.relu(x @ x.t()), Status.HELD),
+    ],
+)
+def test_a_cast_whose_loss_is_the_answer_is_one_in_float64(
+    start: Callable[..., Case], function: str, without: Callable[[Any], Any], status: Status
+) -> None:
+    text = spec(f"return {function}", PAIR.replace("DTYPE", "float32"))
+    (facts,) = start(text).run()
+    assert judged(facts).status is Status.HELD
+    case = start(text)
+    x = case.session.eager.arguments[0].clone()
+    (facts,) = case.run(lambda output: without(x))
+    assert judged(facts).status is status
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_a_rounding_to_float8_is_a_part_of_the_function(
+    start: Callable[..., Case], dtype: str
+) -> None:
+    text = spec(
+        f"return x.to(torch.{dtype}).float() @ y, y.to(torch.{dtype})",
+        PAIR.replace("DTYPE", "float32"),
+    )
+    (facts,) = start(text).run()
+    assert judged(facts).status is Status.HELD
+    assert all("why_not" not in made for made in facts["leaves"][0]["stand_ins"].values())
+    for wrong in (
+        lambda output: (output[0] * 1.01, output[1]),
+        lambda output: (output[0], output[1].float().mul(1.2).to(output[1].dtype)),
+    ):
+        assert judged(start(text).run(wrong)[0]).status is Status.FAILED
 
 
 @pytest.mark.parametrize("beyond", [65504.0, 65513.4, 65530.0])

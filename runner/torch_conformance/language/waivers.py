@@ -251,7 +251,7 @@ def _frames_of_numbers(kind: str, pattern: str) -> tuple[str, ...]:
         "at [{0}]: {0}, eager {0}, float64 {0}",
         "within 2 x eager's error against float64, observed error of {0} ulp (eager has no "
         "error), {0} times the bound; at [{0}]: {0}",
-        "within atol={0}, rtol={0} (no float64 reference: the function draws random numbers), "
+        "within atol={0}, rtol={0} (no float64 reference: values of dtype int64 are exact), "
         "observed greatest difference {0}; "
         "at [{0}]: {0} against {0}",
     )

@@ -51,6 +51,8 @@ MORE_NAMES = ("one element zero", "lower precision", "sign of zero")
 _MOST_REASONS = 5
 """The maximum number of reasons why there is no float64 reference that a verdict names."""
 
+_BY_TOLERANCE = "within tolerance"
+
 TOLERANCES = Form({"dependentRequired": {"atol": ["rtol"], "rtol": ["atol"]}})
 
 
@@ -202,7 +204,8 @@ class Close(ConditionalOnCode):
 
     To eager without further words: the error against a float64 reference is at most twice eager's
     own (by element and by quantile), with a floor of some units in the last place; where there is
-    no float64 reference, the dtype's tolerance judges, and the verdict says why. To another value,
+    no float64 reference, eager with other roundings judges, and where eager is not run again, the
+    dtype's tolerance; the verdict says why. To another value,
     or with atol and rtol: NaN and infinities in the same places, and |a - b| <= atol + rtol * |b|,
     measured in float64. The eager reference runs before the compiled call, with compilation off, on
     copies of modules and arguments. Globals of the spec's Python that the reference changed are set
@@ -454,7 +457,9 @@ class Close(ConditionalOnCode):
         expected = f"{where} within {calibrated.FACTOR:g} x eager's error against float64"
         if unexplained := facts.get("unexplained"):
             why = (
-                f"in {unexplained} of {facts['numel']} elements float64 is farther from eager "
+                f"no float64 reference: {facts['no_float64']}"
+                if "no_float64" in facts
+                else f"in {unexplained} of {facts['numel']} elements float64 is farther from eager "
                 "than rounding explains: no reference"
             )
             expected = (
@@ -509,6 +514,12 @@ class Close(ConditionalOnCode):
                 expected=expected, observed=self._sides(leaf) if "sides" in leaf else alone
             )
         problem = _incomplete(leaf, leaf["numel"], expected)
+        hidden = leaf.get("calibrated", {}).get("hidden")
+        if problem is None and leaf["excess"] <= atol and hidden:
+            observed = (
+                f"in {hidden} of {leaf['numel']} elements only atol, large beside them, holds"
+            )
+            return Verdict.failed(expected=expected, observed=observed)
         if problem is not None or leaf["excess"] <= atol:
             return problem
         pair = f"{leaf['worst_value']} against {leaf['worst_reference']}"
@@ -723,26 +734,19 @@ def _incomplete(leaf: Mapping[str, Any], numel: int, expected: str) -> Verdict |
 
 def told(leaves: Sequence[Mapping[str, Any]]) -> str:
     """Return how many values were judged, and by what."""
-    judged = [leaf["calibrated"] for leaf in leaves if "numel" in leaf.get("calibrated", {})]
-    others = len(leaves) - len(judged)
+    ways: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    for leaf in leaves:
+        facts = leaf.get("calibrated", {})
+        why = facts.get("no_float64", facts.get("why_not", ""))
+        way = "by eager with other roundings" if why else "by the float64 reference"
+        ways.setdefault(way if "numel" in facts else _BY_TOLERANCE, []).append((why, facts))
     parts = []
-    if judged:
-        worst = max(judged, key=lambda facts: facts["max_ulp"] if facts["numel"] else 0.0)
-        parts.append(f"{len(judged)} values by the float64 reference ({calibrated.summary(worst)})")
-    if others:
-        why = list(
-            {
-                leaf["calibrated"]["why_not"]: 0
-                for leaf in leaves
-                if "why_not" in leaf.get("calibrated", {})
-            }
-        )
-        more = [f"{len(why) - _MOST_REASONS} more reasons"] if len(why) > _MOST_REASONS else []
-        reasons = "; ".join([*why[:_MOST_REASONS], *more])
-        parts.append(
-            f"{others} values within tolerance"
-            + (f" (no float64 reference: {reasons})" if why else "")
-        )
+    for way, group in sorted(ways.items()):
+        worst = max(group, key=lambda pair: pair[1]["max_ulp"] if pair[1].get("numel") else 0.0)[1]
+        details = [] if way == _BY_TOLERANCE else [calibrated.summary(worst)]
+        if why := "; ".join(list(dict.fromkeys(why for why, _ in group if why))[:_MOST_REASONS]):
+            details.append(f"no float64 reference: {why}")
+        parts.append(f"{len(group)} values {way}" + (f" ({'; '.join(details)})" if details else ""))
     return ", ".join(parts)
 
 
@@ -778,6 +782,8 @@ class Answers:
     """Makes the call of eager "on the CPU" or "without TF32"."""
     opaque: str = ""
     """The objects in reach of the call that cannot be set back, in words."""
+    why_not: str = ""
+    """Why there is no float64 reference; then only runs with other roundings judge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -826,7 +832,10 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
         why_not = _why(error)
     if why_not:
         for leaf in leaves:
-            leaf["calibrated"] = why_not
+            leaf["calibrated"] = dict(why_not)
+        values = [leaves_of(comparison.values[word]) for word in ("of", "to")]
+        for leaf, *both in zip(leaves, *values, strict=False):
+            _add_hidden(leaf, *both)
         return
     for index, leaf in enumerate(leaves):
         if leaf["type"] == leaf["reference_type"] == "float" and not leaf["equal"]:
@@ -875,10 +884,12 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
                 through,
                 amplitude,
                 finely,
+                eager_runs.why_not,
             )
             scale, is_wrong = judged(moved), False
             if (
                 scale.unexplained
+                and not scale.why_not
                 and leaf["reference_device"] not in ("cpu", "meta")
                 and eager_runs.otherwise is not None
             ):
@@ -902,7 +913,11 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
             _add(comparison, leaf, own["of"][index], scale)
             if is_wrong:
                 leaf["calibrated"]["is_wrong"] = True
-            if comparison.unwritten and comparison.unwritten[index] is not None:
+            if (
+                comparison.unwritten
+                and comparison.unwritten[index] is not None
+                and not scale.why_not
+            ):
                 before = comparison.before[index] if comparison.before else None
                 changed = calibrated.changed_elements(
                     own["of"][index], scale, comparison.unwritten[index], before
@@ -919,13 +934,14 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
                     own["of"][index],
                     own["to"][index],
                     comparison.before[index],
-                    scale.precise,
+                    None if scale.why_not else scale.precise,
                     moved_by_one,
                 )
                 leaf.update({"change": change} if change else {})
         except Exception as error:
             # an operation that this leaf's dtype or layout lacks: the other leaves are judged
             leaf["calibrated"] = _why(error, eager_runs.opaque)
+            _add_hidden(leaf, own["of"][index], own["to"][index])
 
 
 def _is_suspect(answer: Any, eager: Any, reference: Any) -> bool:
@@ -944,6 +960,21 @@ def _is_suspect(answer: Any, eager: Any, reference: Any) -> bool:
         > calibrated.MEDIAN_FLOOR
         for other in (right, calibrated.wide(eager).to(answer.device))
     )
+
+
+def _add_hidden(leaf: dict[str, Any], ours: Any, theirs: Any) -> None:
+    """Add in how many elements the distance of two tensors is within the tolerance of the dtype
+    only because that is absolute: it is large beside the values.
+    """
+    form = calibrated.format_of(leaf["dtype"] or "")
+    if "excess" in leaf and form is not None:
+        with contextlib.suppress(RuntimeError):  # values of a layout that has no such operator
+            answer, right = calibrated.wide(ours), calibrated.wide(theirs)
+            typical = float(right[right.isfinite()].abs().square().mean().sqrt())
+            bounds = leaf["rtol"] * right.abs()
+            bounds += form.quantile_floor * calibrated.ulp(typical, form)
+            is_hidden = calibrated.errors_of(answer, right) > bounds
+            leaf["calibrated"]["hidden"] = int(is_hidden.sum())
 
 
 def _blamed(leaf: Mapping[str, Any], problem: Verdict) -> Verdict:
@@ -979,6 +1010,7 @@ def _scale(
     through: str,
     amplitude: float,
     fine: Sequence[Any],
+    why_not: str,
     moved: Sequence[Any],
 ) -> calibrated.Scale:
     if leaf["dtype"] != leaf["reference_dtype"]:
@@ -994,13 +1026,6 @@ def _scale(
         raise calibrated.NoReference("another run of eager gives another shape")
     if not (eager.is_floating_point() or eager.is_complex()):
         raise calibrated.NoReference(f"values of dtype {leaf['dtype']} are exact")
-    if any(
-        part.element_size() != (16 if part.is_complex() else 8)
-        for part in [right, *(sample.reference for sample in samples)]
-    ):
-        raise calibrated.NoReference(
-            "the function computes in a narrower dtype than float64 itself"
-        )
     rtol, atol = default_tolerance(leaf["dtype"])
     apart = differences(again, eager, rtol=rtol, atol=atol)
     if (
@@ -1009,7 +1034,20 @@ def _scale(
         or (apart["mismatches"] and not calibrated.is_reordered([eager, again], right))
     ):
         raise calibrated.Unrepeatable("a second run of eager gives another answer")
-    return calibrated.scale_of(samples, eager, right, through, moved, amplitude, fine)
+    if any(
+        part.element_size() != (16 if part.is_complex() else 8)
+        for part in [right, *(sample.reference for sample in samples)]
+    ):
+        why_not = why_not or "the function computes in a narrower dtype than float64 itself"
+    try:
+        if not why_not:
+            return calibrated.scale_of(samples, eager, right, through, moved, amplitude, fine)
+    except calibrated.NoReference as error:
+        why_not = str(error)
+    if not moved:
+        raise calibrated.NoReference(why_not)
+    scale = calibrated.scale_of([], eager, eager, through, moved, amplitude, fine)
+    return replace(scale, why_not=why_not)
 
 
 def _add(

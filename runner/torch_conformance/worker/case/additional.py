@@ -10,7 +10,7 @@ other roundings, with other inputs: ``EagerRuns``), or the compiled function (``
 import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -135,6 +135,11 @@ class EagerRuns:
     shared: Picture | None = None
     """The state that both sides share, as it was before the call."""
     _known: list[Answers | NoReference] = field(default_factory=list)
+    _narrow: torch.dtype = torch.float64
+    """What the function reads as the dtype of float64 tensors."""
+    _draws: Sequence[Sequence[torch.dtype]] = ()
+    _keeps_casts: bool = False
+    """Whether casts that the function names round in float64 too."""
 
     @classmethod
     def of(
@@ -224,34 +229,83 @@ class EagerRuns:
             again, through = self.run(copies.apart(inputs)), []
         else:
             through = [mode.narrowest(leaf) for leaf in leaves_of(again)]
-        if Generators.now().differs_from(self.generators):
-            raise NoReference("the function draws random numbers")
-
-        # a function that reads that its tensors are float64 may compute something else
-        wide = self._wide(copies.apart(inputs))
-        has_double = any(leaf.dtype in (torch.float64, torch.complex128) for leaf in leaves)
-        dtypes_of_inputs = numerics.narrow_dtypes(copies.tensors_of(inputs))
+        drew = Generators.now().differs_from(self.generators)
+        self._draws, self._narrow, self._keeps_casts = mode.draws, torch.float64, False
+        # an empty tensor needs no runs
+        smallest = min(
+            (leaf.numel() for leaf in inexact if leaf.numel()), default=1 << 20 if inexact else 1
+        )
         is_hidden = "" not in through  # or every result was rounded to a narrower format
-        for narrow in dict.fromkeys(
-            [*dtypes_of_inputs, torch.float32] if has_double else dtypes_of_inputs
-        ):
-            reported = numerics.Reported(narrow)
-            try:
-                other = self._wide(copies.apart(inputs), reported)
-            except NoReference:  # the function refuses operands that it takes for other ones
-                continue
-            is_hidden |= reported.is_left
-            if not reported.was_read:
-                break
-            if not numerics.is_same_function(wide, other, narrow):
-                raise NoReference(
-                    "the function depends on the dtype of its tensors, and is another one in "
-                    "float64"
-                )
+        has_double = any(leaf.dtype in (torch.float64, torch.complex128) for leaf in leaves)
+        wide, pairs = again, list[tuple[Any, Any, float]]()
+        # float32, which judges float64, draws other numbers
+        is_other = drew and (has_double or not through)
+        why_not = "the function draws random numbers" if is_other else ""
+        try:
+            if not why_not:
+                wide, is_left = self._reference(inputs, again, has_double=has_double)
+                is_hidden |= is_left
+                own = [] if has_double else [(again, wide, 0.0)]
+                pairs = self._pairs(inputs, own, through, runs_of(smallest))
+        except NoReference as error:  # eager's own movement judges
+            wide, why_not = again, str(error)
+        # a step that rounding turns around, as Adam's for a gradient that is 0 but for rounding,
+        # moves no farther for larger roundings
+        amplitude = (
+            1.0
+            if any(through) or any(torch.finfo(leaf.dtype).eps > RESOLUTION for leaf in inexact)
+            else AMPLITUDE
+        )
+        answers = self._jittered(inputs, runs_of(smallest) - 1, amplitude)
+        if why_not and not answers:
+            raise NoReference(why_not)
+        fine = functools.cache(
+            functools.partial(self._jittered, inputs, fine_runs_of(smallest), 1.0, is_fine=True)
+        )
+        otherwise = functools.partial(self._otherwise, inputs)
+        return Answers(
+            again,
+            wide,
+            pairs,
+            through,
+            answers,
+            amplitude,
+            None if self.is_apart or is_hidden else fine,
+            otherwise,
+            self._opaque(),
+            why_not,
+        )
 
-        # of a float64 result the first pair is of the same inputs in float32; all others are of
-        # nudged inputs
-        pairs = [] if has_double else [(again, wide, 0.0)]
+    def _reference(self, inputs: list[Any], again: Any, *, has_double: bool) -> tuple[Any, bool]:
+        """Return the answer in float64, and whether the function computes with numpy."""
+        if not has_double:
+            self._narrow = numerics.narrow_dtypes(copies.tensors_of(inputs))[0]
+        try:
+            wide, around = self._wide(copies.apart(inputs))
+        except NoReference:  # the function refuses operands that it takes for other ones
+            self._narrow = torch.float64
+            wide, around = self._wide(copies.apart(inputs))
+        if around.casts:
+            self._keeps_casts = True
+            kept, _ = self._wide(copies.apart(inputs))
+            self._keeps_casts = any(
+                map(numerics.is_what_casts_lose, *map(leaves_of, (again, wide, kept)))
+            )
+            wide = kept if self._keeps_casts else wide
+        return wide, around.is_left
+
+    def _pairs(
+        self,
+        inputs: list[Any],
+        pairs: list[tuple[Any, Any, float]],
+        through: Sequence[str],
+        runs: int,
+    ) -> list[tuple[Any, Any, float]]:
+        """Return the pairs with those of nudged inputs.
+
+        Of a float64 result the first pair is of the same inputs in float32.
+        """
+        has_double = not pairs
         least = (
             0.0
             if has_double
@@ -259,12 +313,8 @@ class EagerRuns:
                 (torch.finfo(getattr(torch, name)).eps for name in through if name), default=0.0
             )
         )
-        # an empty tensor needs no runs
-        smallest = min(
-            (leaf.numel() for leaf in inexact if leaf.numel()), default=1 << 20 if inexact else 1
-        )
         generator = torch.Generator().manual_seed(0)
-        while len(pairs) < runs_of(smallest):
+        while len(pairs) < runs:
             nudged_inputs = copies.apart(inputs)
             if has_double:
                 numerics.to_float32(_changeable(nudged_inputs))
@@ -282,7 +332,7 @@ class EagerRuns:
                 pairs.append(
                     (
                         self.run(copies.apart(nudged_inputs)),
-                        self._wide(nudged_inputs),
+                        self._wide(nudged_inputs)[0],
                         max(least, *resolutions, 0.0) if pairs else 0.0,
                     )
                 )
@@ -292,29 +342,7 @@ class EagerRuns:
                 raise NoReference(
                     f"the function refuses float32: {type(error).__name__}"
                 ) from error
-        # a step that rounding turns around, as Adam's for a gradient that is 0 but for rounding,
-        # moves no farther for larger roundings
-        amplitude = (
-            1.0
-            if any(through) or any(torch.finfo(leaf.dtype).eps > RESOLUTION for leaf in inexact)
-            else AMPLITUDE
-        )
-        answers = self._jittered(inputs, runs_of(smallest) - 1, amplitude)
-        fine = functools.cache(
-            functools.partial(self._jittered, inputs, fine_runs_of(smallest), 1.0, is_fine=True)
-        )
-        otherwise = functools.partial(self._otherwise, inputs)
-        return Answers(
-            again,
-            wide,
-            pairs,
-            through,
-            answers,
-            amplitude,
-            None if self.is_apart or is_hidden else fine,
-            otherwise,
-            self._opaque(),
-        )
+        return pairs
 
     def _otherwise(self, inputs: list[Any], way: str) -> Any:
         """Return eager's answer in the same dtypes "on the CPU" or "without TF32"; what the
@@ -338,26 +366,25 @@ class EagerRuns:
         where an operator refuses the mode.
         """
         generator = torch.Generator().manual_seed(1)
+        move = functools.partial(jittered, generator=generator, least=RESOLUTION, times=amplitude)
         answers: list[Any] = []
         for _ in range(min(runs, MOST_JITTERED)):
             called = copies.apart(inputs)
-            numerics.change(
-                _changeable(called),
-                functools.partial(jittered, generator=generator, least=RESOLUTION, times=amplitude),
-            )
+            with suppress(TypeError):  # tensors of other kinds: only operators round
+                numerics.change(_changeable(called), move)
             try:
-                with numerics.Jittered(generator, amplitude, is_fine=is_fine):
-                    answers.append(self.run(called))
+                with numerics.Jittered(generator, amplitude, is_fine=is_fine) as mode:
+                    around = numerics.Reported(mode, torch.float64, keeps_casts=self._keeps_casts)
+                    answers.append(self.run(called, around))
             except Exception:
                 # operators of higher order refuse a mode; the function may refuse other numbers
                 break
         return answers
 
-    def _wide(self, called: list[Any], around: AbstractContextManager[Any] | None = None) -> Any:
-        """Return the answer in float64; ``around`` is entered for the call of the function
-        alone.
-        """
-        mode = numerics.Widened()
+    def _wide(self, called: list[Any]) -> tuple[Any, numerics.Reported]:
+        """Return the answer in float64, and what the function did."""
+        mode = numerics.Widened(self._draws)
+        around = numerics.Reported(mode, self._narrow, keeps_casts=self._keeps_casts)
         try:
             with mode:
                 numerics.to_float64(_changeable(called))
@@ -369,7 +396,7 @@ class EagerRuns:
             ) from error
         if mode.problem:
             raise NoReference(mode.problem)
-        return result
+        return result, around
 
     def run(self, called: list[Any], around: AbstractContextManager[Any] | None = None) -> Any:
         """Make the call with these inputs from the same state of the generators; return a copy of
@@ -583,13 +610,11 @@ class AdditionalCalls:
         )
         if any(close.needs_reference(body.get("close", body)) for body in arguments) or calibrates:
             session.reference.copied = self._copied
-        observes = (
-            any(map(self._plan["body"].get, ("handlers", "dead")))
-            or not all(map(only_records, self._plan["body"]["spies"].values()))
-            or any(request["kind"] == "log" for request in measures)
+        observes = any(map(self._plan["body"].get, ("handlers", "dead"))) or not all(
+            map(only_records, self._plan["body"]["spies"].values())
         )
         self._why_observed = (
-            "the case observes calls (spies that change them, handlers, dead, log): it would "
+            "the case observes calls (spies that change them, handlers, dead): it would "
             "observe an additional one"
             if observes
             else ""
