@@ -468,7 +468,7 @@ def test_errors_of_single_roundings_are_not_widened() -> None:
 
 def test_a_report_counts_the_cases_that_a_tolerance_judged() -> None:
     told = (
-        "3 values within tolerance (no float64 reference: too large; values of dtype int8 are exact)",
+        "3 values within tolerance (no float64 reference: too large; values of int8 are exact)",
         "1 values by the float64 reference (greatest error 1 ulp), 2 values within tolerance",
         "6 values compared; not equal: 1 values within tolerance (no float64 reference: too large)",
         "1 values by the float64 reference (greatest error 1 ulp)",
