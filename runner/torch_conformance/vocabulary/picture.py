@@ -60,8 +60,6 @@ _INSIDE_TORCH = ("torch._", "torch.fx", "torch.utils.hooks", "torch.jit", "trito
 
 _BASES: tuple[type, ...] = (bool, int, float, complex, str, bytes)
 
-PLAIN = (torch.Tensor, torch.nn.Parameter)
-
 GRAD = ".grad"
 """The end of the path of a gradient."""
 
@@ -93,6 +91,11 @@ def is_atom(value: Any) -> bool:
         or isinstance(value, (type(None), range, slice, enum.Enum, *words))
         or (isinstance(value, _BASES) and not attributes_of(value))
     )
+
+
+def is_of_torch(tensor: Any) -> bool:
+    """Whether a tensor is of one of torch's own classes."""
+    return type(tensor) in (torch.Tensor, torch.nn.Parameter)
 
 
 def name_of(kind: Any) -> str:
@@ -677,7 +680,7 @@ def _of_tensor(tensor: Any) -> Anatomy:
         words += map(str, _methods(tensor, _QUANTIZED if tensor.is_quantized else ()))
         inner = inner_tensors(tensor) if tensor.layout is not torch.strided else None
         words += [f"{label[1:]} of {part.dtype}" for label, part in inner or ()]
-    skipped = _OF_TENSORS if type(tensor) in PLAIN else (*_OF_TENSORS, "_")
+    skipped = _OF_TENSORS if is_of_torch(tensor) else (*_OF_TENSORS, "_")
     parts = [
         (f".{name}", part)
         for name, part in attributes_of(tensor).items()
@@ -882,7 +885,7 @@ class Picture:
         for path, leaf in self.leaves.items():
             content: Any = leaf
             if isinstance(leaf, torch.Tensor):
-                if leaf.layout is not torch.strided or type(leaf) not in PLAIN:
+                if leaf.layout is not torch.strided or not is_of_torch(leaf):
                     return None
                 plain = leaf.detach().resolve_conj().resolve_neg().cpu().contiguous()
                 data = plain.reshape(-1).view(torch.uint8).numpy().data

@@ -18,13 +18,13 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch_conformance.vocabulary.expectations.comparing import is_whole
 from torch_conformance.vocabulary.picture import (
     HOOKS,
-    PLAIN,
     PREFIX,
     Picture,
     anatomy,
     extent,
     is_atom,
     is_freed,
+    is_of_torch,
     name_of,
     tensor_grad,
 )
@@ -64,7 +64,7 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     tensors.
     """
     kind = type(tensor)
-    if kind in PLAIN or is_traceable_wrapper_subclass(tensor):
+    if is_of_torch(tensor) or is_traceable_wrapper_subclass(tensor):
         return tensor
     with torch._C.DisableTorchFunctionSubclass():
         if tensor.is_nested or tensor.layout is not torch.strided:
@@ -84,7 +84,7 @@ def is_plain_strided(tensor: torch.Tensor) -> bool:
     freed.
     """
     is_strided = tensor.layout is torch.strided and not tensor.is_nested
-    return type(tensor) in PLAIN and is_strided and not is_freed(tensor)
+    return is_of_torch(tensor) and is_strided and not is_freed(tensor)
 
 
 def measured(value: Any) -> Any:

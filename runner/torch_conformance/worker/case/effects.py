@@ -685,9 +685,11 @@ class Effects:
         for path, earlier in self._earlier.items():
             # torch raises for a result that a CUDA graph has overwritten, so no wrong value can be
             # read from it
+            change = None
             with contextlib.suppress(RuntimeError):
-                if (change := changed(plain(earlier.tensor), plain(earlier.before))) is not None:
-                    yield _words(path, change, "as it was when the earlier call returned it")
+                change = changed(plain(earlier.tensor), plain(earlier.before))
+            if change is not None:
+                yield _words(path, change, "as it was when the earlier call returned it")
         owners = {storage_of(earlier.tensor): path for path, earlier in self._earlier.items()}
         for path, leaf in _tensors_of(result):
             storage = storage_of(leaf) if leaf.numel() else None
