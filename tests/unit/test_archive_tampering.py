@@ -67,6 +67,7 @@ def of_any(tmp_path_factory: pytest.TempPathFactory) -> Honest:
         "proof": {
             "eager": ["aten.mm", "aten.cos"],
             "residue": ["aten.mm"],
+            "replaces": {"aten.mm": [0]},
             "tensors": 1,
             "done": True,
             "eager_calls": 0,

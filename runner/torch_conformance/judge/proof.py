@@ -20,6 +20,7 @@ from torch_conformance.model.matching.time_limit import PatternTooSlow, time_lim
 from torch_conformance.model.protocol import decode
 from torch_conformance.model.results import NOT_MEASURED
 from torch_conformance.plan.worker_plan import PROOF, calls_compiler, expects_raise
+from torch_conformance.vocabulary.expectations.served import replaced_by
 from torch_conformance.vocabulary.steps import parsed, traits_of
 from torch_conformance.vocabulary.steps.call import Call
 
@@ -355,23 +356,16 @@ def proof(
 
 
 def operators_of(steps: Sequence[CarriedOut]) -> tuple[int, Mapping[str, int]]:
-    """Return how many operators eager runs in the calls that a proof measured, and those that ATen
-    runs in the compiled ones.
+    """Return how many operators eager runs in the calls that a proof measured, and of how many of
+    them ATen's in the compiled ones may take the place.
     """
-    measured = [
-        facts
-        for known in steps
-        if isinstance(facts := known.facts.measurements.get(PROOF), Mapping) and "eager" in facts
-    ]
-    named = {
-        side: [names for facts in measured if isinstance(names := facts.get(side), list)]
-        for side in ("eager", "residue")
-    }
-    eager, by_aten = (
-        [name for names in lists for name in names if isinstance(name, str)]
-        for lists in named.values()
-    )
-    return len(eager) if measured else NOT_MEASURED, Counter(by_aten)
+    eager, by_aten = NOT_MEASURED, Counter[str]()
+    for known in steps:
+        facts = known.facts.measurements.get(PROOF)
+        if isinstance(facts, Mapping) and "eager" in facts:
+            eager = max(eager, 0) + len(facts["eager"])
+            by_aten.update(replaced_by(facts, facts["residue"]))
+    return eager, by_aten
 
 
 _CALL_OF_ATEN = re.compile(

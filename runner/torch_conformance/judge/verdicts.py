@@ -109,7 +109,7 @@ def problem_of_repetitions(
         and isinstance(again := of_proof.get("again"), Mapping)
         and str(index) in again
     ):
-        sent.append(("one more call, with half of each number", again[str(index)], ""))
+        sent.append(("one more call, with other numbers", again[str(index)], ""))
     for where, measured, why_not in sent:
         judgements = (
             [Verdict.error(why_not)]

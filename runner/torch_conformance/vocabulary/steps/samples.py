@@ -72,8 +72,9 @@ class Done:
     eager: dict[str, Any] = field(default_factory=dict)
     fixed: list[Any] = field(default_factory=list)
     """The gradients of the results from which the backward began; empty where there was none."""
-    operators: tuple[list[str], list[str]] = ((), ())  # type: ignore[assignment]
-    """The operators that ATen ran in eager and in the compiled call, where the case asks for them.
+    operators: Any = None
+    """The records of the operators that ATen ran in eager and in the compiled call, where the case
+    asks for them.
     """
     of_operators: "Done | None" = None
     """The call in which they are recorded, where its answer has other bits than eager's: it is

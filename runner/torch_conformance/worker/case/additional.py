@@ -91,6 +91,9 @@ MOST_JITTERED = 8
 MOST_ELEMENTS = 1 << 24
 """The maximum number of elements of a result that is judged in this way."""
 
+_MOST_COMPILING = 3
+"""How often a call of which the operators are recorded is made, where torch compiles in it."""
+
 _WORDS = 500
 
 
@@ -461,44 +464,36 @@ class RepeatableCall:
         """Return fresh copies of the arguments."""
         return list(map(_copied, self.called[1:]))
 
-    def operators(self, call: "RepeatableCall | None" = None) -> dict[str, Any]:
+    def operators(self) -> dict[str, Any]:
         """Return the operators that ATen runs and that compute something, in eager and in one more
         call of the compiled function.
 
-        Its numbers are others where the step compares with eager, and it is compared too: the
-        step's answer may be stored, or be eager's.
+        What the step compares with eager is compared in it too.
         """
-        eager, left, again = list[str](), list[str](), dict[str, Any]()
-        record = functools.partial(residue.recorded, of_backward=self.differentiate is not None)
-        call = call or (self._halved() if self.comparisons else self)
-        try:
-            with compiling.reference_stance():
-                expected = replace(call, target=self.called[0], executed=0).run(
-                    around=record(eager)
-                )
-        except Exception as error:
-            # code of a spec may refuse halved inputs with any exception: the inputs themselves are
-            # used then
-            if call is self or isinstance(error, CannotRepeat):
-                raise
-            return self.operators(self)
-        result = call.run(around=record(left))
-        self.eager_calls = call.eager_calls
+
+        def call(arguments: list[Any], around: Around, of: RepeatableCall = self) -> Any:
+            return of.run(arguments, around())
+
+        own, expected, result, records = with_other_numbers(
+            self.arguments,
+            functools.partial(call, of=replace(self, target=self.called[0], executed=0)),
+            call,
+            of_backward=self.differentiate is not None,
+        )
+        if isinstance(result, Exception):
+            raise result
+        again = {}
         if self.comparisons and differing_bits(result, expected):
-            call.eager_result = expected
+            runs = self.eager_runs
+            if isinstance(runs.inputs, list):
+                runs = replace(runs, inputs=[runs.inputs[0], *own()], _known=[])
+            compared = replace(self, eager_runs=runs, eager_result=expected)
             with comparing():
                 again = {
-                    index: call.close(arguments, result)
+                    index: compared.close(arguments, result)
                     for index, arguments in self.comparisons.items()
                 }
-        return {"eager": eager, "residue": left, "again": again, "tensors": 1}
-
-    def _halved(self) -> "RepeatableCall":
-        halve(arguments := self.arguments())
-        runs = self.eager_runs
-        if isinstance(runs.inputs, list):
-            runs = replace(runs, inputs=[runs.inputs[0], *arguments], _known=[])
-        return replace(self, called=[self.called[0], *arguments], eager_runs=runs)
+        return {**residue.facts([records]), "again": again, "tensors": 1}
 
     def run(
         self, arguments: list[Any] | None = None, around: AbstractContextManager[Any] | None = None
@@ -545,16 +540,107 @@ class RepeatableCall:
     """Returns the context in which only one candidate of each autotuning can be chosen."""
 
 
-def halve(values: Any) -> None:
-    """Halve the floating-point numbers of tensors, which are copies: hardly a function refuses
-    these.
+Around = Callable[[], AbstractContextManager[Any]]
+"""Returns the context that a call is made in."""
+
+
+def with_other_numbers(
+    own: Callable[[], Any],
+    call_eager: Callable[[Any, Around], Any],
+    call: Callable[[Any, Around], Any],
+    *,
+    of_backward: bool = False,
+) -> tuple[Callable[[], Any], Any, Any, tuple[residue.Record, residue.Record]]:
+    """Call eager and the compiled function with other numbers than those of ``own``, which returns
+    fresh copies of the arguments; raise ``CannotRepeat``.
+
+    Return what makes the arguments with these numbers, the result of eager, that of the compiled
+    function or what it raised, and the operators of both. The compiled call has its arguments in
+    memory where the same function just had those of ``own``: a compiler may have stored its
+    answers, by their values or by their place. Where torch compiles in it, it is made again with
+    numbers that are other ones again.
     """
-    with torch.no_grad():
-        for leaf in pytree.tree_leaves(values):
-            if _may_be_drawn(leaf) and leaf.element_size() > 1:  # float8 cannot be multiplied
-                leaf.detach().as_strided(
-                    (leaf.untyped_storage().nbytes() // leaf.element_size(),), (1,), 0
-                ).mul_(0.5)
+    for times in range(1, _MOST_COMPILING + 1):
+        others, expected, of_eager = _of_eager(own, call_eager, times, of_backward=of_backward)
+        arguments, of_call = own(), residue.Record()
+        around = functools.partial(residue.recorded, of_call, of_backward=of_backward)
+        try:
+            call(arguments, nullcontext)
+            result = call(_in_memory_of(arguments, others()), around)
+        except CannotRepeat:
+            raise
+        except Exception as error:  # a vendor's compiler may raise anything, which is judged
+            result = error
+        if isinstance(result, Exception) or not of_call.compiles:
+            break
+    return others, expected, result, (of_eager, of_call)
+
+
+def _of_eager(
+    own: Callable[[], Any],
+    call_eager: Callable[[Any, Around], Any],
+    times: int,
+    *,
+    of_backward: bool,
+) -> tuple[Callable[[], Any], Any, residue.Record]:
+    """Call eager with numbers that it takes: all changed, those of floating point, or its own."""
+    refused = None
+    for chosen in (torch.is_tensor, torch.is_floating_point, lambda tensor: False):
+        others, record = functools.partial(_changed, own, chosen, times), residue.Record()
+        try:
+            with compiling.reference_stance():
+                around = functools.partial(residue.recorded, record, of_backward=of_backward)
+                return others, call_eager(others(), around), record
+        except CannotRepeat:
+            raise
+        except Exception as error:  # code of a spec may refuse other numbers with any exception
+            refused = error
+    raise CannotRepeat(f"eager raised {type(refused).__name__}: {refused}"[:_WORDS])
+
+
+def _changed(own: Callable[[], Any], chosen: Callable[[torch.Tensor], bool], times: int) -> Any:
+    """Return arguments with other numbers in the chosen tensors, so that hardly a function refuses
+    them.
+
+    Floating-point numbers are halved. Whole numbers and booleans are reflected between the least
+    and the greatest along the longest dimension, so that indices are as unique, as sorted and in
+    the same range; numbers that this does not change are shifted by a place, or halved.
+    """
+    values = own()
+    for leaf in pytree.tree_leaves(values) * times:
+        if (
+            not isinstance(leaf, torch.Tensor)
+            or not copies.is_plain_strided(leaf)
+            or not leaf.numel()
+            or not chosen(leaf)
+        ):
+            continue
+        # what is expanded has each number once; a number has a dimension too
+        at = (None, *(slice(None if step else 1) for step in leaf.stride()))
+        numbers = leaf.detach()[at]
+        if leaf.element_size() == 1:  # the bits of float8, which cannot be multiplied
+            numbers = numbers.view(torch.uint8)
+        dim = max(range(numbers.ndim), key=numbers.shape.__getitem__)
+        if numbers.is_floating_point() or numbers.is_complex():
+            changed = [numbers * 0.5, numbers + 0.25]
+        else:
+            ends = numbers.amin(dim, keepdim=True) + numbers.amax(dim, keepdim=True)
+            changed = [(ends - numbers).flip(dim), numbers.roll(1, dim), numbers // 2]
+        numbers.copy_(next((other for other in changed if not other.equal(numbers)), numbers))
+    return values
+
+
+def _in_memory_of(earlier: Any, arguments: Any) -> Any:
+    """Return the arguments; their tensors lie where those of an earlier call did."""
+    for before, leaf in zip(*map(pytree.tree_leaves, (earlier, arguments)), strict=False):
+        if all(
+            isinstance(it, torch.Tensor) and copies.is_plain_strided(it) for it in (before, leaf)
+        ):
+            memory, own = before.untyped_storage(), leaf.untyped_storage()
+            if memory.nbytes() == own.nbytes():
+                memory.copy_(own)
+                leaf.data = leaf.data.set_(memory, leaf.storage_offset(), leaf.shape, leaf.stride())
+    return arguments
 
 
 def _copied(value: Any) -> Any:
@@ -850,32 +936,23 @@ class AdditionalCalls:
         done.compiled = copies.frozen(
             done.compiled
         )  # a compiler may give the result of each call the same memory
-        again = replace(
-            done,
-            text=f"again, with half of each number: {done.text}",
-            eager={},
-            compiled={},
-            inputs=[None, *own()],
-        )
-        arguments, ours, done.operators = own(), own(), ([], [])
-        halve([arguments, ours, again.inputs])
-        try:
-            with self._session.unseen(), compiling.reference_stance():
-                again.eager = again.called(
-                    done.operator, arguments, functools.partial(residue.recorded, done.operators[0])
-                )
+        again = replace(done, text=f"again, with other numbers: {done.text}")
+
+        def call(arguments: Given, around: Around, function: Any = compiled) -> Any:
             with self._session.unseen():
-                again.compiled = again.called(
-                    compiled, ours, functools.partial(residue.recorded, done.operators[1])
-                )
-        except Exception as error:
-            # a vendor's compiler may raise anything, which is judged; if eager raised, nothing was
-            # recorded
-            if not again.eager or isinstance(error, CannotRepeat):
-                self._why_no_operators = str(error)
-                return None
-            again.raised = raised(error)
-        again.inputs.append(again.fixed)
+                return again.called(function, arguments, around)
+
+        try:
+            others, again.eager, result, done.operators = with_other_numbers(
+                own, functools.partial(call, function=done.operator), call
+            )
+        except CannotRepeat as error:
+            self._why_no_operators = str(error)
+            return None
+        again.compiled = result
+        if isinstance(result, Exception):
+            again.compiled, again.raised = {}, raised(result)
+        again.inputs = [None, *others(), again.fixed]
         return again if again.raised or differing_bits(again.compiled, again.eager) else None
 
     # -- the compiled function again ---------------------------------------------------------------
@@ -926,10 +1003,8 @@ class AdditionalCalls:
         if step["kind"] == SAMPLES and request["kind"] in OF_OPERATORS:
             if self._why_no_operators:
                 return {"why_not": self._why_no_operators}
-            eager, left = (
-                [name for done in value(OUTPUT) for name in done.operators[side]] for side in (0, 1)
-            )
-            return {"eager": eager, "residue": left, "tensors": 1, "done": True, "eager_calls": 0}
+            measured = residue.facts(done.operators for done in value(OUTPUT) if done.operators)
+            return {**measured, "tensors": 1, "done": True, "eager_calls": 0}
         if not isinstance(self._latest, RepeatableCall):
             return {"why_not": self._latest}
         if backward is not None and backward.get("of") is not None:

@@ -3,10 +3,12 @@ that only move or describe data.
 """
 
 import contextlib
+import functools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import torch
 
@@ -19,43 +21,40 @@ NO_COMPUTATION: Mapping[str, str] = {
         "allocates memory",
     ),
     **dict.fromkeys(
-        "clone contiguous copy copy_ _foreach_copy_ to _to_copy type_as lift lift_fresh".split(),
+        "clone copy copy_ _foreach_copy_ _to_copy lift lift_fresh".split(),
         "copies data, or converts its type",
     ),
     **dict.fromkeys(
         (
-            "adjoint alias as_strided as_strided_ broadcast_to chunk conj _conj detach "
-            "detach_ diagonal dsplit expand expand_as flatten"
-            " hsplit imag linalg_diagonal matrix_H mH mT moveaxis movedim narrow _neg_view "
-            "numpy_T permute positive ravel real reshape"
-            " _reshape_alias reshape_as resolve_conj resolve_neg select slice split "
-            "split_with_sizes squeeze squeeze_ swapaxes swapdims t"
-            " t_ tensor_split transpose transpose_ unbind unflatten unfold unsqueeze "
-            "unsqueeze_ view view_as view_as_complex"
-            " view_as_real _unsafe_view vsplit"
+            "alias as_strided as_strided_ _conj detach detach_ diagonal expand _neg_view permute "
+            "_reinterpret_tensor _reshape_alias select slice split split_with_sizes squeeze "
+            "squeeze_ t t_ transpose transpose_ unbind unfold unsqueeze unsqueeze_ view "
+            "view_as_complex view_as_real _unsafe_view"
         ).split(),
         "describes the same data otherwise",
     ),
     **dict.fromkeys(
-        "item _local_scalar_dense is_nonzero size stride numel is_same_size result_type".split(),
+        "_local_scalar_dense is_same_size".split(),
         "reads a property or a number",
     ),
-    **dict.fromkeys(
-        "_nnpack_available _has_compatible_shallow_copy_type requires_grad_ retain_grad".split(),
-        "asks or marks",
-    ),
 }
-"""Operators that compute nothing, each with the reason; a compiler may leave them to ATen."""
+"""Operators that compute nothing, each with the reason; a compiler may leave them to ATen.
+
+Composite operators need no entry: what they call counts.
+"""
 
 _MARK = "conformance: the call begins or ends"
 """An event of the runner's own, without which the profiler recorded nothing or was ended in
 between.
 """
 
-_OPERATOR = re.compile(r"(aten|mkl|mkldnn|onednn|_?quantized|sparse)::(\w+)")
-"""The operators of ATen and of the libraries that torch brings beside it, which call no operator of
-ATen.
+_SOURCE = torch._C._dispatch_dump("aten::mm").partition("\ndebug: ")[2].partition("build/")[0]
+"""Where the dispatcher says that the operators of torch's own libraries were registered, in C++: in
+the folder that torch was built in.
 """
+
+_NO_KERNELS = ("torch/csrc/autograd/", "torch/csrc/distributed/")
+"""Parts of torch's source whose operators record, or move data between processes."""
 
 _NODE = "autograd::engine::evaluate_function: "
 
@@ -71,27 +70,49 @@ _OF_LOSS = ("SumBackward0", "MeanBackward0", "AddBackward0", "torch::autograd::A
 """Nodes of the loss that a backward step itself puts behind a result, and what stores gradients."""
 
 
-@contextlib.contextmanager
-def recorded(names: list[str], *, of_backward: bool = False) -> Iterator[None]:
-    """Record ATen's operators; when the context ends, ``names`` has got those that compute
-    something, such as ``aten.mm``.
+class Operator(NamedTuple):
+    """An operator that ATen ran."""
 
-    Of operators that call others the outermost counts. ``of_backward`` leaves out what no node of
-    autograd runs in this thread. Threads that the compiler starts are recorded where torch can.
-    Code that calls ATen's kernels below the dispatcher is seen on a GPU alone, where a CUDA graph
-    too runs them without an operator: of these ``names`` gets the kernels, such as
-    ``at::native::CUDAFunctor_add``.
+    name: str
+    """Such as ``aten.mm``; that of a kernel of a GPU, such as ``at::native::CUDAFunctor_add``."""
+    shapes: list[Any]
+    """The shapes of its arguments, as the profiler tells them."""
+
+
+@dataclass
+class Record:
+    """What was recorded of a call."""
+
+    operators: list[Operator] = field(default_factory=list)
+    compiles: list[Any] = field(default_factory=list)
+    """One for each time that torch compiled in it."""
+
+
+@contextlib.contextmanager
+def recorded(record: Record, *, of_backward: bool = False) -> Iterator[None]:
+    """Record ATen's operators; when the context ends, ``record`` has got those that compute
+    something.
+
+    Of operators that call others the outermost counts; composite operators do not, but what they
+    call. ``of_backward`` leaves out what no node of autograd runs in this thread. Threads that the
+    compiler starts are recorded where torch can. Code that calls ATen's kernels below the
+    dispatcher is seen on a GPU alone, where a CUDA graph too runs them without an operator: of
+    these ``record`` gets the kernels.
     """
-    config = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+    config = torch._C._profiler._ExperimentalConfig(
+        profile_all_threads=True, capture_overload_names=True
+    )
     activities = [
         torch.profiler.ProfilerActivity.CPU,
         *[torch.profiler.ProfilerActivity.CUDA] * torch.cuda.is_initialized(),
     ]
     with _usable():  # there is one profiler in a process, and another one may run
         profiler = torch.profiler.profile(
-            activities=activities, experimental_config=config, acc_events=True
+            activities=activities, experimental_config=config, acc_events=True, record_shapes=True
         )
         profiler.__enter__()
+    callbacks = torch._dynamo.callback_handler
+    noted = callbacks.register_start_callback(record.compiles.append)
     try:
         with torch.profiler.record_function(_MARK):
             pass
@@ -99,6 +120,8 @@ def recorded(names: list[str], *, of_backward: bool = False) -> Iterator[None]:
         with torch.profiler.record_function(_MARK):
             pass
     finally:
+        with contextlib.suppress(ValueError):  # a reset of torch removes it
+            callbacks.remove_start_callback(noted)
         with _usable():
             profiler.__exit__(None, None, None)
     with _usable():
@@ -109,28 +132,77 @@ def recorded(names: list[str], *, of_backward: bool = False) -> Iterator[None]:
     marks = [event for event in events if event.name == _MARK]
     if len(marks) != 2:
         raise CannotRepeat("torch's profiler did not record the whole call")
-    for event in events:
-        above = _above(event)
-        # what dynamo runs while it compiles is not the call's
-        if (name := _computing(event.name)) and not any(
-            _computing(other) or other.endswith(" (dynamo_timed)") for other in above
+    counted = set[Any]()
+    for event in events:  # in the order of their beginnings
+        above = list(_above(event))
+        if not (name := _computing(event)) or not counted.isdisjoint(above):
+            continue
+        counted.add(event)
+        nodes = [
+            other.name.removeprefix(_NODE)
+            for other in above
+            if other.name.startswith(_NODE) and not other.is_user_annotation
+        ]
+        # threads of the compiler have no nodes; what the compiler records lies within one
+        if not of_backward or (
+            nodes[-1] not in _OF_LOSS if nodes else event.thread != marks[0].thread
         ):
-            nodes = [other.removeprefix(_NODE) for other in above if other.startswith(_NODE)]
-            # threads of the compiler have no nodes
-            if not of_backward or (
-                nodes[0] not in _OF_LOSS if nodes else event.thread != marks[0].thread
-            ):
-                names.append(name)
-    names.extend(_kernels_without_operator(recorded_events))
+            record.operators.append(Operator(name, event.input_shapes))
+    kernels = _kernels_without_operator(recorded_events)
+    record.operators.extend(Operator(name, []) for name in kernels)
 
 
-def _computing(event: str) -> str:
+def facts(calls: Iterable[tuple[Record, Record]]) -> dict[str, Any]:
+    """Return what was recorded of calls of eager and of the compiled function: the names of the
+    operators, and the positions of those of eager that each may have run in place of.
+    """
+    eager, left, replaces = list[str](), list[str](), dict[str, set[int]]()
+    for of_eager, of_call in calls:
+        taken, whole = set[int](), dict(enumerate(of_eager.operators, len(eager)))
+        for name, shapes in of_call.operators:
+            alike = [at for at, own in whole.items() if own.name.rstrip("_") == name.rstrip("_")]
+            # out= comes last
+            same = [at for at in alike if (own := whole[at].shapes) == shapes[: len(own)]]
+            place = [at for at in same if at not in taken][:1] or same[:1]
+            taken.update(place)
+            # one with other arguments may do the work of several, and another one that of any
+            replaces.setdefault(name, set()).update(place or alike or whole)
+        eager += [operator.name for operator in of_eager.operators]
+        left += [operator.name for operator in of_call.operators]
+    of_names = {name: sorted(places) for name, places in replaces.items()}
+    return {"eager": eager, "residue": left, "replaces": of_names}
+
+
+def _computing(event: Any) -> str:
     """Return the operator that an event is, such as ``aten.mm``, if it computes something;
     otherwise nothing.
+
+    Only operators have arguments with shapes; annotations have none, whatever their name.
     """
-    operator = _OPERATOR.fullmatch(event)
-    return (
-        "" if operator is None or operator[2] in NO_COMPUTATION else f"{operator[1]}.{operator[2]}"
+    if event.is_user_annotation or not event.input_shapes:
+        return ""
+    calls_kernel = any(child.name.startswith("aten::empty") for child in event.cpu_children)
+    return _name(f"{event.name}.{event.overload_name}".rstrip("."), calls_kernel=calls_kernel)
+
+
+@functools.cache
+def _name(operator: str, *, calls_kernel: bool) -> str:
+    """Return the name of an operator of torch that computes something, without its overload.
+
+    A composite one computes nothing itself, unless it fills memory that it allocates.
+    """
+    name = operator.partition(".")[0].replace("::", ".")
+    try:
+        registered = torch._C._dispatch_dump(operator).partition("\ndebug: ")[2]
+    except RuntimeError:  # no name of an operator
+        return ""
+    source = registered.removeprefix(_SOURCE)
+    has_kernel = functools.partial(torch._C._dispatch_has_kernel_for_dispatch_key, operator)
+    return name * (
+        source != registered
+        and not source.startswith(_NO_KERNELS)
+        and name.partition(".")[2] not in NO_COMPUTATION
+        and (calls_kernel or has_kernel("CPU") or not has_kernel("CompositeImplicitAutograd"))
     )
 
 
@@ -142,7 +214,7 @@ def _kernels_without_operator(events: Sequence[Any]) -> Iterator[str]:
     for event in events:
         if event.device_type != torch.autograd.DeviceType.CPU:
             kernels[event.name] += 1
-        elif any(map(_OPERATOR.match, (event.name, *_above(event)))):
+        elif any(other.name.startswith("aten::") for other in (event, *_above(event))):
             kernels.subtract(kernel.name for kernel in event.kernels)
     for name in kernels.elements():
         if (parts := _KERNEL.findall(name)) and not _COPIES.search(name):
@@ -159,8 +231,6 @@ def _usable() -> Iterator[None]:
         raise CannotRepeat(f"torch's profiler cannot be used: {first}") from error
 
 
-def _above(event: Any) -> list[str]:
-    names = []
+def _above(event: Any) -> Iterator[Any]:
     while (event := event.cpu_parent) is not None:
-        names.append(event.name)
-    return names
+        yield event
