@@ -62,6 +62,12 @@ FELL_BACK = of_operator("tan", Outcome.FELL_BACK)
 CELLS: Mapping[str, tuple[CaseResult, str]] = {
     "all by the compiler": (of_operator("add"), "served"),
     "some by ATen": (of_operator("cos", Outcome.FELL_BACK, 3), "partly"),
+    "two of ATen for one of eager": (
+        replace(
+            of_operator("rms", Outcome.FELL_BACK, 1), by_aten={"aten.mean": 1, "aten.rsqrt": 0}
+        ),
+        "partly",
+    ),
     "allowed to ATen": (of_operator("mm", Outcome.PASS, 4), "by-aten"),
     "all by ATen": (of_operator("log", Outcome.FELL_BACK, 4), "by-aten"),
     "moves data": (of_operator("t", eager_operators=0), "moves-data"),

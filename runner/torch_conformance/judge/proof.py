@@ -356,8 +356,8 @@ def proof(
 
 
 def operators_of(steps: Sequence[CarriedOut]) -> tuple[int, Mapping[str, int]]:
-    """Return how many operators eager runs in the calls that a proof measured, and of how many of
-    them ATen's in the compiled ones may take the place.
+    """Return how many operators eager runs in the calls that a proof measured, and in place of
+    how many of them each of ATen's in the compiled ones may have run.
     """
     eager, by_aten = NOT_MEASURED, Counter[str]()
     for known in steps:

@@ -197,7 +197,7 @@ class CaseResult(Attempt):
     computes them.
     """
     by_aten: Mapping[str, int] = field(default_factory=dict)
-    """What ATen ran in the compiled calls, and of how many of them each may take the place."""
+    """What ATen ran in the compiled calls, and in place of how many of them each may have run."""
     warnings: tuple[str, ...] = field(default=(), metadata={COMPUTED: True})
     """What ``doctor`` says of the tools that a red case uses: the footer of the run has it."""
     attempts: tuple[Attempt, ...] = ()
