@@ -76,6 +76,11 @@ def timed(torch: Any, x: Any) -> Any:
         return x.exp()
 
 
+def within_its_name(torch: Any, x: Any) -> Any:
+    with torch.profiler.record_function("aten::exp"):
+        return x.exp()
+
+
 def in_thread(torch: Any, x: Any) -> Any:
     import threading
 
@@ -101,7 +106,14 @@ def by_fbgemm(torch: Any, x: Any) -> Any:
         (lambda torch, x: x.nanmean(), [*"ne logical_not_ sum nansum div".split()]),
         (lambda torch, x: torch.nn.functional.linear(x, x), ["aten.mm"]),
         (lambda torch, x: x.softmax(-1), ["aten._softmax"]),
-        (lambda torch, x: x.std(), ["aten.std"]),
+        (lambda torch, x: torch.std(x), ["aten.std"]),
+        (  # composite, and calls an operator of its own name
+            lambda torch, x: torch.nn.functional.interpolate(
+                x[None, None], (3, 3), mode="bilinear"
+            ),
+            ["aten.upsample_bilinear2d"],
+        ),
+        (lambda torch, x: torch.where(x > 0, x, 0.0), [*"gt scalar_tensor where".split()]),
         (lambda torch, x: x.flatten().unflatten(0, (2, 8)).moveaxis(0, 1).mT, []),
         (lambda torch, x: torch.broadcast_tensors(x, x[0]), []),
         # composite by name, with a kernel of its own, or with code of its own
@@ -120,6 +132,7 @@ def by_fbgemm(torch: Any, x: Any) -> Any:
         # names of events are no operators
         (lambda torch, x: annotated(torch, "aten::exp"), []),
         (timed, ["aten.exp"]),
+        (within_its_name, ["aten.exp"]),
         (in_thread, ["aten.exp"]),
         # not seen: below or past the dispatcher, or while nothing is recorded
         (

@@ -125,7 +125,12 @@ def recorded(record: Record, *, of_backward: bool = False) -> Iterator[None]:
         with _usable():
             profiler.__exit__(None, None, None)
     with _usable():
-        recorded_events = list(profiler.events() or ())
+        # not its list of events, which leaves out an only child that has the name of its parent
+        autograd: Any = profiler.profiler
+        recorded_events = torch.autograd.profiler_util.EventList(
+            autograd._parse_kineto_results(autograd.kineto_results)
+        )
+        recorded_events._populate_cpu_children()
     events = [
         event for event in recorded_events if event.device_type == torch.autograd.DeviceType.CPU
     ]
