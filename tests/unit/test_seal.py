@@ -125,17 +125,29 @@ def test_entries_of_tables_of_values_and_new_names_are_no_replacement(
     assert not taken._modules[0].is_untouched()
 
 
-def test_what_changed_between_the_zygote_and_the_seal_is_sealed_as_it_is(
+def test_what_changed_since_the_zygote_took_the_seal_is_found_and_put_back(
     module: types.ModuleType,
 ) -> None:
     seal.prepare()
-    assert Seal(("sealed_package",))._modules[0] is seal._prepared[module.__name__]
-    module.helper = module.other  # hooks that the worker installs before it takes the seal
+    helper, code, take = module.helper, module.other.__code__, module.Measure.take
+    module.helper = len  # as the module of a backend may, which the zygote imports
+    module.other.__code__ = (lambda value: 0).__code__
+    module.Measure.take = lambda self: 2
     taken = Seal(("sealed_package",))
+    assert taken._modules[0] is seal._prepared[module.__name__]
+    with pytest.raises(Broken, match=r"the module x replaced \S+measures\.helper and 2 more"):
+        taken.check("the module x")
+    assert (module.helper, module.other.__code__, module.Measure.take) == (helper, code, take)
     taken.check()
-    assert taken._modules[0] is not seal._prepared[module.__name__]
-    module.helper = len
-    with pytest.raises(Broken, match=r"measures\.helper"):
+
+
+def test_a_seal_cannot_be_replaced_by_its_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = seal.taken()
+    for name in ("check", "__init__"):
+        monkeypatch.setattr(seal.Seal, name, lambda *values: None)
+    monkeypatch.setattr(seal.SealedModule, "is_untouched", lambda self: True)
+    monkeypatch.setattr(seal, "is_", lambda *values: True)
+    with pytest.raises(Exception, match=r"replaced torch_conformance\S+seal\."):
         taken.check()
 
 

@@ -21,7 +21,7 @@ from torch_conformance.worker.process.channel import (
     exception,
     keep_code,
 )
-from torch_conformance.worker.process.seal import Seal
+from torch_conformance.worker.process.seal import taken
 from torch_conformance.worker.torch_compat import (
     compiler_hooks,
     device_modules,
@@ -45,12 +45,13 @@ def _run_steps(
     plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: dict[str, Any]
 ) -> None:
     imports.refuse_other_torch(plan.get("torch_root"))
+    seal = taken()
     if plan.get("module"):
         device_modules.register_module(plan["device"], plan["module"])
+        seal.check(f"the module {plan['module']}")
     witness = compiler_hooks.Witness()
     naming = _set_up(plan, phases, witness)
     session = Session(plan, phases, witness)
-    seal = Seal()
     try:
         prepare(session, _undo)
         seal.check()

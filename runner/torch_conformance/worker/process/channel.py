@@ -16,7 +16,6 @@ from typing import Any
 
 from torch_conformance.model import protocol
 from torch_conformance.vocabulary.steps.step_base import NotCarriedOut
-from torch_conformance.worker.process.seal import Broken
 
 _MAX_TRACEBACK = 20_000
 _MAX_MESSAGE = 200_000
@@ -110,8 +109,6 @@ def carry_out(plan_file: str, descriptor: int, word: str, run_steps: RunSteps) -
     with phases("inputs"):
         try:
             run_steps(protocol.decode(plan), phases, channel, facts)
-        except Broken as error:
-            facts["error"] = exception(error, "compare")
         except BaseException as error:
             # the worker's boundary: code of a spec may raise anything, SystemExit too
             cause = error.__cause__ if isinstance(error, NotCarriedOut) else None

@@ -146,14 +146,13 @@ def _see(gpus: list[int]) -> None:
     """Hide all GPUs but these from this process, whose driver is not initialized yet; none named:
     it sees what its parent saw.
     """
-    global _seen
     if gpus and gpus != _seen:
         import torch
 
         for build in devices.builds():
             if getattr(torch.version, build.version, None) is not None:
                 os.environ[build.visible] = devices.visible_to(gpus, os.environ.get(build.visible))
-        _seen = gpus
+        _seen[:] = gpus  # the name is sealed
 
 
 def _warm(kinds: list[str]) -> dict[str, object]:

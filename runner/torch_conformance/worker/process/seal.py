@@ -1,17 +1,20 @@
-"""The seal: detects that code of a case replaced a part of the runner, or an operation of torch
-that measures.
+"""The seal: detects that code of a case, or the module of a backend, replaced a part of the runner,
+or an operation of torch that measures.
 
-Such results are discarded.
+Such results are discarded, and what is ours is put back, so that the report of it is ours too.
 
-The seal is taken before code of the spec runs, and checked after each step. It detects replaced
-functions, classes, class members and table entries of ``torch_conformance``, functions whose code
-was changed in place, and replaced operations of torch that compare tensors. It does not detect code
-that undoes its replacement before the check; SECURITY.md describes this limit.
+The seal is taken before the module of a backend is imported and before code of the spec runs, and
+checked after the import and after each step. It detects replaced functions, classes, class members
+and table entries of ``torch_conformance``, functions whose code was changed in place, and replaced
+operations of torch that compare tensors. It does not detect code that undoes its replacement before
+the check; SECURITY.md describes this limit.
 """
 
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from importlib.util import find_spec, module_from_spec
 from inspect import getattr_static
 from operator import attrgetter, is_
 from typing import Any
@@ -43,19 +46,18 @@ _COMPARING = {
 
 
 class Broken(Exception):
-    """Code of the case has replaced a part of the runner."""
+    """Code of the case, or a module, has replaced a part of the runner."""
+
+    _conformance_phase = "compare"
 
 
 class Seal:
     """The members of the runner's modules at the time of construction."""
 
     def __init__(self, packages: tuple[str, ...] = (_PACKAGE,)) -> None:
-        self._modules = []
-        for name, module in _modules(packages):
-            sealed = _prepared.get(name)
-            if sealed is None or sealed.module is not module or not sealed.is_untouched():
-                sealed = SealedModule(name, module)
-            self._modules.append(sealed)
+        self._modules = [
+            _prepared.get(name) or SealedModule(name, module) for name, module in _modules(packages)
+        ]
         self._comparing = []
         for path, names in _COMPARING.items():
             owner = (
@@ -67,8 +69,8 @@ class Seal:
                 (owner, name, getattr_static(owner, name, None), path) for name in names.split()
             ]
 
-    def check(self) -> None:
-        """Raise ``Broken`` when a part of the runner was replaced."""
+    def check(self, by: str = "code of the case") -> None:
+        """Put back the replaced parts of the runner, and raise ``Broken`` where there are some."""
         changed = [
             path
             for module in self._modules
@@ -83,8 +85,7 @@ class Seal:
         if changed:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
             raise Broken(
-                f"code of the case replaced {changed[0]}{more}: the measurements of this "
-                "worker are discarded"
+                f"{by} replaced {changed[0]}{more}: the measurements of this worker are discarded"
             )
 
 
@@ -97,31 +98,31 @@ class SealedModule:
     """
 
     def __init__(self, name: str, module: types.ModuleType) -> None:
-        self.module = module
         own = {key: value for key, value in list(vars(module).items()) if not key.startswith("__")}
         tables = [(value, f"{name}.{key}") for key, value in own.items() if isinstance(value, dict)]
-        classes = [
-            (vars(value), f"{name}.{key}")
+        self._classes: list[Sealed] = [
+            (vars(value), f"{name}.{key}", _ours(vars(value)), partial(setattr, value))
             for key, value in own.items()
             if isinstance(value, type) and value.__module__ == name
         ]
-        self._classes = [(members, path, _ours(members)) for members, path in classes]
-        self._sealed: list[tuple[Mapping[Any, Any], str, Mapping[Any, Any]]] = [
-            (vars(module), name, own)
-        ]
-        """Each namespace, its path, and the members in it that must stay."""
+        self._sealed: list[Sealed] = [(vars(module), name, own, vars(module).__setitem__)]
         self._sealed += [
-            (table, path, {key: value for key, value in list(table.items()) if callable(value)})
+            (
+                table,
+                path,
+                {key: value for key, value in list(table.items()) if callable(value)},
+                table.__setitem__,
+            )
             for table, path in tables
         ]
         self._sealed += self._classes
         self._namespaces = [
             (namespace, list(namespace), list(namespace.values()))
-            for namespace, _, _ in self._sealed
+            for namespace, *_ in self._sealed
         ]
         bodies = [
             (_function(value), f"{path}.{key}")
-            for _, path, members in self._sealed
+            for _, path, members, _ in self._sealed
             for key, value in members.items()
         ]
         self._paths = [
@@ -129,7 +130,8 @@ class SealedModule:
         ]
         functions = [function for function, _ in bodies if isinstance(function, types.FunctionType)]
         self._bodies = [
-            (part, functions, list(map(part, functions))) for part in _PARTS_OF_A_FUNCTION
+            (part, functions, list(map(get, functions)))
+            for part, get in _PARTS_OF_A_FUNCTION.items()
         ]
 
     def is_untouched(self) -> bool:
@@ -142,31 +144,36 @@ class SealedModule:
             and all(map(is_, namespace.values(), values))
             for namespace, keys, values in self._namespaces
         ) and all(
-            all(map(is_, map(part, functions), originals))
+            all(map(is_, map(_PARTS_OF_A_FUNCTION[part], functions), originals))
             for part, functions, originals in self._bodies
         )
 
     def changed(self) -> Iterator[str]:
         """Yield the paths of replaced members, of new members of classes, and of functions whose
-        code was changed in place.
+        code was changed in place; put back what was there.
         """
-        for namespace, path, members in self._sealed:
+        for namespace, path, members, put in self._sealed:
             for key, value in members.items():
                 if namespace.get(key) is not value:
+                    put(key, value)
                     yield f"{path}.{key}" if isinstance(key, str) else f"{path}[{key!r}]"
-        for namespace, path, members in self._classes:  # a new member may hide an inherited one
+        for namespace, path, members, _ in self._classes:  # a new member may hide an inherited one
             yield from (
                 f"{path}.{name}" for name in sorted(_ours(namespace).keys() - members.keys())
             )
         for part, functions, originals in self._bodies:
-            yield from (
-                path
-                for function, original, path in zip(functions, originals, self._paths, strict=True)
-                if part(function) != original
-            )
+            for function, original, path in zip(functions, originals, self._paths, strict=True):
+                if _PARTS_OF_A_FUNCTION[part](function) != original:
+                    setattr(function, part, original)
+                    yield path
 
 
-_PARTS_OF_A_FUNCTION = tuple(map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__")))
+Sealed = tuple[Mapping[Any, Any], str, Mapping[Any, Any], Callable[[Any, Any], None]]
+"""A namespace, its path, the members in it that must stay, and what puts one back."""
+
+_PARTS_OF_A_FUNCTION = {
+    part: attrgetter(part) for part in ("__code__", "__defaults__", "__kwdefaults__")
+}
 
 _prepared: dict[str, SealedModule] = {}
 """The modules as the zygote sealed them."""
@@ -177,6 +184,19 @@ def prepare() -> None:
     members takes time in each of them.
     """
     _prepared.update({name: SealedModule(name, module) for name, module in _modules((_PACKAGE,))})
+
+
+def taken() -> Seal:
+    """Take the seal by a copy of this module that has no name, so that nothing in it is replaced by
+    name either.
+    """
+    spec = find_spec(__name__)
+    assert spec is not None and spec.loader is not None
+    copy: Any = module_from_spec(spec)
+    spec.loader.exec_module(copy)
+    copy._prepared = _prepared
+    seal: Seal = copy.Seal()
+    return seal
 
 
 def _modules(packages: tuple[str, ...]) -> Iterator[tuple[str, types.ModuleType]]:

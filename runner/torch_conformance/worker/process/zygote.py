@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 
 from torch_conformance.model import devices, protocol
 from torch_conformance.worker.process import entry
+from torch_conformance.worker.process.seal import Seal
 from torch_conformance.worker.torch_compat import imports, torch_state
 
 _END_SECONDS = 5.0
@@ -125,12 +126,12 @@ def warm(words: list[str]) -> float:
         with imports.without_devices():
             imports.import_for_gpus()
             warming.trace_something()
-    for word in words:
-        if word not in kinds:
-            _import_where_safe(word.removeprefix(protocol.MODULE))
     from torch_conformance.worker.case import run_case  # noqa: F401 - for the forks: each would take 0.4 s to import it
 
     seal.prepare()
+    for word in words:
+        if word not in kinds:
+            _import_where_safe(word.removeprefix(protocol.MODULE), seal.taken())
     gc.collect()
     warming.freeze()
     return time.perf_counter() - begin
@@ -151,18 +152,20 @@ def _fork(work: Callable[[], object]) -> int:
     return child
 
 
-def _import_where_safe(module: str) -> None:
-    """Import the module of a compiler, where a fork of this process shows that forks are safe after
-    that; else each worker imports it.
+def _import_where_safe(module: str, seal: Seal) -> None:
+    """Import the module of a compiler, where a fork of this process shows that it replaces nothing
+    that is sealed and forks are safe after that; else each worker imports it.
     """
 
     def imported() -> str:
         signal.alarm(_IMPORT_SECONDS)  # ends the child
         importlib.import_module(module)
+        seal.check()
         return danger()
 
     if os.waitpid(_fork(imported), 0)[1] == 0:
         importlib.import_module(module)
+        seal.check()
 
 
 def danger() -> str:
