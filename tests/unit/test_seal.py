@@ -33,7 +33,6 @@ def module(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     made = types.ModuleType("sealed_package.measures")
     exec(compile(SOURCE, "measures.py", "exec"), vars(made))
     monkeypatch.setitem(sys.modules, made.__name__, made)
-    monkeypatch.setattr(seal, "_PACKAGE", "sealed_package")
     monkeypatch.setattr(seal, "_prepared", {})
     monkeypatch.setattr(seal, "_COMPARING", {})
     return made
@@ -89,7 +88,7 @@ CHANGES: dict[str, tuple[Callable[[types.ModuleType], object], str]] = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_replaced_part_is_named(module: types.ModuleType, change: str, is_ahead: bool) -> None:
     if is_ahead:
-        seal.prepare()
+        seal.prepare(("sealed_package",))
     taken = Seal(("sealed_package",))
     taken.check()
     act, path = CHANGES[change]
@@ -107,7 +106,7 @@ def test_a_value_that_claims_to_equal_what_it_replaced_is_found(module: types.Mo
         def __eq__(self, other: object) -> bool:
             return True
 
-    seal.prepare()
+    seal.prepare(("sealed_package",))
     taken = Seal(("sealed_package",))
     module.helper = Equal()  # type: ignore[attr-defined]  # a module has no declared members
     with pytest.raises(Broken, match=r"measures\.helper"):
@@ -117,31 +116,37 @@ def test_a_value_that_claims_to_equal_what_it_replaced_is_found(module: types.Mo
 def test_entries_of_tables_of_values_and_new_names_are_no_replacement(
     module: types.ModuleType,
 ) -> None:
-    seal.prepare()
+    seal.prepare(("sealed_package",))
     taken = Seal(("sealed_package",))
     module.SEEN["new"] = 1
     module.later = 2  # type: ignore[attr-defined]  # a module has no declared members
     taken.check()
-    assert not taken._modules[0].is_untouched()
+    assert not taken.modules[module.__name__].is_untouched()
 
 
 def test_what_changed_since_the_zygote_took_the_seal_is_found_and_put_back(
     module: types.ModuleType,
 ) -> None:
-    seal.prepare()
+    seal.prepare(("sealed_package",))
     helper, code, take = module.helper, module.other.__code__, module.Measure.take
     module.helper = len  # as the module of a backend may, which the zygote imports
     module.other.__code__ = (lambda value: 0).__code__
     module.Measure.take = lambda self: 2
     taken = Seal(("sealed_package",))
-    assert taken._modules[0] is seal._prepared[module.__name__]
+    assert taken.modules[module.__name__] is seal._prepared[module.__name__]
     with pytest.raises(Broken, match=r"the module x replaced \S+measures\.helper and 2 more"):
         taken.check("the module x")
     assert (module.helper, module.other.__code__, module.Measure.take) == (helper, code, take)
     taken.check()
 
 
-def test_a_seal_cannot_be_replaced_by_its_names(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_ahead", [False, True], ids=["sealed now", "sealed ahead"])
+def test_a_seal_cannot_be_replaced_by_its_names(
+    monkeypatch: pytest.MonkeyPatch, is_ahead: bool
+) -> None:
+    monkeypatch.setattr(seal, "_prepared", {})
+    if is_ahead:
+        seal.prepare()
     taken = seal.taken()
     for name in ("check", "__init__"):
         monkeypatch.setattr(seal.Seal, name, lambda *values: None)

@@ -55,9 +55,10 @@ class Seal:
     """The members of the runner's modules at the time of construction."""
 
     def __init__(self, packages: tuple[str, ...] = (_PACKAGE,)) -> None:
-        self._modules = [
-            _prepared.get(name) or SealedModule(name, module) for name, module in _modules(packages)
-        ]
+        self.modules = {
+            name: _prepared.get(name) or SealedModule(name, module)
+            for name, module in _modules(packages)
+        }
         self._comparing = []
         for path, names in _COMPARING.items():
             owner = (
@@ -73,7 +74,7 @@ class Seal:
         """Put back the replaced parts of the runner, and raise ``Broken`` where there are some."""
         changed = [
             path
-            for module in self._modules
+            for module in self.modules.values()
             if not module.is_untouched()
             for path in module.changed()
         ]
@@ -179,14 +180,14 @@ _prepared: dict[str, SealedModule] = {}
 """The modules as the zygote sealed them."""
 
 
-def prepare() -> None:
+def prepare(packages: tuple[str, ...] = (_PACKAGE,)) -> None:
     """Seal the modules of this process ahead, for the workers that are forked from it: to list all
     members takes time in each of them.
     """
-    _prepared.update({name: SealedModule(name, module) for name, module in _modules((_PACKAGE,))})
+    _prepared.update(taken(packages).modules)
 
 
-def taken() -> Seal:
+def taken(packages: tuple[str, ...] = (_PACKAGE,)) -> Seal:
     """Take the seal by a copy of this module that has no name, so that nothing in it is replaced by
     name either.
     """
@@ -195,7 +196,7 @@ def taken() -> Seal:
     copy: Any = module_from_spec(spec)
     spec.loader.exec_module(copy)
     copy._prepared = _prepared
-    seal: Seal = copy.Seal()
+    seal: Seal = copy.Seal(packages)
     return seal
 
 
