@@ -704,6 +704,10 @@ CONTENTS: dict[str, Kind] = {
     "a case is unavailable by facts that are recorded otherwise": Kind(
         "machine", unavailable("torch 2.13 is not >=2.99")
     ),
+    "a build for the CPU ran on a GPU": Kind("machine", environment(gpus="1", device="GB300")),
+    "the run is older than its torch": Kind(
+        "machine", journal("header", started="2025-11-28T12:00:00+00:00")
+    ),
     "the profile has another digest than its cases": Kind(
         "profile", of_profile(lambda one: one.update(digest="0" * 64))
     ),
@@ -726,7 +730,7 @@ CONTENTS: dict[str, Kind] = {
         options=BY_MINE,
     ),
     "the profile permits more waived cases": Kind(
-        "profile", of_profile(lambda one: one.update(most_waived=50)), options=BY_MINE
+        "profile", of_profile(lambda one: one["levels"][0].update(most_waived=49)), options=BY_MINE
     ),
     "a case is required elsewhere": Kind(
         "profile",
@@ -825,7 +829,7 @@ CONTENTS: dict[str, Kind] = {
     "a text is called masked": Kind("verdicts", verdict(0, detail="*** is well")),
     "the limit of waived cases has another reason": Kind(
         "profile",
-        of_profile(lambda one: one.update(most_waived_because="It is usual")),
+        of_profile(lambda one: one["levels"][1].update(most_waived_because="It is usual")),
         options=BY_MINE,
     ),
 }

@@ -21,6 +21,7 @@ from tests.recorded import edit, recorded
 from torch_conformance.cli.parser import main
 from torch_conformance.execute.executor_protocol import Execution, Job
 from torch_conformance.judge.waiving import Waivers
+from torch_conformance.language import torch_names
 from torch_conformance.language.expand import surroundings_for
 from torch_conformance.language.load import Suite, load, surroundings_of
 from torch_conformance.language.read import spec_schema
@@ -35,7 +36,7 @@ from torch_conformance.machine.installed_torch import release
 from torch_conformance.model.case import Availability, Case
 from torch_conformance.model.case_facts import NONE, StepFacts, Tally, Tuning, Tunings
 from torch_conformance.model.codec import encode
-from torch_conformance.model.conditions import Surroundings
+from torch_conformance.model.conditions import Surroundings, VersionRange
 from torch_conformance.model.devices import HOLDS, is_accelerator
 from torch_conformance.model.diagnostics import InvalidSpecs
 from torch_conformance.model.expectation import Status
@@ -342,6 +343,31 @@ def test_a_changed_requirement_changes_the_version(name: str, shipped: Suite) ->
     assert len({entry.rpartition(" ")[0] for entry in known}) == len(known), (
         "a version has one digest"
     )
+
+
+MINORS = json.loads((Path(torch_names.__file__).parent / "data" / "names.json").read_text("utf-8"))[
+    "torch"
+]
+
+
+@pytest.mark.parametrize("name", ["inductor-cpu", "inductor-cuda"])
+def test_the_torch_that_needs_no_waiver_is_that_of_the_waivers(name: str, shipped: Suite) -> None:
+    suite, resolved = of_shipped(name, shipped)
+    by_id = {str(case.id): case for case in resolved.cases}
+    waivers, record = Waivers(resolved.waivers, date.min), resolved.record
+    facts = {"cuda": "13.0", "arch": "sm_90", "gpus": "1"} if name == "inductor-cuda" else {}
+    for torch in MINORS:
+        known = surroundings_of_record({"torch": torch, "python": "3.12.3", **facts})
+        waived = [
+            case_id
+            for case_id in record.levels[0].required
+            if waivers.of(
+                case_id,
+                surroundings_for(suite.backends.by_name[by_id[case_id].backend], known, ""),
+            )
+        ]
+        is_named = VersionRange.parse(record.without_waivers).holds(release(torch))
+        assert is_named is not bool(waived), (torch, waived)
 
 
 def facts_of(gpu: Gpu, torch: str) -> tuple[dict[str, str], Machine]:
@@ -746,7 +772,7 @@ def test_a_case_that_the_ledger_has_and_no_spec_has_any_more_stays_required(
 # -- waivers of a run ------------------------------------------------------------------------------
 
 LIMIT = "most_waived: {percent: 50, reason: Half of it is new}\n"
-LATER = PROFILE.replace("P0", "P2")
+LATER = HEAD + "backend: cpu\nlevels: {P2: {required: [{cases: 'area/one*'}, {tag: second}]}}\n"
 PERMITS = LATER + LIMIT + "waivers: [{file: known.yaml}]\n"
 
 
@@ -755,6 +781,7 @@ def test_a_permitted_waiver_excuses_a_failure_and_is_listed(
 ) -> None:
     code, statement = run(PERMITS, ends={"one": FAIL})
     assert (code, statement["conformance"], statement["waived"]) == (0, "CONFORMANT", 2)
+    assert statement["words"] == "CONFORMANT with 2 waivers"
     assert [(waiver["issue"], waiver["used_by"]) for waiver in statement["waivers"]] == [
         ("JIRA-1", IDS[:2])
     ]

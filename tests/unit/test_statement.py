@@ -3,6 +3,7 @@ failure, and what comes first.
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -42,10 +43,14 @@ def result(name: str, outcome: Outcome = Outcome.PASS, **changes: Any) -> CaseRe
 
 
 def profile(
-    required: str = "ab", *, optional: str = "", p1: str = "", **changes: Any
+    required: Sequence[str] = "ab", *, optional: str = "", p1: Sequence[str] = "", **changes: Any
 ) -> ProfileRecord:
-    levels = [ProfileLevel(name="P0", required=tuple(required), optional=tuple(optional))]
-    levels += [ProfileLevel(name="P1", required=tuple(p1))] if p1 else []
+    limits = {
+        name: changes.pop(name, usual)
+        for name, usual in (("most_waived", 100), ("most_waived_because", ""))
+    }
+    levels = [ProfileLevel(name="P0", required=tuple(required), optional=tuple(optional), **limits)]
+    levels += [ProfileLevel(name="P1", required=tuple(p1), **limits)] if p1 else []
     made = ProfileRecord(
         name="ours",
         version="1.0",
@@ -54,7 +59,7 @@ def profile(
         torch=">=2.11,<2.14",
         levels=tuple(levels),
     )
-    return replace(made, **{"most_waived": 100, **changes})
+    return replace(made, **changes)
 
 
 def stated(record: ProfileRecord, *results: CaseResult, **changes: Any) -> Conformance:
@@ -190,7 +195,7 @@ def test_a_case_with_a_flaky_waiver_counts_alike_in_each_run(
     assert (found.conformance, found.passed, found.waived, found.flaky) == (conformance, 1, 0, 1)
     assert [(waiver.flaky, waiver.used_by) for waiver in found.waivers] == [(True, ("a",))]
     assert (
-        f"  1 of 2 required cases are waived, 1 of them as flaky; the profile permits {limit} %"
+        f"  P0: 1 of 2 required cases are waived, 1 of them as flaky; the profile permits {limit} %"
         in found.lines()
     )
     assert found.properties()["statement.flaky"] == "1"
@@ -219,10 +224,7 @@ def test_more_waived_cases_than_the_profile_permits_are_not_conformant(
 ) -> None:
     names = ["a", *map(str, range(1, required))]
     record = profile(
-        levels=(ProfileLevel(name="P0", required=tuple(names)),),
-        waivers=(PERMITTED,),
-        most_waived=limit,
-        most_waived_because="Why",
+        tuple(names), waivers=(PERMITTED,), most_waived=limit, most_waived_because="Why"
     )
     found = statement_of(
         record, [waived(WAIVER), *map(result, names[1:])], environment={"torch": TORCH}, day=TODAY
@@ -230,13 +232,55 @@ def test_more_waived_cases_than_the_profile_permits_are_not_conformant(
     assert found.conformance is (
         Conformance.CONFORMANT if is_conformant else Conformance.NOT_CONFORMANT
     )
-    says = f"1 of {required} required cases are waived; the profile permits {limit} %: Why"
+    says = f"P0: 1 of {required} required cases are waived; the profile permits {limit} %: Why"
     assert (says in found.remarks, says in found.problems, says in found.why) == (
         is_conformant,
         not is_conformant,
         not is_conformant,
     )
     assert f"  {says}" in found.lines()
+
+
+def test_each_level_has_the_limit_of_waived_cases_for_itself() -> None:
+    record = profile("ab", p1=[str(number) for number in range(98)], waivers=(PERMITTED,))
+    levels = (replace(record.levels[0], most_waived=2), record.levels[1])
+    results = [waived(WAIVER), *map(result, record.required[1:])]
+    for changed, words in (
+        (record, "CONFORMANT with 1 waiver"),
+        (replace(record, levels=levels), "NOT CONFORMANT"),
+    ):
+        found = statement_of(changed, results, environment={"torch": TORCH}, day=TODAY)
+        assert [found.words, *(level.words for level in found.levels)] == [
+            words,
+            words,
+            "CONFORMANT",
+        ]
+        assert found.properties()["statement"] == words
+        assert [*found.lines()][-1].startswith(f"{words}: 99 passed, 1 waived of 100")
+
+
+def test_a_waived_level_names_the_torch_that_needs_no_waiver() -> None:
+    record = profile("a", waivers=(PERMITTED,), without_waivers=">=2.13")
+    found = statement_of(record, [waived(WAIVER)], environment={"torch": TORCH}, day=TODAY)
+    assert "(torch >=2.13 needs no waiver)" in "".join(found.remarks)
+
+
+@pytest.mark.parametrize(("limit", "is_conformant"), [(100, True), (50, True), (49, False)])
+def test_cases_whose_answer_aten_computed_are_counted_and_may_be_bounded(
+    limit: float, is_conformant: bool
+) -> None:
+    results = [result("a", by_aten={"aten.mm": 1}), result("b")]
+    found = statement_of(
+        profile(most_by_aten=limit), results, environment={"torch": TORCH}, day=TODAY
+    )
+    says = "ATen computed the whole answer of 1 of 2 required cases"
+    if limit < 100:
+        says += f"; the profile permits {limit} %"
+    assert (found.by_aten, found.words) == (
+        1,
+        "CONFORMANT" if is_conformant else "NOT CONFORMANT",
+    )
+    assert says in (found.remarks if is_conformant else found.problems)
 
 
 # -- conditions on the machine ---------------------------------------------------------------------

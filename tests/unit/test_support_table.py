@@ -336,6 +336,17 @@ OF_ATEN = "buf1 = torch.ops.aten.sort.stable(buf0)\nasync_compile.wait(globals()
     [
         (0, OF_ATEN, "aten.sort"),
         (0, f"extern_kernels.mm(a, b, out=buf0)\n{OF_ATEN}", "aten.mm, aten.sort"),
+        (
+            0,
+            'source = (\nr"""\naoti_torch_cuda_mm_out(buf0, a, b);\n'
+            'aoti_torch_call_dispatcher("aten::relu", "", stack);\n"""\n)',
+            "aten.mm_out, aten.relu",
+        ),
+        (
+            0,
+            'source = r"""\naoti_torch_cpu_mm(a, b);\nop = findSchemaOrThrow("my::mul", "");\n"""',
+            "",
+        ),
         (1, OF_ATEN, ""),
         (0, f"buf0 = torch.ops.mylib.mul.default(a)\n{OF_ATEN}", ""),
         (0, f"mul = async_compile.triton('mul', '''...''')\n{OF_ATEN}", ""),
@@ -353,7 +364,7 @@ def test_a_case_whose_whole_answer_aten_computed_has_a_note(
         code={(0, 0): text},
     )
     assert result.outcome is Outcome.PASS
-    assert [note.partition("called ")[2] for note in result.notes] == [called] * bool(called)
+    assert [note.partition("called ")[2] for note in result.shown_notes] == [called] * bool(called)
 
 
 def test_a_note_of_many_cases_is_one_entry_of_the_terminal() -> None:

@@ -71,7 +71,7 @@ def merge(options: MergeOptions) -> ExitCode:
                 "selected": header.selected,
                 "totals": totals(run.results),
                 "exit_code": footer.exit_code,
-                "statement": [statement.conformance.value] if statement else [],
+                "statement": [statement.words] if statement else [],
             }
         )
     else:

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from torch_conformance.judge.evidence import CALL, carried_out, first_line, folded
 from torch_conformance.judge.mutants import verdicts_of_audit
-from torch_conformance.judge.proof import note_of_aten, operators_of, own_names, proof
+from torch_conformance.judge.proof import aten_of, operators_of, own_names, proof
 from torch_conformance.judge.verdicts import verdicts_of, verdicts_of_services
 from torch_conformance.language.backends import Backend
 from torch_conformance.model.case import Case
@@ -94,8 +94,8 @@ def judge(case: Case, backend: Backend, surroundings: Surroundings, facts: Facts
     if backend.proof.served is not None:
         eager, by_aten = operators_of(steps)
         result = replace(result, eager_operators=eager, by_aten=by_aten)
-    elif backend.proof.graphs is not None and outcome is Outcome.PASS and not any(generated):
-        result = replace(result, notes=note_of_aten(steps))
+    elif backend.compiles and outcome is Outcome.PASS and not any(generated):
+        result = replace(result, by_aten=aten_of(steps))
     return hooks("offline").with_level(case, result) if case.target and first is None else result
 
 

@@ -369,32 +369,33 @@ def operators_of(steps: Sequence[CarriedOut]) -> tuple[int, Mapping[str, int]]:
 
 
 _CALL_OF_ATEN = re.compile(
-    r"\b(?:extern_kernels|(?:torch\.ops\.)?(?P<of>aten|mkldnn|mkl))\.(?P<name>\w+)[\w.]*\("
+    r"\b(?:extern_kernels|(?:torch\.ops\.)?(aten|mkldnn|mkl))\.(\w+)[\w.]*\("
+    r"|\baoti_torch_(?:cpu|cuda|xpu|mps)_(\w+)\(|\"aten::(\w+)\""
 )
 _CALL_OF_OTHERS = re.compile(
     r"\basync_compile\.(?!wait\b)\w+\(|\btorch\.ops\.(?!aten\b|mkldnn\b|mkl\b)\w+\.\w+[\w.]*\("
+    r"|(?:findSchemaOrThrow|aoti_torch_call_dispatcher)\(\"(?!aten::)|proxy_executor|custom_op_wrapper"
 )
 
 
-def note_of_aten(steps: Sequence[CarriedOut]) -> tuple[str, ...]:
-    """Return a note where all that the code of steps without a generated kernel calls is ATen's;
-    none where that is not certain.
+def aten_of(steps: Sequence[CarriedOut]) -> Mapping[str, int]:
+    """Return the operators of ATen that the code of steps without a generated kernel calls, where
+    it calls nothing else; none where that is not certain.
     """
     try:
         code = "\n".join(
-            code_of(piece, strings=False).text for known in steps for piece in known.facts.code
+            # a wrapper in C++ is a string
+            code_of(piece, strings=True).text
+            for known in steps
+            for piece in known.facts.code
         )
     except PatternTooSlow:
-        return ()
-    called = dict.fromkeys(
-        f"{call['of'] or 'aten'}.{call['name']}" for call in _CALL_OF_ATEN.finditer(code)
+        return {}
+    called = (
+        f"{call[1] or 'aten'}.{call[2] or call[3] or call[4]}"
+        for call in _CALL_OF_ATEN.finditer(code)
     )
-    if not called or _CALL_OF_OTHERS.search(code):
-        return ()
-    return (
-        "ATen computed the whole answer: inductor generated no kernel, and called "
-        f"{', '.join(called)}",
-    )
+    return {} if _CALL_OF_OTHERS.search(code) else Counter(called)
 
 
 def _is_refused_as_claimed(

@@ -21,6 +21,10 @@ class ProfileLevel:
     name: str
     required: tuple[str, ...]
     optional: tuple[str, ...] = ()
+    most_waived: float = field(default=2, metadata={REQUIRED: True})
+    """How many of 100 required cases may be waived."""
+    most_waived_because: str = field(default="", metadata={REQUIRED: True})
+    """Why it may be more than usual."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +49,7 @@ class ProfileRecord:
     file: str
     digest: str
     """The sha256 of what it requires: each case with its digest, level and condition, the range of
-    torch and the limit of waived cases.
+    torch, and the limits of waived cases and of those that ATen computed.
     """
     torch: str
     """The range of versions that it is for."""
@@ -55,10 +59,10 @@ class ProfileRecord:
     have none.
     """
     waivers: tuple[PermittedWaiver, ...] = ()
-    most_waived: float = field(default=2, metadata={REQUIRED: True})
-    """How many of 100 required cases may be waived."""
-    most_waived_because: str = field(default="", metadata={REQUIRED: True})
-    """Why it may be more than usual."""
+    most_by_aten: float = field(default=100, metadata={REQUIRED: True})
+    """Of how many of 100 required cases ATen may have computed the whole answer."""
+    without_waivers: str = ""
+    """The versions of torch with which no case of the first level needs a shipped waiver."""
     compiler: str = ""
     """Of a profile for any compiler the backend of --backend; empty for any other profile."""
     proof: str = ""

@@ -197,7 +197,9 @@ class CaseResult(Attempt):
     computes them.
     """
     by_aten: Mapping[str, int] = field(default_factory=dict)
-    """What ATen ran in the compiled calls, and in place of how many of them each may have run."""
+    """What ATen ran in the compiled calls, and in place of how many of them each may have run; where
+    that is not measured, what the generated code calls if all of it is ATen's.
+    """
     warnings: tuple[str, ...] = field(default=(), metadata={COMPUTED: True})
     """What ``doctor`` says of the tools that a red case uses: the footer of the run has it."""
     attempts: tuple[Attempt, ...] = ()
@@ -220,6 +222,14 @@ class CaseResult(Attempt):
         """Its backend, which stands first in the id."""
         first = self.case_id.partition("[backend=")[2]
         return unquote(first.partition("]")[0].partition(",")[0])
+
+    @property
+    def shown_notes(self) -> tuple[str, ...]:
+        """The notes, and whether all that the generated code calls is ATen's."""
+        if not self.by_aten or self.eager_operators != NOT_MEASURED:
+            return self.notes
+        what = "ATen computed the whole answer: inductor generated no kernel, and called"
+        return (*self.notes, f"{what} {', '.join(self.by_aten)}")
 
     @property
     def flaky_waiver(self) -> AppliedWaiver | None:

@@ -312,7 +312,7 @@ def note_lines(result: CaseResult) -> list[str]:
             f"({waiver.issue})"
         ]
     )
-    return [*weak_lines(result), *map(one_line, (*flaky, *result.notes))]
+    return [*weak_lines(result), *map(one_line, (*flaky, *result.shown_notes))]
 
 
 def tolerance_words(results: Sequence[CaseResult]) -> str:

@@ -56,7 +56,7 @@ def notes_of(result: CaseResult) -> object:
     return (
         result.case_id
         if weak_lines(result)
-        else (result.flaky_waiver, *map(_without_changing, result.notes))
+        else (result.flaky_waiver, *map(_without_changing, result.shown_notes))
     )
 
 

@@ -677,7 +677,7 @@ def head_of(
         "executed": sum(result.is_executed for result in results),
         "required": statement.required if statement else header.selected,
         "of_profile": f"{shown(statement.profile)} {shown(statement.version)}" if statement else "",
-        "conformance": statement.conformance.value if statement else "",
+        "conformance": statement.words if statement else "",
         "remark": shown(statement.remark) if statement else "",
         "remarks": [
             *filter(None, [flaky_words(results)]),
@@ -708,11 +708,11 @@ def run_facts(
         {
             "profile": statement.profile,
             "version": statement.version,
-            "conformance": statement.conformance.value,
+            "conformance": statement.words,
             "levels": [
                 [
                     level.level,
-                    level.conformance.value,
+                    level.words,
                     level.required,
                     level.executed,
                     level.passed,

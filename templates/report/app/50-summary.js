@@ -19,7 +19,7 @@ const words = (totals) => D.names.map((name, at) => [name, totals[at]]).filter((
 const verdict = (failed, totals) => {
   const head = D.head;
   let tone = "good", text = "Nothing failed", more = "";
-  if (failed && head.conformance === "CONFORMANT") [tone, text] = ["warn", `${T.count(failed, "optional case")} failed`];
+  if (failed && head.conformance.startsWith("CONFORMANT")) [tone, text] = ["warn", `${T.count(failed, "optional case")} failed`];
   else if (failed) [tone, text] = ["bad", `${T.count(failed, "case")} failed`];
   else if (!head.executed) [tone, text] = ["warn", "Nothing was executed"];
   else if (head.conformance === "NOT CONFORMANT") [tone, text] = ["bad", "The profile is not met"];
@@ -29,7 +29,7 @@ const verdict = (failed, totals) => {
   if (head.truncated && !failed) tone = "warn";
   const exit = head.exit_code === null ? "" : `exit code ${head.exit_code}`;
   return T.el("div", { class: `verdict ${tone}` }, T.el("h1", { tabindex: "-1" }, text),
-    head.conformance && T.el("span", { class: `chip t-${head.conformance === "CONFORMANT" ? "pass" : "bad"}` }, head.conformance),
+    head.conformance && T.el("span", { class: `chip t-${head.conformance.startsWith("CONFORMANT") ? "pass" : "bad"}` }, head.conformance),
     T.el("span", { class: "dim" }, [more, exit].filter(Boolean).join(" · ")),
     head.remark && T.el("p", { class: "remark" }, head.remark));
 };

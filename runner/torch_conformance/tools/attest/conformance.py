@@ -13,7 +13,8 @@ results, so that a run, its reports, ``merge`` and every reader of its journal c
 | anything, where the profile requires it under a condition that fails by the recorded facts of each machine | not required |
 | PASS of a profile for any compiler, where ATen computed an operator, allowed or not, or this was not measured | not executed |
 
-NOT CONFORMANT: a case failed, or more are waived or flaky than the profile permits. INCOMPLETE:
+NOT CONFORMANT: a case failed, more of a level are waived or flaky than the profile permits, or ATen
+computed the answers of more cases. INCOMPLETE:
 none failed, and a case was not executed. CONFORMANT: every other run.
 """  # noqa: E501 - a table
 
@@ -72,6 +73,8 @@ class LevelStatement:
 
     level: str
     conformance: Conformance
+    words: str
+    """The same, with the number of its waivers: ``CONFORMANT with 15 waivers``."""
     required: int
     executed: int
     passed: int
@@ -118,6 +121,7 @@ class Statement:
     version: str
     digest: str
     conformance: Conformance
+    words: str
     required: int
     executed: int
     passed: int
@@ -133,6 +137,8 @@ class Statement:
     """What the statement leaves out: how many cases are not required here, and why; how many are
     waived.
     """
+    by_aten: int = 0
+    """Of how many required cases ATen computed the whole answer."""
     compiler: str = ""
     """The backend of a profile for any compiler; empty for any other profile, as are the next two.
     """
@@ -182,9 +188,7 @@ class Statement:
         counted = [f"{len(by_case)} of {self.required} required cases {what}"] if by_case else []
         because = f": {'; '.join([*shown, *more])}" if shown else ""
         words = f"{'; '.join([*self.problems, *counted])}{because}"
-        return one_line(
-            f"profile {self.profile} {self.version} is {self.conformance.value}: {words}", 2_000
-        )
+        return one_line(f"profile {self.profile} {self.version} is {self.words}: {words}", 2_000)
 
     @property
     def optional_failures(self) -> str:
@@ -258,18 +262,24 @@ class Statement:
         return {
             "profile": f"{self.profile} {self.version}",
             "profile.sha256": self.digest,
-            "statement": self.conformance.value,
+            "statement": self.words,
             "statement.required": str(self.required),
             "statement.executed": str(self.executed),
             "statement.passed": str(self.passed),
             "statement.waived": str(self.waived),
             "statement.flaky": str(self.flaky),
+            "statement.by_aten": str(self.by_aten),
             "statement.remarks": "; ".join(self.remarks),
             "statement.waivers": " ".join(waiver.issue for waiver in self.waivers),
             **{f"profile.{level.level}": in_words(level, ", ") for level in self.levels},
             **{f"statement.{word}": str(count) for word, count in self.computed.items()},
             **({"statement.proof": self.proof} if self.compiler else {}),
         }
+
+
+def _words(conformance: Conformance, waived: int) -> str:
+    is_excused = waived and conformance is Conformance.CONFORMANT
+    return conformance.value + f" with {waived} waiver{'s' * (waived > 1)}" * bool(is_excused)
 
 
 def in_words(part: "LevelStatement | Statement", mark: str = ": ") -> str:
@@ -281,7 +291,7 @@ def in_words(part: "LevelStatement | Statement", mark: str = ": ") -> str:
     standings = ", ".join(
         f"{count} {word}" for word, count in counts.items() if count or word == "passed"
     )
-    return f"{part.conformance.value}{mark}{standings} of {part.required} required"
+    return f"{part.words}{mark}{standings} of {part.required} required"
 
 
 # -- how it is computed ----------------------------------------------------------------------------
@@ -338,7 +348,9 @@ def statement_of(
             f"{profile.torch}"
         )
 
+    is_wrong = bool(problems)
     spared = not_required(profile, machines)
+    remarks = [f"{times} more cases are {why}" for why, times in Counter(spared.values()).items()]
     levels: list[LevelStatement] = []
     used: dict[tuple[str, Position, str, str, str, bool], list[str]] = {}
     for level in profile.levels:
@@ -370,17 +382,30 @@ def statement_of(
             by_id[case_id].outcome if case_id in by_id else Outcome.NOT_RUN
             for case_id in (*free, *level.optional)
         )
+        waived, flaky = (len(reasons[kind]) for kind in (Standing.WAIVED, Standing.FLAKY))
+        limit = ": ".join(filter(None, (f"{level.most_waived:g} %", level.most_waived_because)))
+        as_flaky = f", {flaky} of them as flaky" if flaky else ""
+        has_excess = (waived + flaky) * 100 > level.most_waived * len(required)
+        if waived or flaky:
+            if profile.without_waivers and level.name == LEVELS[0]:
+                limit += f" (torch {profile.without_waivers} needs no waiver)"
+            (problems if has_excess else remarks).append(
+                f"{level.name}: {waived + flaky} of {len(required)} required cases are "
+                f"waived{as_flaky}; the profile permits {limit}"
+            )
+        conformance = Conformance.of(failed=bool(failed) or has_excess, missing=bool(missing))
         levels.append(
             LevelStatement(
                 level=level.name,
-                conformance=Conformance.of(failed=bool(failed), missing=bool(missing)),
+                conformance=conformance,
+                words=_words(conformance, waived + flaky),
                 required=len(required),
                 executed=len(required)
                 - len(missing)
                 - sum(by_id[case_id].outcome is Outcome.OFFLINE_FAIL for case_id in failed),
                 passed=len(reasons[Standing.PASSED]),
-                waived=len(reasons[Standing.WAIVED]),
-                flaky=len(reasons[Standing.FLAKY]),
+                waived=waived,
+                flaky=flaky,
                 failed=failed,
                 not_executed=missing,
                 not_required=free,
@@ -392,24 +417,25 @@ def statement_of(
     count, waived, flaky = (
         sum(getattr(level, name) for level in levels) for name in ("required", "waived", "flaky")
     )
-    is_missing = bool(problems) or any(level.not_executed for level in levels) or not count
-    remarks = [f"{times} more cases are {why}" for why, times in Counter(spared.values()).items()]
-    limit = ": ".join(filter(None, (f"{profile.most_waived:g} %", profile.most_waived_because)))
-    if waived or flaky:
-        as_flaky = f", {flaky} of them as flaky" if flaky else ""
-        remarks.append(
-            f"{waived + flaky} of {count} required cases are waived{as_flaky}; the profile "
-            f"permits {limit}"
+    states = [state_of(by_id[case_id]) for case_id in profile.required if case_id in by_id]
+    by_aten = states.count(State.BY_ATEN)
+    has_excess = by_aten * 100 > profile.most_by_aten * count
+    if by_aten:
+        bound = f"; the profile permits {profile.most_by_aten:g} %" * (profile.most_by_aten < 100)
+        (problems if has_excess else remarks).append(
+            f"ATen computed the whole answer of {by_aten} of {count} required cases{bound}"
         )
-    if has_excess := (waived + flaky) * 100 > profile.most_waived * count:
-        problems.append(remarks.pop())
+    conformance = Conformance.of(
+        failed=has_excess
+        or any(level.conformance is Conformance.NOT_CONFORMANT for level in levels),
+        missing=is_wrong or any(level.not_executed for level in levels) or not count,
+    )
     return Statement(
         profile=profile.name,
         version=profile.version,
         digest=profile.digest,
-        conformance=Conformance.of(
-            failed=has_excess or any(level.failed for level in levels), missing=is_missing
-        ),
+        conformance=conformance,
+        words=_words(conformance, waived + flaky),
         required=count,
         executed=sum(level.executed for level in levels),
         passed=sum(level.passed for level in levels),
@@ -421,11 +447,8 @@ def statement_of(
         remarks=tuple(remarks),
         compiler=profile.compiler,
         proof=profile.proof,
-        computed=counts_of(
-            state_of(by_id[case_id]) for case_id in profile.required if case_id in by_id
-        )
-        if profile.compiler
-        else {},
+        by_aten=by_aten,
+        computed=counts_of(states) if profile.compiler else {},
     )
 
 

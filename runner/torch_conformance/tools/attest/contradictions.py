@@ -416,6 +416,55 @@ def _of_launches(facts: StepFacts, code: str) -> Iterator[str]:
                 yield "calls no generated kernel, and its code has some"
 
 
+_BEFORE = {"2.11": "2026-02", "2.12": "2026-04", "2.13": "2026-06", "2.14": "2026-08"}
+"""The month of the branch of each minor, by the plan of PyTorch's RELEASE.md: no wheel of it is
+older.
+"""
+
+_ARCH_OF_NAME = {
+    "V100": "sm_70",
+    "T4": "sm_75",
+    "A100": "sm_80",
+    "L4": "sm_89",
+    "L40S": "sm_89",
+    "H100": "sm_90",
+    "H200": "sm_90",
+    "GH200": "sm_90",
+    "B200": "sm_100",
+    "GB200": "sm_100",
+    "B300": "sm_103",
+    "GB300": "sm_103",
+    "MI210": "gfx90a",
+    "MI250X": "gfx90a",
+    "MI300X": "gfx942",
+    "MI325X": "gfx942",
+    "MI355X": "gfx950",
+}
+"""NVIDIA, CUDA GPUs; AMD, accelerator and GPU hardware specifications."""
+
+
+def of_machine(facts: Mapping[str, str], day: str) -> Iterator[str]:
+    """Yield how the facts of a machine contradict each other, or the ``day`` of its run."""
+    version, _, build = facts.get("torch", "").partition("+")
+    name, arch = facts.get("device", ""), facts.get("arch", "").partition(":")[0]
+    built = {word: number for word in ("cuda", "hip", "xpu") if (number := facts.get(word))}
+    if (arch or facts.get("gpus", "0") != "0") and not built:
+        yield f"it is {name or 'a GPU'}, and its torch {version} is built for no GPU"
+    number = built.get("cuda", "").replace(".", "")
+    if build.startswith(("cpu", "cu")) and build != (f"cu{number}" if number else "cpu"):
+        yield f"its torch is built as {build}, and for {built or 'no GPU'}"
+    for word, kind in (("sm_", "cuda"), ("gfx", "hip"), ("xpu_", "xpu")):
+        if arch.startswith(word) and built and kind not in built:
+            yield f"its GPU is {arch}, and its torch is built for {' '.join(built)}"
+    for word in re.findall(r"\w+", name):
+        if arch and _ARCH_OF_NAME.get(word, arch) != arch:
+            yield f"its GPU is {name}, and {arch}"
+    made = re.search(r"\.dev(\d{4})(\d\d)(\d\d)", version)
+    before = "-".join(made.groups()) if made else _BEFORE.get(".".join(version.split(".")[:2]), "")
+    if day < before:
+        yield f"the run began on {day}, and torch {version} was not made before {before}"
+
+
 def _of_devices(code: Sequence[str], environment: Mapping[str, str]) -> Iterator[str]:
     arch, gpus, units = (environment.get(name, "") for name in ("arch", "gpus", "sms"))
     for piece in code:

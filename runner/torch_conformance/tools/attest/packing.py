@@ -493,7 +493,7 @@ def main(options: SubmitOptions) -> ExitCode:
                 "files": len(members),
                 "run": run.header.run_id,
                 "signer": signer,
-                "statement": stated.conformance.value if stated else "",
+                "statement": stated.words if stated else "",
                 "unjudged": list(verification.unjudged),
                 "weak": list(map(redacted, verification.weak)),
             }

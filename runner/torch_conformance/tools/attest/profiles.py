@@ -87,8 +87,14 @@ class Profile:
     entries: tuple[Entry, ...]
     """Those that are required first, each kind in the order of the levels."""
     document: Document
-    most_waived: Mapping[str, Any] = field(default_factory=dict)
-    """Its limit of waived cases: ``percent`` and ``reason``; empty for the usual one."""
+    most_waived: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The limit of waived cases of a level by its name: ``percent`` and ``reason``; empty for the
+    usual one.
+    """
+    most_by_aten: float = 100
+    """Of how many of 100 required cases ATen may have computed the whole answer."""
+    without_waivers: str = ""
+    """The versions of torch with which no case of the first level needs a shipped waiver."""
     is_for_any: bool = False
     """Whether it is for any compiler: a run of it names one backend, and the compiler itself must
     compute what is required.
@@ -140,10 +146,11 @@ def read_profile(name: str) -> Profile:
     if document is None:
         raise InvalidSpecs(problems)
     data = document.data
-    try:
-        VersionRange.parse(data["torch"])
-    except BadRange as error:
-        problems.append(document.problem(("torch",), str(error)))
+    for key in ("torch", "without_waivers"):
+        try:
+            VersionRange.parse(data.get(key, data["torch"]))
+        except BadRange as error:
+            problems.append(document.problem((key,), str(error)))
     if not any("required" in level for level in data["levels"].values()):
         hint = (
             "add required: [{cases: GLOB}] to a level: a profile that requires nothing states "
@@ -211,7 +218,12 @@ def read_profile(name: str) -> Profile:
         levels=tuple(levels),
         entries=tuple(entries),
         document=document,
-        most_waived=data.get("most_waived", {}),
+        most_waived={
+            name: data["levels"][name].get("most_waived", data.get("most_waived", {}))
+            for name in levels
+        },
+        most_by_aten=data.get("most_by_aten", 100),
+        without_waivers=data.get("without_waivers", ""),
         is_for_any=is_for_any,
     )
 
@@ -396,7 +408,10 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
         torch=profile.torch,
         levels=tuple(
             ProfileLevel(
-                name=name, **{kind: ids_of[name, kind] for kind in ("required", "optional")}
+                name=name,
+                **{kind: ids_of[name, kind] for kind in ("required", "optional")},
+                most_waived=profile.most_waived[name].get("percent", 2),
+                most_waived_because=profile.most_waived[name].get("reason", ""),
             )
             for name in profile.levels
         ),
@@ -407,8 +422,8 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
             )
             for key in keys
         ),
-        most_waived=profile.most_waived.get("percent", 2),
-        most_waived_because=profile.most_waived.get("reason", ""),
+        most_by_aten=profile.most_by_aten,
+        without_waivers=profile.without_waivers,
         compiler=profile.compiler,
         proof="" if compiler is None else compiler.asked,
     )
@@ -426,7 +441,8 @@ def digest_of_requirements(record: ProfileRecord, digests: Mapping[str, str]) ->
         for level in record.levels
         for case_id in level.required
     )
-    whole = [record.torch, record.most_waived, required, dict(record.conditions)]
+    limits = [record.most_by_aten, *(level.most_waived for level in record.levels)]
+    whole = [record.torch, limits, required, dict(record.conditions)]
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
 
@@ -647,6 +663,8 @@ def lines_of(record: ProfileRecord, outlook: Prospect) -> Iterator[str]:
     )
     for level in record.levels:
         yield f"  {level.name}  {len(level.required)} required, {len(level.optional)} optional"
+    if record.without_waivers:
+        yield f"  {record.levels[0].name} without waivers: torch {record.without_waivers}"
     words = {
         True: "a run here can be complete",
         False: "a run here is INCOMPLETE",

@@ -79,7 +79,7 @@ from torch_conformance.tools.attest.archive import (
     unpacked,
 )
 from torch_conformance.tools.attest.conformance import Statement
-from torch_conformance.tools.attest.contradictions import disagreements
+from torch_conformance.tools.attest.contradictions import disagreements, of_machine
 from torch_conformance.tools.attest.profiles import (
     cases_of,
     digest_of_requirements,
@@ -140,6 +140,10 @@ class Verification:
     """The outcomes as they were judged again."""
     statement: Statement | None = None
     """As it was computed again."""
+    rests_on: Mapping[str, int] = field(default_factory=dict)
+    """What of the outcomes is the author's word: the number of ``observations``, of ``unshown``
+    cases that ended without one, and of ``unavailable`` ones whose reason no fact shows.
+    """
     code_of_cases: ExitCode = ExitCode.NOTHING
     """The exit code of a run with these results."""
 
@@ -178,23 +182,30 @@ def as_json(verification: Verification) -> dict[str, object]:
 
 
 def claims_of(
-    run: Run, *, signer: str, is_signed: bool, has_files: bool, has_profile: bool
+    run: Run,
+    rests_on: Mapping[str, int],
+    *,
+    signer: str,
+    is_signed: bool,
+    has_files: bool,
+    has_profile: bool,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the claims of a run that follow from evidence, and those that are its author's word; a
     sentence each.
 
-    ``signer`` is the id of the key that the attestation names, empty for none. The reader's key
-    checked the signature (``is_signed``), and the author's files and profile were compared with
-    those of the reader (``has_files``, ``has_profile``), or not.
+    ``rests_on`` is that of the verification. ``signer`` is the id of the key that the attestation
+    names, empty for none. The reader's key checked the signature (``is_signed``), and the author's
+    files and profile were compared with those of the reader (``has_files``, ``has_profile``), or
+    not.
     """
     header, results = run.header, run.results
     own, shipped = (
         sum(name.startswith(f"{folder}/") for name in header.specs) for folder in (OWN, SHIPPED)
     )
-    shown = sum(result.is_executed and _is_shown(result) for result in results)
+    proven = sum(result.outcome is Outcome.UNAVAILABLE for result in results)
+    proven -= rests_on["unavailable"]
     unshown = [result for result in results if result.folder and not _is_shown(result)]
     waived = sum(result.outcome is Outcome.XFAIL for result in unshown)
-    missing = sum(result.outcome is Outcome.UNAVAILABLE for result in results)
     facts = [
         part.node or header.environment
         for result in results
@@ -205,11 +216,12 @@ def claims_of(
     profile = "".join(f"{record.name} {record.version}" for record in header.profile)
     named = f"it names the key {signer[:16]}; check it with --key" if signer else "it is not signed"
     follows = {
-        f"the verdicts, proofs and outcomes of {shown} executed cases, each from an "
-        "observation in the archive": True,
+        f"the verdicts, proofs and outcomes of {rests_on['observations']} executed cases, each "
+        "from an observation in the archive": True,
         f"that {shipped} files of specs, backends and waivers are the published ones of this "
         "version": True,
         f"that {own} files of the author are the published ones that you named": own and has_files,
+        f"that {proven} cases could not run, by the facts of the machine": proven,
         "the totals and the JUnit report, from these outcomes": True,
         "the statement, from these outcomes and from what your profile requires": profile
         and has_profile,
@@ -229,8 +241,8 @@ def claims_of(
         f"that {len(unshown)} cases ended as recorded, without an observation (crash, "
         "timeout, error)": unshown,
         f"of these, {waived} that a waiver excuses: such a case may have failed otherwise": waived,
-        f"that what {missing} cases need was missing on that machine, where no fact of it is "
-        "recorded": missing,
+        f"that what {rests_on['unavailable']} cases need was missing on that machine, of which no "
+        "fact is recorded": rests_on["unavailable"],
         "the facts of the machine by which the profile does not require some cases": any(
             record.conditions for record in header.profile
         ),
@@ -409,6 +421,18 @@ def _judged_again(
     ]
     findings += [Finding("cases", problem) for problem in stolen(run.results)]
     unjudged: list[str] = []
+    rests_on = {
+        "observations": sum(result.is_executed and _is_shown(result) for result in run.results),
+        "unshown": sum(bool(result.folder) and not _is_shown(result) for result in run.results),
+        "unavailable": sum(result.outcome is Outcome.UNAVAILABLE for result in run.results),
+    }
+    machines = (header.environment, *(result.node for result in run.results if result.node))
+    findings += [
+        Finding("machine", problem)
+        for problem in dict.fromkeys(
+            problem for facts in machines for problem in of_machine(facts, header.started[:10])
+        )
+    ]
     try:
         then = loaded(header, run.results, place)
     except NotOfTheRun as error:
@@ -436,6 +460,10 @@ def _judged_again(
                 findings.append(Finding("profile", what))
         for result in run.results:
             findings += problems_of_case(result, header, then, place)
+            if result.outcome is Outcome.UNAVAILABLE and _is_of_one_machine(header):
+                case = then.cases.get(result.case_id)
+                reasons = reasons_of(case, header.environment) if case else {}
+                rests_on["unavailable"] -= reasons.get(result.reason, False)
         digests = {str(case.id): digest_of(case) for case in then.suite.cases}
         if record is not None and record.digest != digest_of_requirements(record, digests):
             findings.append(
@@ -470,7 +498,12 @@ def _judged_again(
         except (InvalidSpecs, NotOfTheRun, UsageError) as error:
             unjudged.append(f"the profile {mine} cannot be read here: {_first(error)}")
     follows, words = claims_of(
-        run, signer=signer, is_signed=is_signed, has_files=bool(published), has_profile=bool(mine)
+        run,
+        rests_on,
+        signer=signer,
+        is_signed=is_signed,
+        has_files=bool(published),
+        has_profile=bool(mine),
     )
     if findings or unjudged:
         return Verification(
@@ -495,6 +528,7 @@ def _judged_again(
         signer=signer,
         totals=totals(run.results),
         statement=header.statement(run.results),
+        rests_on=rests_on,
         code_of_cases=header.conclusion(run.results)[0],
     )
 
@@ -824,10 +858,11 @@ def problems_of_case(
             )
 
 
-def reasons_of(case: Case, facts: Mapping[str, str]) -> Iterator[str]:
-    """Yield why a case cannot run on a machine of which these facts are recorded.
+def reasons_of(case: Case, facts: Mapping[str, str]) -> dict[str, bool]:
+    """Return why a case cannot run on a machine of which these facts are recorded, each with
+    whether it follows from them.
 
-    What is not may be missing, and follows a last space.
+    What is not recorded may be missing, and follows a last space.
     """
     numbers = {
         name: int(facts[name])
@@ -846,8 +881,7 @@ def reasons_of(case: Case, facts: Mapping[str, str]) -> Iterator[str]:
         facts={**facts, **numbers},
         packages={},
     )
-    if "facts." in str(case.options):
-        yield "this machine lacks a fact: "
+    reasons = {"this machine lacks a fact: ": False} if "facts." in str(case.options) else {}
     for needs in ((), *((need,) for need in case.requires)):
         asked = [need.argument or "" for need in needs]
         whole = replace(
@@ -860,10 +894,11 @@ def reasons_of(case: Case, facts: Mapping[str, str]) -> Iterator[str]:
             targets=dict.fromkeys([*asked, *map(simulated, asked)], " "),
             found={**bare.found, "ck": ("ck4inductor",)},
         )
-        for known in (
-            availability_of(replace(case, requires=needs), machine) for machine in (bare, whole)
-        ):
-            yield from [known.reason] if known.availability is Availability.NO else []
+        for machine in (bare, whole):
+            known = availability_of(replace(case, requires=needs), machine)
+            if known.availability is Availability.NO:
+                reasons[known.reason] = machine is whole
+    return reasons
 
 
 _FILES = ("file", "spec")
@@ -969,7 +1004,14 @@ def _of_profile(
         for what in others
     ]
     levels, own = (
-        {level.name: (set(level.required), set(level.optional)) for level in profile.levels}
+        {
+            level.name: (
+                *map(frozenset, (level.required, level.optional)),
+                level.most_waived,
+                level.most_waived_because,
+            )
+            for level in profile.levels
+        }
         for profile in (said, mine)
     )
     if left_out := sorted(set(mine.required) - set(said.required)):
@@ -978,11 +1020,11 @@ def _of_profile(
         )
     elif levels != own or any(
         getattr(said, key) != getattr(mine, key)
-        for key in ("conditions", "most_waived", "most_waived_because")
+        for key in ("conditions", "most_by_aten", "without_waivers")
     ):
         problems.append(
             "the run's profile has other levels, other cases in one, other conditions, or "
-            "another limit of waived cases"
+            "another limit of waived cases or of those that ATen computed"
         )
     if more := set(said.waivers) - set(mine.waivers):
         problems.append(
@@ -1074,8 +1116,10 @@ def main(options: VerifyOptions) -> ExitCode:
     elif verification.unjudged:
         output.note(f"NOT VERIFIED: {_shown(verification.unjudged[0])}")
     else:
+        stated = f", and {verification.statement.words}" if verification.statement else ""
         output.note(
-            f"verified{f': {verification.statement.conformance.value}' if verification.statement else ''}"  # noqa: E501 - Python 3.11 breaks no line within a field
+            f"consistent{stated} if the {verification.rests_on['observations']} observations are "
+            "true, which is the author's word"
         )
     return verification.exit_code
 

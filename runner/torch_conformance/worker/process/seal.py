@@ -118,8 +118,7 @@ class SealedModule:
         ]
         self._sealed += self._classes
         self._namespaces = [
-            (namespace, list(namespace), list(namespace.values()))
-            for namespace, *_ in self._sealed
+            (namespace, list(namespace), list(namespace.values())) for namespace, *_ in self._sealed
         ]
         bodies = [
             (_function(value), f"{path}.{key}")
@@ -192,7 +191,8 @@ def taken(packages: tuple[str, ...] = (_PACKAGE,)) -> Seal:
     name either.
     """
     spec = find_spec(__name__)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     copy: Any = module_from_spec(spec)
     spec.loader.exec_module(copy)
     copy._prepared = _prepared
