@@ -193,7 +193,12 @@ def prepare(
         started=now(),
         version=__version__,
         command=tuple(map(redacted, sys.argv)),
-        environment=redacted_texts(facts_of_files(installed_torch())),
+        environment=redacted_texts(
+            {
+                **facts_of_files(installed_torch()),
+                **(hooks("attest").changed_files() if options.profile else {}),
+            }
+        ),
         variables=environment_variables(os.environ),
         specs={**suite.digests, **judged_by},
         selected=len(selected),

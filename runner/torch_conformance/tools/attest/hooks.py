@@ -3,6 +3,7 @@ journal, and a run that is red.
 """
 
 from torch_conformance.tools.attest.conformance import problem_of_record, statement_of_run
+from torch_conformance.tools.attest.installed_files import changed_files
 from torch_conformance.tools.attest.machine_checks import warnings_of
 from torch_conformance.tools.attest.profiles import (
     cases_of,
@@ -16,6 +17,7 @@ from torch_conformance.tools.attest.profiles import (
 
 __all__ = [
     "cases_of",
+    "changed_files",
     "levels_of",
     "lines_of",
     "load_profile",

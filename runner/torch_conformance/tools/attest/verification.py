@@ -128,6 +128,8 @@ class Verification:
     """Why something could not be judged here."""
     follows: tuple[str, ...] = ()
     """Claims that follow from the evidence in the archive and the published files."""
+    tested: tuple[str, ...] = ()
+    """What was tested, as the archive names it: machines, torch, and the author's backends."""
     words: tuple[str, ...] = ()
     """Claims for which the archive has no evidence."""
     weak: tuple[str, ...] = ()
@@ -206,13 +208,7 @@ def claims_of(
     proven -= rests_on["unavailable"]
     unshown = [result for result in results if result.folder and not _is_shown(result)]
     waived = sum(result.outcome is Outcome.XFAIL for result in unshown)
-    facts = [
-        part.node or header.environment
-        for result in results
-        for part in (result, *result.attempts)
-        if part.folder
-    ]
-    machines = dict.fromkeys(map(_torch_and_machine, facts or [header.environment]))
+    machines = dict.fromkeys(map(_torch_and_machine, _machines_of(run)))
     profile = "".join(f"{record.name} {record.version}" for record in header.profile)
     named = f"it names the key {signer[:16]}; check it with --key" if signer else "it is not signed"
     follows = {
@@ -263,13 +259,48 @@ def _is_shown(result: CaseResult) -> bool:
     return "observation.json" in result.evidence
 
 
+def _machines_of(run: Run) -> list[Mapping[str, str]]:
+    facts = [
+        part.node or run.header.environment
+        for result in run.results
+        for part in (result, *result.attempts)
+        if part.folder
+    ]
+    return facts or [run.header.environment]
+
+
 def _torch_and_machine(facts: Mapping[str, str]) -> str:
     node = f" (node {facts['name']})" if "name" in facts else ""
     name = facts.get("device") or facts.get("cpu") or "a machine without a name"
+    changed = facts.get("changed_files")
     return (
-        f"{facts.get('torch', '?')}, unmodified, on {name} "
-        f"({facts.get('arch') or facts.get('platform') or '?'}){node}"
+        f"{facts.get('torch', '?')}, {f'with {changed} changed' if changed else 'unmodified'}, on "
+        f"{name} ({facts.get('arch') or facts.get('platform') or '?'}){node}"
     )
+
+
+_OF_MACHINE = "device arch cpu driver torch torch_git triton cuda hip changed_files name".split()
+_NO_SETTINGS = ("summary", "requires", "joins", "only_tags")
+
+
+def tested_of(run: Run, then: "Then") -> Iterator[str]:
+    """Yield what was tested: each machine, and each backend of the author as its entry says."""
+    for facts in {str(facts): facts for facts in _machines_of(run)}.values():
+        known = {name: facts[name] for name in _OF_MACHINE if name in facts}
+        known |= {name: text for name, text in facts.items() if "." in name}  # of vendors' modules
+        yield ", ".join(f"{name} {text}" for name, text in known.items())
+        if "changed_files" not in facts:
+            yield "whether its torch is unmodified was not measured"
+    for name in sorted({result.backend for result in run.results}):
+        backend = then.suite.backends.by_name.get(name)
+        if backend and then.names.get(backend.document.file, SHIPPED).startswith(f"{OWN}/"):
+            entry = backend.document.data[name]
+            settings = (
+                f"{key} {json.dumps(value, default=str)}"
+                for key, value in entry.items()
+                if key not in _NO_SETTINGS
+            )
+            yield f"backend {name} of {then.names[backend.document.file]}: {', '.join(settings)}"
 
 
 _MARK = ".git"
@@ -421,6 +452,7 @@ def _judged_again(
     ]
     findings += [Finding("cases", problem) for problem in stolen(run.results)]
     unjudged: list[str] = []
+    tested: tuple[str, ...] = ()
     rests_on = {
         "observations": sum(result.is_executed and _is_shown(result) for result in run.results),
         "unshown": sum(bool(result.folder) and not _is_shown(result) for result in run.results),
@@ -464,6 +496,7 @@ def _judged_again(
                 case = then.cases.get(result.case_id)
                 reasons = reasons_of(case, header.environment) if case else {}
                 rests_on["unavailable"] -= reasons.get(result.reason, False)
+        tested = tuple(tested_of(run, then))
         digests = {str(case.id): digest_of(case) for case in then.suite.cases}
         if record is not None and record.digest != digest_of_requirements(record, digests):
             findings.append(
@@ -514,6 +547,7 @@ def _judged_again(
             signer=signer,
         )
     return Verification(
+        tested=tested,
         follows=follows,
         words=words,
         weak=tuple(
@@ -1117,8 +1151,9 @@ def main(options: VerifyOptions) -> ExitCode:
         output.note(f"NOT VERIFIED: {_shown(verification.unjudged[0])}")
     else:
         stated = f", and {verification.statement.words}" if verification.statement else ""
+        count = verification.rests_on["observations"]
         output.note(
-            f"consistent{stated} if the {verification.rests_on['observations']} observations are "
+            f"consistent{stated} if the {count} observation{' is' if count == 1 else 's are'} "
             "true, which is the author's word"
         )
     return verification.exit_code
@@ -1133,6 +1168,7 @@ def _lines(verification: Verification) -> Iterator[str]:
             yield from [f"  and {len(wrong) - _SHOWN} more"] if len(wrong) > _SHOWN else []
     parts = {
         "not judged:": verification.unjudged,
+        "tested, as the author says:": verification.tested,
         "follows from evidence:": verification.follows,
         "the author's word:": verification.words,
     }

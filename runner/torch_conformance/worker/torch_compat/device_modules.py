@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib import metadata
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -397,6 +398,14 @@ def _description(question: str) -> str:
     name, _, path = question.replace("=", "@").partition("@")
     owners = metadata.packages_distributions().get(path.partition(".")[0])
     facts = {"package": f"{owners[0]} {_distribution(owners[0])}"} if owners else {}
+    top = sys.modules.get(path.partition(".")[0])
+    folders = [Path(folder) for folder in getattr(top, "__path__", ())]
+    files = sorted(
+        file for folder in folders for file in folder.rglob("*") if file.suffix in (".py", ".so")
+    )
+    if files := files or [Path(file) for file in [getattr(top, "__file__", None)] if file]:
+        whole = sha256(b"".join(sha256(file.read_bytes()).digest() for file in files)).hexdigest()
+        facts["module"] = f"{path}, {len(files)} files of Python and libraries, sha256 {whole}"
     if "=" in question and hasattr(module := getattr(torch, name), "get_device_name"):
         facts["device"] = module.get_device_name(0)
     facts |= getattr(sys.modules.get(path), "conformance_facts", dict)()
