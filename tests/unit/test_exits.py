@@ -3,10 +3,14 @@ failed.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from tests.recorded import recorded, run_of
+from tests.results import footer_of
 from torch_conformance.model.outcomes import ExitCode, Outcome, exit_code
+from torch_conformance.report.terminal import why_no_success
 
 HARMLESS = [Outcome.XFAIL, Outcome.UNAVAILABLE, Outcome.OFFLINE_PASS]
 
@@ -48,3 +52,23 @@ def test_what_is_flaky_was_executed_where_the_user_lets_it_pass() -> None:
 def test_fewer_than_were_asked_for_is_no_success() -> None:
     outcomes = [Outcome.PASS, Outcome.XFAIL, Outcome.UNAVAILABLE]
     assert [exit_code(outcomes, least) for least in (2, 3)] == [ExitCode.OK, ExitCode.NOTHING]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "options", "code"),
+    [
+        (Outcome.OFFLINE_PASS, {}, ExitCode.NOTHING),
+        (Outcome.OFFLINE_PASS, {"count-offline": "True"}, ExitCode.OK),
+        (Outcome.OFFLINE_PASS, {"count-offline": "True", "min-executed": "2"}, ExitCode.NOTHING),
+        (Outcome.UNAVAILABLE, {"count-offline": "True"}, ExitCode.NOTHING),
+    ],
+)
+def test_what_passed_offline_may_count_and_is_named(
+    outcome: Outcome, options: dict[str, str], code: ExitCode
+) -> None:
+    run = run_of(recorded("one", outcome, target="cuda:sm_90"), options=options)
+    assert run.header.conclusion(run.results)[0] is code
+    footer = replace(run.footer or footer_of(run.results), exit_code=int(code))
+    why = "".join(why_no_success(run.header, run.results, footer))
+    named = "1 passed offline, which --count-offline counts" in why
+    assert named == (code is ExitCode.NOTHING and outcome is Outcome.OFFLINE_PASS)

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests.submissions import CODE, a_run, write_keys
+from tests.submissions import CODE, Archive, a_run, write_keys
 from torch_conformance.cli.parser import main
 from torch_conformance.language.read import spec_schema
 from torch_conformance.machine.redaction import KNOWN
-from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.model.outcomes import ExitCode, Outcome
+from torch_conformance.record.journal import read_run
 from torch_conformance.tools.attest import archive
 from torch_conformance.tools.attest.archive import PREDICATE_TYPE, STATEMENT_TYPE
 
@@ -232,3 +233,26 @@ def test_wrong_usage_says_what_to_do(
 ) -> None:
     assert main(arguments.split()) == ExitCode.USAGE
     assert words in capsys.readouterr().err
+
+
+def test_a_challenge_enters_the_seeds_and_the_statement(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with a_run(tmp_path, options="--challenge fresh7") as out:
+        run = read_run(out / "run.jsonl")
+        (waived,) = (result for result in run.results if result.outcome is Outcome.XFAIL)
+        (seed,) = (line for line in waived.options if line.startswith("torch.seed: "))
+        assert waived.repro.endswith(f"--challenge fresh7 --select '{waived.case_id}'")
+        assert main(["submit", "out", "--out", "a.tar.zst"]) == ExitCode.OK
+        assert main(["verify", "a.tar.zst"]) == ExitCode.OK
+        assert "depend on the challenge 'fresh7'" in capsys.readouterr().out
+        changed = Archive(archive.unpacked(Path("a.tar.zst").read_bytes()))
+        changed.edit(lambda line: line["options"].update(challenge="fresh8"), "header")
+        changed.restated()
+        Path("b.tar.zst").write_bytes(archive.packed(changed.repaired().members))
+        assert main(["verify", "b.tar.zst"]) == ExitCode.FAILED
+        assert f"{waived.case_id}: its " in capsys.readouterr().out
+    (tmp_path / "usual").mkdir()
+    with a_run(tmp_path / "usual") as out:
+        run = read_run(out / "run.jsonl")
+        assert not [result for result in run.results if seed in result.options]

@@ -229,6 +229,8 @@ class Case:
     steps: tuple[Step, ...]
     seed_key: str
     """What its random numbers depend on: its spec and its point of the matrix, and no backend."""
+    challenge: str = ""
+    """The text of --challenge, on which they depend too."""
     missing_names: tuple[str, ...] = ()
     """Config, counter and metric names that only another torch has, each as a reason."""
     options: Mapping[str, Mapping[str, Option]] = field(default_factory=dict)

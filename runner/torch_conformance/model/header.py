@@ -11,7 +11,7 @@ from torch_conformance.model.case import Case
 from torch_conformance.model.codec import REQUIRED
 from torch_conformance.model.optional import hooks
 from torch_conformance.model.outcomes import ExitCode, Outcome, exit_code
-from torch_conformance.model.results import CaseResult, executed
+from torch_conformance.model.results import CaseResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +144,13 @@ class RunHeader:
         """Whether a FLAKY case does not fail the run."""
         return self.options.get("flaky") == "pass"
 
+    def counted(self, results: Iterable[CaseResult]) -> int:
+        """Return how many results count as executed: with --count-offline those of OFFLINE_PASS
+        too.
+        """
+        offline = Outcome.OFFLINE_PASS if self.options.get("count-offline") else None
+        return sum(result.is_executed or result.outcome is offline for result in results)
+
     def _number(self, option: str, default: int) -> int:
         text = self.options.get(option, "")
         return int(text) if text.isdecimal() else default
@@ -170,7 +177,7 @@ class RunHeader:
             outcomes,
             self._number("min-executed", 1),
             lets_flaky_pass=self.lets_flaky_pass,
-            executed=executed(results),
+            executed=self.counted(results),
         )
         if code not in (ExitCode.OK, ExitCode.NOTHING) or (self.shard and not whole):
             return code, ()

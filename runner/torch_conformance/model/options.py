@@ -250,6 +250,12 @@ class RunOptions(ExecutionOptions):
             const="random",
         ),
     )
+    challenge: str = option(
+        "TEXT",
+        "make the seeds of the cases depend on this text too, and name it in the statement: who "
+        "asks for a run with a text of theirs knows that it is a new one",
+        "",
+    )
     junit: Path | None = may_differ(
         "the path of a report", report_file("also write the JUnit report to this file")
     )
@@ -270,6 +276,9 @@ class RunOptions(ExecutionOptions):
     )
     min_executed: int = option(
         "N", "exit 4 when fewer cases were executed (default: 1)", 1, natural
+    )
+    count_offline: bool = flag(
+        "let OFFLINE_PASS count as executed for the exit code and --min-executed"
     )
     fail_fast: bool = flag("stop after the first failure")
     retries: int = option(
@@ -333,7 +342,7 @@ _NOT_WITH_PROFILE = {
         "last_failed",
         "failed_in",
     ),
-    "the profile says what must be executed": ("require", "min_executed"),
+    "the profile says what must be executed": ("require", "min_executed", "count_offline"),
     "a case of a profile runs once": ("retries", "flaky"),
 }
 _DEFAULTS = {field.name: field.default for field in fields(RunOptions)}

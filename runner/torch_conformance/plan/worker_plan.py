@@ -26,7 +26,10 @@ def seed_of(case: Case) -> int:
     if seed is not None:
         return int(seed)
     return int.from_bytes(
-        hashlib.sha256(case.seed_key.encode("utf-8", "surrogatepass")).digest()[:4], "big"
+        hashlib.sha256(
+            f"{case.seed_key}{case.challenge}".encode("utf-8", "surrogatepass")
+        ).digest()[:4],
+        "big",
     )
 
 

@@ -268,6 +268,8 @@ def report_of(
         for result in results
     )
     of = f"{header.selected} selected, {lacking} unavailable"
+    if offline := counts[Outcome.OFFLINE_PASS]:
+        of += f", {offline} passed offline"
     lines.append(f"executed {executed(results)} of {of}; report: {one_line(junit)}")
     return "\n".join(lines) + "\n"
 
@@ -326,16 +328,20 @@ def why_no_success(
         yield from filter(None, [statement.why])
         return
     least = int(header.options.get("min-executed", "1"))
-    is_short = executed(results) < (max(least, 1) if footer.exit_code == ExitCode.NOTHING else 1)
+    is_short = header.counted(results) < (
+        max(least, 1) if footer.exit_code == ExitCode.NOTHING else 1
+    )
     if not is_short or footer.exit_code not in (ExitCode.NOTHING, ExitCode.FAILED):
         return
     reasons = Counter(one_line(result.reason, 200) for result in results if not result.is_executed)
     shown = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(_REASONS))
     more = f"; and {len(reasons) - _REASONS} more reasons" if len(reasons) > _REASONS else ""
     because = f": {shown}{more}" if shown else ""
+    if offline := sum(result.outcome is Outcome.OFFLINE_PASS for result in results):
+        because = f"; {offline} passed offline, which --count-offline counts"
     if not header.selected:
         yield "nothing was executed: no case is selected"
-    elif not (count := executed(results)):
+    elif not (count := header.counted(results)):
         yield f"nothing was executed, of {header.selected} selected{because}"
     else:
         yield (

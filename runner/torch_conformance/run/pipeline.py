@@ -528,6 +528,8 @@ def repro(options: RunOptions, case: Case, required: Sequence[str] = ()) -> str:
         parts += [part for file in values for part in (f"--{name}", str(file))]
     if options.bench and not case.left_out and any(map(is_optional, case.steps)):
         parts.append("--bench")
+    if options.challenge:
+        parts += ["--challenge", options.challenge]
     for name in required:
         parts += ["--require", name]
     return shlex.join(map(redacted, [*parts, "--select", case.id]))

@@ -132,6 +132,8 @@ def prepare(
                 matching, suite.cases, paths=options.paths, globs=options.select, tags=options.tag
             )
             not_requested = len(matching) - len(whole)
+    if options.challenge:
+        whole = [replace(case, challenge=options.challenge) for case in whole]
     if not options.bench:
         whole = [without_benches(case) for case in whole]
     if options.shard and options.resume:

@@ -165,6 +165,8 @@ def repro(options: Mapping[str, str], case_id: str) -> str:
         words += [
             word for file in shlex.split(options.get(option, "")) for word in (f"--{option}", file)
         ]
+    if challenge := options.get("challenge"):
+        words += ["--challenge", challenge]
     return shlex.join([*words, "--select", case_id])
 
 

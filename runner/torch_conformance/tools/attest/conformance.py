@@ -316,7 +316,12 @@ def statement_of_run(header: RunHeader, results: Iterable[CaseResult]) -> Statem
     except ValueError:
         day = date.max  # no waiver reaches it
     return statement_of(
-        header.profile[0], results, environment=header.environment, day=day, shard=header.shard
+        header.profile[0],
+        results,
+        environment=header.environment,
+        day=day,
+        shard=header.shard,
+        challenge=header.options.get("challenge", ""),
     )
 
 
@@ -327,9 +332,10 @@ def statement_of(
     environment: Mapping[str, str],
     day: date,
     shard: str = "",
+    challenge: str = "",
 ) -> Statement:
     """Return the statement by the facts of the machine (``environment``) on a ``day``; ``shard`` is
-    empty for a whole run.
+    empty for a whole run, and ``challenge`` the text of --challenge.
     """
     by_id: dict[str, CaseResult] = {result.case_id: result for result in results}
     nodes = (
@@ -351,6 +357,8 @@ def statement_of(
     is_wrong = bool(problems)
     spared = not_required(profile, machines)
     remarks = [f"{times} more cases are {why}" for why, times in Counter(spared.values()).items()]
+    if challenge:
+        remarks.append(f"the seeds of its cases depend on the challenge '{challenge}'")
     levels: list[LevelStatement] = []
     used: dict[tuple[str, Position, str, str, str, bool], list[str]] = {}
     for level in profile.levels:

@@ -594,11 +594,13 @@ class Then:
     known: Surroundings
     names: Mapping[str, str]
     """The name in the submission of each file that was loaded, by its name in messages."""
+    challenge: str
+    """The text of --challenge."""
 
     @functools.cached_property
     def cases(self) -> Mapping[str, Case]:
         """The cases by id."""
-        return {case.id: case for case in self.suite.cases}
+        return {case.id: replace(case, challenge=self.challenge) for case in self.suite.cases}
 
 
 def problems_of_files(header: RunHeader, place: Path, published: Sequence[Path]) -> Iterator[str]:
@@ -700,6 +702,7 @@ def loaded(header: RunHeader, results: Sequence[CaseResult], place: Path) -> The
         waivers=Waivers(waiver_files, day),
         known=rejudge.surroundings_of_record(header.environment),
         names=names,
+        challenge=header.options.get("challenge", ""),
     )
 
 
