@@ -184,7 +184,7 @@ def compiled(
 
 def test_the_compiler_that_torch_calls(tmp_path: Path) -> None:
     (absent,) = compiled(tmp_path)
-    assert (absent.level, absent.remedy) == (WARNING, "install g++")
+    assert (absent.level, absent.remedy) == (PROBLEM, "install g++")
     path = made(tmp_path / "bin" / "clang++", "\x7fELF")
     (absent,) = compiled(tmp_path)  # torch does not fall back to clang
     assert (absent.level, absent.remedy) == (WARNING, f"export CXX={path}")

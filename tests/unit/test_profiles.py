@@ -50,6 +50,7 @@ from torch_conformance.tools.attest.profiles import (
     Resolved,
     cases_of,
     for_compiler,
+    load_shipped,
     read_profile,
     shipped_profiles,
 )
@@ -330,6 +331,15 @@ def of_shipped(name: str, suite: Suite) -> tuple[Suite, Resolved]:
             load(profile.specs, [Path("ours.yaml")], surroundings_of("2.13.0", None)),
         )
     return suite, cases_of(profile, suite, load_waivers(profile.waivers, suite.backends))
+
+
+def test_doctor_has_a_row_for_each_shipped_profile(shipped: Suite) -> None:
+    rows = {loaded.profile.name: loaded.resolved.record for loaded in load_shipped(shipped)}
+    assert rows.keys() == shipped_profiles().keys()
+    assert all(
+        case_id.partition("[")[0] == "operators/core-forward"
+        for case_id in rows["compiler-core"].required
+    )
 
 
 @pytest.mark.parametrize("name", shipped_profiles())

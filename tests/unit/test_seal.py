@@ -5,6 +5,7 @@ import sys
 import types
 from collections.abc import Callable
 from operator import is_
+from pathlib import Path
 
 import pytest
 
@@ -111,6 +112,23 @@ def test_a_value_that_claims_to_equal_what_it_replaced_is_found(module: types.Mo
     module.helper = Equal()  # type: ignore[attr-defined]  # a module has no declared members
     with pytest.raises(Broken, match=r"measures\.helper"):
         taken.check()
+
+
+@pytest.mark.torch
+def test_the_zygote_imports_no_module_that_replaces_a_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch_conformance.worker.process import zygote
+
+    lie = "from torch_conformance.model import devices\ndevices.kind_of = len\n"
+    for name, text in {"vendor_lies": lie, "vendor_is_honest": ""}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(zygote, "danger", str)
+    for name in ("vendor_lies", "vendor_is_honest"):
+        zygote._import_where_safe(name, seal.taken())
+        assert (name in sys.modules) == (name == "vendor_is_honest")
+        sys.modules.pop(name, None)
 
 
 def test_entries_of_tables_of_values_and_new_names_are_no_replacement(

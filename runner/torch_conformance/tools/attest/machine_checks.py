@@ -267,11 +267,11 @@ def cxx(scene: Scene) -> Iterator[Finding]:
         remedy = "install g++" if other is None else f"export CXX={other}"
         cause = (
             "without CXX torch calls g++ alone: every compile for the CPU fails, and Triton's "
-            "launchers"
+            "launchers, so that most cases are UNAVAILABLE"
         )
         yield Finding(
             "cxx.version",
-            WARNING,
+            PROBLEM,
             f"there is {other or 'no C++ compiler'}{', and no g++' * bool(other)}",
             cause,
             remedy,
@@ -638,7 +638,7 @@ GENERATORS: Mapping[str, str] = {
 The process that counts their instances is ``ck_generators``.
 """
 
-_WHEEL = "the wheel of Composable Kernel (rocm-composable-kernel, which has ck4inductor)"
+_WHEEL = "the Python package of Composable Kernel (ck4inductor), from its source: no index has it"
 _GENERATED = "ck/config.h"
 """A header that the build of Composable Kernel writes, and that a wheel of its sources can lack;
 ``ck/ck.hpp`` includes it.
@@ -651,11 +651,7 @@ def composable_kernel(scene: Scene) -> Iterator[Finding]:
     """Report package, headers and generators; nothing of the package is run in this process."""
     package = scene.package("ck")
     if package is None:
-        remedy = (
-            "pip install the wheel rocm-composable-kernel of your ROCm"
-            if scene.built_for("hip")
-            else ""
-        )
+        remedy = f"install {_WHEEL}" if scene.built_for("hip") else ""
         words = f"Composable Kernel (the package {_PACKAGE}) is not installed"
         yield Finding("ck.package", NOTE, words, "its backends are unavailable", remedy)
         return
@@ -726,9 +722,7 @@ def composable_kernel(scene: Scene) -> Iterator[Finding]:
             continue
         cause = one_line(report["reasons"].get(name, "")) or "it returned an empty list"
         words = f"{title}: the generator is empty, so no candidate is rendered"
-        yield Finding(
-            "ck.generator", PROBLEM, words, cause, f"install {_WHEEL} in the version of this torch"
-        )
+        yield Finding("ck.generator", PROBLEM, words, cause, f"install {_WHEEL}")
 
 
 def headers_of_torch(torch_root: Path) -> dict[str, str]:

@@ -617,13 +617,15 @@ def levels_of(record: ProfileRecord) -> dict[str, dict[str, Any]]:
 
 
 def load_shipped(suite: Suite) -> Iterator[Loaded]:
-    """Yield the shipped profiles, with the shipped specs as they were loaded, but for those for any
-    compiler.
+    """Yield the shipped profiles, with the shipped specs as they were loaded.
+
+    Those for any compiler have the cases of a compiler for the CPU.
     """
     waivers = functools.cache(lambda files: load_waivers(files, suite.backends))
-    for profile in (
-        profile for profile in map(read_profile, shipped_profiles()) if not profile.is_for_any
-    ):
+    for profile in map(read_profile, shipped_profiles()):
+        if profile.is_for_any:
+            entries = (replace(entry, backends=("cpu",)) for entry in profile.entries)
+            profile = replace(profile, entries=tuple(entries))
         yield Loaded(
             profile=profile,
             suite=suite,

@@ -98,7 +98,10 @@ def main(options: DoctorOptions) -> ExitCode:
     report = [(group, shown(finding)) for group, finding in examine(scene)]
     allows = {}
     if suite is not None:
-        allows = {"backends": rows_of_backends(suite, worker.machine), "profiles": []}
+        # one profile: its cases
+        cases = profiles[0].resolved.cases if options.profile else suite.cases
+        of_backends = replace(suite, cases=tuple(cases))
+        allows = {"backends": rows_of_backends(of_backends, worker.machine), "profiles": []}
         for loaded in profiles:
             profile, prospect = loaded.profile, prospect_of(loaded, worker.machine)
             selected_by = f"--profile {shlex.quote(options.profile or profile.name)}"
@@ -148,12 +151,12 @@ describes it.
 
 
 def rows_of_backends(suite: Suite, machine: Machine) -> list[Row]:
-    """Return a row for each backend of the backends files, by the same rules as ``list``."""
+    """Return a row for each backend with cases, by the same rules as ``list``."""
     rows: list[Row] = []
     for name, backend in suite.backends.by_name.items():
-        verdicts = capabilities.availabilities_of(
-            [case for case in suite.cases if case.backend == name], machine
-        )
+        if not (cases := [case for case in suite.cases if case.backend == name]):
+            continue
+        verdicts = capabilities.availabilities_of(cases, machine)
         prospect = prospect_of_cases((verdict.availability, verdict.reason) for verdict in verdicts)
         runs = bool(prospect.possible) or (None if prospect.uncertain else False)
         rows.append(row_of(name, backend.summary, prospect, runs, f"--backend {name}"))
