@@ -187,7 +187,7 @@ def test_the_compiler_that_torch_calls(tmp_path: Path) -> None:
     assert (absent.level, absent.remedy) == (PROBLEM, "install g++")
     path = made(tmp_path / "bin" / "clang++", "\x7fELF")
     (absent,) = compiled(tmp_path)  # torch does not fall back to clang
-    assert (absent.level, absent.remedy) == (WARNING, f"export CXX={path}")
+    assert (absent.level, absent.remedy) == (PROBLEM, f"export CXX={path}")
     made(tmp_path / "bin" / "g++", "\x7fELF")
     assert told(compiled(tmp_path)) == [("cxx.version", "ok"), ("cxx.openmp", "ok")]
     assert str(path) in compiled(tmp_path, CXX=str(path))[0].found

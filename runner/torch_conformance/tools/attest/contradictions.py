@@ -421,25 +421,18 @@ _BEFORE = {"2.11": "2026-02", "2.12": "2026-04", "2.13": "2026-06", "2.14": "202
 older.
 """
 
-_ARCH_OF_NAME = {
-    "V100": "sm_70",
-    "T4": "sm_75",
-    "A100": "sm_80",
-    "L4": "sm_89",
-    "L40S": "sm_89",
-    "H100": "sm_90",
-    "H200": "sm_90",
-    "GH200": "sm_90",
-    "B200": "sm_100",
-    "GB200": "sm_100",
-    "B300": "sm_103",
-    "GB300": "sm_103",
-    "MI210": "gfx90a",
-    "MI250X": "gfx90a",
-    "MI300X": "gfx942",
-    "MI325X": "gfx942",
-    "MI355X": "gfx950",
-}
+_NAMES_OF_ARCH = (
+    "sm_70 V100",
+    "sm_75 T4",
+    "sm_80 A100",
+    "sm_89 L4 L40S",
+    "sm_90 H100 H200 GH200",
+    "sm_100 B200 GB200",
+    "sm_103 B300 GB300",
+    "gfx90a MI210 MI250X",
+    "gfx942 MI300X MI325X",
+    "gfx950 MI355X",
+)
 """NVIDIA, CUDA GPUs; AMD, accelerator and GPU hardware specifications."""
 
 
@@ -456,8 +449,8 @@ def of_machine(facts: Mapping[str, str], day: str) -> Iterator[str]:
     for word, kind in (("sm_", "cuda"), ("gfx", "hip"), ("xpu_", "xpu")):
         if arch.startswith(word) and built and kind not in built:
             yield f"its GPU is {arch}, and its torch is built for {' '.join(built)}"
-    for word in re.findall(r"\w+", name):
-        if arch and _ARCH_OF_NAME.get(word, arch) != arch:
+    for known, *names in map(str.split, _NAMES_OF_ARCH):
+        if arch not in ("", known) and not set(names).isdisjoint(name.split()):
             yield f"its GPU is {name}, and {arch}"
     made = re.search(r"\.dev(\d{4})(\d\d)(\d\d)", version)
     before = "-".join(made.groups()) if made else _BEFORE.get(".".join(version.split(".")[:2]), "")

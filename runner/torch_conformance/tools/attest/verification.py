@@ -208,7 +208,6 @@ def claims_of(
     proven -= rests_on["unavailable"]
     unshown = [result for result in results if result.folder and not _is_shown(result)]
     waived = sum(result.outcome is Outcome.XFAIL for result in unshown)
-    machines = dict.fromkeys(map(_torch_and_machine, _machines_of(run)))
     profile = "".join(f"{record.name} {record.version}" for record in header.profile)
     named = f"it names the key {signer[:16]}; check it with --key" if signer else "it is not signed"
     follows = {
@@ -224,7 +223,8 @@ def claims_of(
         f"that the holder of the key {signer[:16]} attested this archive": is_signed,
     }
     words = {
-        **{f"that the observations were made by torch {machine}": True for machine in machines},
+        "that the observations were made on the machines and by the torch that are named as "
+        "tested": True,
         "that the worker of this program measured each observation, which only the author's "
         "machine can repeat": True,
         "that no case was run more often than the journal says": True,
@@ -267,16 +267,6 @@ def _machines_of(run: Run) -> list[Mapping[str, str]]:
         if part.folder
     ]
     return facts or [run.header.environment]
-
-
-def _torch_and_machine(facts: Mapping[str, str]) -> str:
-    node = f" (node {facts['name']})" if "name" in facts else ""
-    name = facts.get("device") or facts.get("cpu") or "a machine without a name"
-    changed = facts.get("changed_files")
-    return (
-        f"{facts.get('torch', '?')}, {f'with {changed} changed' if changed else 'unmodified'}, on "
-        f"{name} ({facts.get('arch') or facts.get('platform') or '?'}){node}"
-    )
 
 
 _OF_MACHINE = "device arch cpu driver torch torch_git triton cuda hip changed_files name".split()
