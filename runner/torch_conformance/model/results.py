@@ -197,8 +197,8 @@ class CaseResult(Attempt):
     computes them.
     """
     by_aten: Mapping[str, int] = field(default_factory=dict)
-    """What ATen ran in the compiled calls, and in place of how many of them each may have run; where
-    that is not measured, what the generated code calls if all of it is ATen's.
+    """What ATen ran in the compiled calls, and in place of how many of them each may have run;
+    where that is not measured, what the generated code calls if all of it is ATen's.
     """
     warnings: tuple[str, ...] = field(default=(), metadata={COMPUTED: True})
     """What ``doctor`` says of the tools that a red case uses: the footer of the run has it."""

@@ -416,11 +416,6 @@ def _of_launches(facts: StepFacts, code: str) -> Iterator[str]:
                 yield "calls no generated kernel, and its code has some"
 
 
-_BEFORE = {"2.11": "2026-02", "2.12": "2026-04", "2.13": "2026-06", "2.14": "2026-08"}
-"""The month of the branch of each minor, by the plan of PyTorch's RELEASE.md: no wheel of it is
-older.
-"""
-
 _NAMES_OF_ARCH = (
     "sm_70 V100",
     "sm_75 T4",
@@ -453,8 +448,7 @@ def of_machine(facts: Mapping[str, str], day: str) -> Iterator[str]:
         if arch not in ("", known) and not set(names).isdisjoint(name.split()):
             yield f"its GPU is {name}, and {arch}"
     made = re.search(r"\.dev(\d{4})(\d\d)(\d\d)", version)
-    before = "-".join(made.groups()) if made else _BEFORE.get(".".join(version.split(".")[:2]), "")
-    if day < before:
+    if made and day < (before := "-".join(made.groups())):
         yield f"the run began on {day}, and torch {version} was not made before {before}"
 
 
