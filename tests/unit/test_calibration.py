@@ -255,7 +255,7 @@ def test_eager_of_a_narrower_computation_may_have_its_error(start: Callable[...,
     [
         ("return x.abs().argmax(-1) + y.numel()", "values of dtype int64 are exact"),
         (
-            "fn.calls = getattr(fn, 'calls', 0) + 1; return x * fn.calls + y.sum()",
+            "return x * (__import__('time').perf_counter_ns() % 100003) + y.sum()",
             "a second run of eager gives another answer",
         ),
     ],
@@ -608,3 +608,102 @@ def test_eager_that_is_wrong_on_its_device_alone_is_named(on_cpu: float, words: 
     )
     judgement = EXPECTATIONS["close"].parse({"to": "eager"}).problem(facts["leaves"][0])
     assert words in judgement.observed if words else judgement is None
+
+
+REAL = "function: |\n  def fn(x):\n      {}\ninputs: [{}]\nexpect: [{{close: {{to: eager}}}}]\n"
+
+
+def scaled(share: float, place: Any = slice(None)) -> Callable[[Any], Any]:
+    """Return what changes a part of a result, or of each of several, by a share of it."""
+
+    def change(output: Any) -> Any:
+        if not isinstance(output, torch.Tensor):
+            return tuple(map(change, output))
+        output = output.clone()
+        output[place if output.ndim else ...] *= 1 + share
+        return output
+
+    return change
+
+
+def flipped(output: Any) -> Any:
+    """Return a mask with one element changed."""
+    return output.logical_xor(torch.arange(output.numel()).view(output.shape) == 7)
+
+
+def quantised(_: Any) -> Any:
+    """Return what a kernel gives that computes ``QUANTISE`` in float32."""
+    t = torch.arange(4096.0) / 977
+    return (t / (t.amax() / 127)).round().to(torch.int8)
+
+
+QUANTISE = (
+    "t = torch.arange(4096, dtype=x.dtype) * x / 977; "
+    "return (t / (t.amax() / 127)).round().to(torch.int8)",
+    "{ones: [4096], dtype: bfloat16}",
+)
+CONSTANT = "{full: [9, 12], value: 0.7}"
+ROWS_OF = "{randn: [40, 24]}"
+COMPLEX = "return torch.complex(x + 1, x * 1e-6)"
+THROUGH_FLOAT = ("return x.float().sin().double()", "{randn: [256], dtype: float64}")
+JUDGED = {
+    "one column": ("return x.sin() + 2", ROWS_OF, scaled(4e-6, (..., 3)), False),
+    "one row": ("return x.sin() + 2", ROWS_OF, scaled(4e-6, 5), False),
+    "a row by 1 ulp": ("return x.sin() + 2", ROWS_OF, scaled(2**-23, 5), True),
+    "a scalar": ("return (x * x).mean()", ROWS_OF, scaled(3e-6), False),
+    "a scalar by 1 ulp": ("return (x * x).mean()", ROWS_OF, scaled(2**-23), True),
+    "many small values": ("return x.mean(1).unbind(0)", "{rand: [40, 24]}", scaled(5e-6), False),
+    "a long sum": ("return x.sum(1)", "{rand: [4, 65536]}", scaled(1.5e-6), False),
+    "an imaginary part lost": (
+        COMPLEX,
+        "{rand: [64]}",
+        lambda output: torch.complex(output.real, torch.zeros_like(output.real)),
+        False,
+    ),
+    "an imaginary part negated": (COMPLEX, "{rand: [64]}", lambda output: output.conj(), False),
+    "rounding of the real part": (
+        "return torch.complex(x, x) * torch.complex(x, -x)",
+        "{rand: [64]}",
+        lambda output: output + 1j * output.real * 2**-24,
+        True,
+    ),
+    "float64 through float32": (*THROUGH_FLOAT, scaled(1e-5, 5), False),
+    "float64 through float32, rounded": (*THROUGH_FLOAT, scaled(2**-24, 5), True),
+    "signs of zeros": (
+        "return torch.where(x < 0, -0.0, x)",
+        "{randn: [64]}",
+        lambda output: output + 0.0,
+        False,
+    ),
+    "a sign of zero that a sum has not": (
+        "return x.relu()",
+        "{randn: [64]}",
+        lambda output: torch.where(output == 0, -0.0, output),
+        True,
+    ),
+    "the variance of equal numbers": ("return x.var(1)", CONSTANT, lambda _: _ + 3e-14, True),
+    "another variance": ("return x.var(1)", CONSTANT, lambda _: _ + 1e-6, False),
+    "quantised in float32": (*QUANTISE, quantised, True),
+    "quantised, and 1 more": (*QUANTISE, lambda _: (quantised(_) + 1).clamp(max=127), False),
+    "a mask with a wrong element": (
+        "return (x * 1.7 - 0.3) > 0.2",
+        "{randn: [300], dtype: bfloat16}",
+        flipped,
+        False,
+    ),
+    "a tie that nothing rounds": (
+        "return x * 2 > 1",
+        "{values: [0.25, 0.5, 0.75, 0.5, 0.125]}",
+        lambda output: torch.ones_like(output),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("row", JUDGED)
+def test_parts_few_elements_and_exact_values_are_judged(
+    start: Callable[..., Case], row: str
+) -> None:
+    function, inputs, change, is_right = JUDGED[row]
+    (facts,) = start(REAL.format(function, inputs)).run(change)
+    assert (judged(facts).status is Status.HELD) is is_right, judged(facts)

@@ -80,13 +80,15 @@ def calibration_of(cell: Cell) -> tuple[list[Sample], Scale]:
                     *(jittered(part, generator, RESOLUTION, times) for part in cell.inputs)
                 )
             )
-    fine = []
+    fine: list[Tensor] = []
     for _ in range(0 if through else fine_runs_of(cell.eager.numel())):
         with Jittered(generator, is_fine=True):
             fine.append(
                 cell.family.eager(*(jittered(part, generator, RESOLUTION) for part in cell.inputs))
             )
-    return samples, scale_of(samples, cell.eager, cell.reference, through, moved, times, fine)
+    return samples, scale_of(
+        samples, cell.eager, cell.reference, through, moved, times, fine or None
+    )
 
 
 def calibrated_judge(cell: Cell) -> Judge:
@@ -140,7 +142,7 @@ def _shown(answer: Tensor, scale: Scale, *, wider: bool = False) -> list[float]:
     errors = errors_of(wide(answer), scale.reference)
     count = len(errors)
     ratio = float((errors / bounds_of(scale)).max())
-    judged = quantiles_of(count, has_fine_runs=scale.has_fine_runs)
+    judged = quantiles_of(count)
     shares = [
         share + (3 * math.sqrt(share * (1 - share) / count) if wider else 0.0) for share in judged
     ]

@@ -20,7 +20,7 @@ its group, and the quantiles. The bounds are computed here from these figures.
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,8 +57,8 @@ class Format:
     blind: float
     """In ulp.
 
-    Where eager's median error is greater, it says little: the answer's median distance from eager
-    or float64 is judged too.
+    Where eager's median error is greater, it says little: an answer that is farther from float64
+    has a bound for its median distance from the nearer of the two.
     """
     bias_floor: float
     """In bounds of the elements. A mean of signed deviations up to this is right; infinite where it
@@ -235,7 +235,8 @@ def element_bound(facts: Mapping[str, Any], form: Format) -> float:
     worst, numel = facts["worst"], int(facts["numel"])
     if int(worst["group_draws"]) < min(LEAST_DRAWS, numel * int(facts["runs"])):
         raise ValueError(f"a group of {worst['group_draws']} errors")
-    floor = max(floor_of(float(worst["reference"]), form), form.nudges * float(worst["nudge"]))
+    moved = (form.nudges or FLIPPED) * float(worst["nudge"])
+    floor = max(floor_of(float(worst["reference"]), form), moved)
     whole_ulp = float(facts.get("whole_ulp", math.inf))
     whole = (
         FACTOR
@@ -259,14 +260,47 @@ MEDIAN_FLOOR = 4.0
 so many is right in wide formats, where runs with fine roundings say what additions do."""
 
 
-def quantiles_of(numel: int, *, has_fine_runs: bool = False) -> tuple[float, ...]:
-    """Return the quantiles that are judged of so many elements."""
-    return tuple(
-        share
-        for share, least in QUANTILES
-        if numel >= (LEAST_OF_SLICE if has_fine_runs and share == QUANTILES[0][0] else least)
+def median_bound(median: Mapping[str, Any]) -> float:
+    """Return the greatest right median of a group of errors, in ulp; of fewer elements than a group
+    has, the median is nearly the greatest error.
+    """
+    floor = MEDIAN_FLOOR if median["numel"] >= LEAST_OF_SLICE else 2 * MEDIAN_FLOOR
+    return max(floor, FACTOR * float(median["eager"]), MEDIAN * float(median["fine"]))
+
+
+def pooled(leaves: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield the median of the elements of all leaves that are too small for a group, by their
+    bounds; nothing where there is none.
+    """
+    small = [facts.get("medians", []) for facts in leaves if facts.get("numel", 8) < LEAST_OF_SLICE]
+    few = [{**element, "numel": sum(map(len, small))} for part in small for element in part]
+    few.sort(key=lambda element: element["error"] / median_bound(element))
+    yield from [
+        {**element, "group": f"{len(few)} elements of small values"}
+        for element in few[len(few) // 2 :][:1]
+    ]
+
+
+def median_problem(median: Mapping[str, Any]) -> str:
+    """Return what is wrong with a median; empty for a right one."""
+    bound = median_bound(median)
+    return (
+        ""
+        if median["error"] <= bound
+        else f"the median error of {median['group']} is {median['error']:.3g} ulp: the bound is "
+        f"{bound:.3g} ulp, eager's {median['eager']:.3g}"
     )
 
+
+def quantiles_of(numel: int) -> tuple[float, ...]:
+    """Return the quantiles that are judged of so many elements."""
+    return tuple(share for share, least in QUANTILES if numel >= least)
+
+
+FLIPPED = 1.0
+"""In narrow formats, how many times farther than eager with one other rounding of each operator an
+element of a right answer may be: ties decide where the gradient of a maximum goes.
+"""
 
 LEAST_DRAWS = 16
 """A group with fewer errors of eager is not used."""
@@ -310,29 +344,31 @@ def problems(facts: Mapping[str, Any], form: Format, *, is_near: bool = False) -
         if "no_float64" not in facts:
             pair += f", float64 {worst['reference_value']!r}"
         failures.append(f"{size}; at {worst['index']}: {pair}")
-    shares = quantiles_of(numel, has_fine_runs=bool(facts.get("has_fine_runs")))
+    shares = quantiles_of(numel)
     is_noise = is_zero(float(facts["most"]), float(facts["whole_error"]))
-    floors = [
-        MEDIAN_FLOOR if facts.get("has_fine_runs") else form.quantile_floor,
-        form.quantile_floor,
-        form.quantile_floor,
-    ]
+    if numel >= LEAST_OF_SLICE and not is_noise:
+        failures.extend(filter(None, map(median_problem, facts.get("medians", ()))))
+    if facts.get("negative_zeros", 0) > most_by_chance(numel):
+        failures.append(
+            f"0 where eager and float64 have -0 in {facts['negative_zeros']} of {numel} elements"
+        )
     columns = [facts[name] for name in ("quantiles", "eager_quantiles", "nudge_quantiles")]
-    for share, error, own, nudge, floor in zip(
-        shares, *columns, floors[: len(shares)], strict=True
-    ):
-        most = max(FACTOR * float(own), form.nudges * float(nudge), floor)
+    for share, error, own, nudge in zip(shares, *columns, strict=True):
+        most = max(FACTOR * float(own), form.nudges * float(nudge), form.quantile_floor)
         if not error <= most and not is_noise:
             # an error in units of a reference that is 0 but for rounding says nothing
             failures.append(
                 f"quantile {share:g} of the error is {error:.3g} ulp: the bound is {most:.3g} "
                 f"ulp, eager's {own:.3g}"
             )
-    is_blind = facts["eager_quantiles"][0] > form.blind if shares else facts["nearest"] is not None
+    ours, eagers = facts["quantiles"], facts["eager_quantiles"]
+    if not shares and facts["nearest"] is not None:
+        ours, eagers = [facts.get("median_ulp", math.inf)], [facts.get("eager_median", math.inf)]
+    # an answer that is no farther than half of eager's error needs no other reference
+    is_far = any(FACTOR * error >= own for error, own in zip(ours, eagers, strict=True))
+    is_blind = eagers[:1] > [form.blind] and is_far
     if is_blind and not is_near and not is_noise and not facts.get("unexplained"):
-        nearest = nearest_bound(
-            float(facts["eager_quantiles"][0]) if shares else math.inf, form, numel
-        )
+        nearest = nearest_bound(float(eagers[0]), form, numel)
         if not facts["nearest"] <= nearest:
             failures.append(
                 "the median distance from the nearer of eager and float64 is "
@@ -476,7 +512,7 @@ class Sample:
 class Scale:
     """Eager's error for each element of a leaf.
 
-    The tensors are flat; those of numbers are float64, or complex128.
+    The tensors are flat and of float64; a complex number has two elements, its parts.
     """
 
     dtype: str
@@ -499,6 +535,8 @@ class Scale:
     group_draws: Any
     nudge: Any
     """For each element, how far the reference moves when the last digits of the inputs change."""
+    by_rounding: Any
+    """For each element, how far other roundings of one unit move it."""
     bounds: Any
     """For each element its bound, in parts: the floor, and what is multiplied by ``FACTOR``."""
     whole_error: float
@@ -515,8 +553,12 @@ class Scale:
     """Where not 0, eager itself is the reference: in so many elements float64 is farther from it
     than rounding explains.
     """
-    has_fine_runs: bool
-    """Whether the median is judged by eager with fine roundings."""
+    errors: Sequence[Any]
+    """Eager's error in each run, in ulp."""
+    fine: Sequence[Any] | None
+    """How far eager moves in each run with fine roundings, in ulp; None where there are none."""
+    sizes: Any
+    """The magnitudes that the ulp is of."""
     why_not: str = ""
     """Why there is no float64 reference, and eager itself is the reference."""
 
@@ -524,11 +566,35 @@ class Scale:
 # -- numbers of tensors ----------------------------------------------------------------------------
 
 
+def in_parts(tensor: Any) -> Any:
+    """Return a complex tensor as one of real and imaginary parts, in a last dimension."""
+    return torch.view_as_real(tensor.detach().resolve_conj()) if tensor.is_complex() else tensor
+
+
 def wide(tensor: Any) -> Any:
     """Return the numbers of a tensor, flat, in float64 or complex128."""
     return (
         tensor.detach().to(torch.complex128 if tensor.is_complex() else torch.float64).reshape(-1)
     )
+
+
+def flat(tensor: Any) -> Any:
+    """Return the same with the parts of complex numbers as numbers."""
+    return wide(in_parts(tensor))
+
+
+_OF_WHOLE = 8.0
+"""A smaller part of a complex number is judged as if it were this part of its absolute value: it
+may be the rounding of the other part.
+"""
+
+
+def sizes_of(right: Any, *, is_complex: bool) -> Any:
+    """Return the magnitudes by whose ulp errors are measured."""
+    if not is_complex:
+        return right.abs()
+    whole = torch.linalg.vector_norm(right.reshape(-1, 2), dim=1).repeat_interleave(2)
+    return torch.maximum(right.abs(), whole / _OF_WHOLE)
 
 
 def units_of(reference: Any, form: Format) -> Any:
@@ -563,10 +629,6 @@ def _finite_sizes(numbers: Any) -> Any:
     return torch.where(numbers.abs().isfinite(), numbers.abs(), 0.0)
 
 
-def _plain(element: Any) -> float | str:
-    return str(element.item()) if element.is_complex() else float(element)
-
-
 # -- runs of eager ---------------------------------------------------------------------------------
 
 
@@ -578,10 +640,10 @@ def runs_of(numel: int) -> int:
 
 
 def fine_runs_of(numel: int) -> int:
-    """Return how many runs with fine roundings are measured: the median of many elements needs
-    one.
+    """Return how many runs with fine roundings are measured: a few errors may be small by
+    chance.
     """
-    return math.ceil(256 / max(numel, 32))
+    return max(3, math.ceil(256 / max(numel, 32)))
 
 
 def nudged(tensor: Any, generator: Any, least: float = 0.0) -> Any:
@@ -613,10 +675,10 @@ def is_reordered(answers: Sequence[Any], reference: Any) -> bool:
     elsewhere, is farther away.
     """
     form = format_of(str(answers[0].dtype).removeprefix("torch."))
-    right = wide(reference)
+    right = flat(reference)
     most = _greatest(_finite_sizes(right))
     return form is not None and all(
-        bool((errors_of(wide(answer), right) <= form.reordered * ulp(most, form)).all())
+        bool((errors_of(flat(answer), right) <= form.reordered * ulp(most, form)).all())
         for answer in answers
     )
 
@@ -624,10 +686,10 @@ def is_reordered(answers: Sequence[Any], reference: Any) -> bool:
 def _drawn(samples: Sequence[Sample], dtype: Any) -> tuple[list[Any], Any]:
     """Return the errors of each run, and how far the reference moved at most."""
     errors: list[Any] = []
-    first = wide(samples[0].reference)
+    first = flat(samples[0].reference)
     moved = torch.zeros_like(first.abs())
     for sample in samples:
-        answer, right = wide(sample.answer), wide(sample.reference)
+        answer, right = flat(sample.answer), flat(sample.reference)
         shrink = torch.finfo(dtype).eps / torch.finfo(sample.answer.dtype).eps
         error = errors_of(answer, right)
         if shrink < 1:
@@ -692,9 +754,9 @@ def is_explained(
 
     It may be on another device than the other runs.
     """
-    ours, right = wide(eager), wide(reference).cpu()
+    ours, right = flat(eager), flat(reference).cpu()
     moved = (
-        torch.stack([errors_of(wide(other), wide(jittered[0])) for other in jittered]).amax(0).cpu()
+        torch.stack([errors_of(flat(other), flat(jittered[0])) for other in jittered]).amax(0).cpu()
         / amplitude
     )
     form = format_of(str(eager.dtype).removeprefix("torch."))
@@ -711,71 +773,50 @@ def most_by_chance(numel: int) -> int:
 
 
 def _grouped(
-    most: Any, size: Any, shape: tuple[int, ...], runs: int, form: Format, whole_ulp: float
+    most: Any, sizes: Any, shape: tuple[int, ...], runs: int, form: Format, whole_ulp: float
 ) -> tuple[Any, Any, Any]:
     """Return for each element the error, the number of draws and the widened error of the group
-    with the smallest bound.
+    with the smallest bound: the tensor, slices, neighbours in memory or in size.
     """
     numel = most.numel()
-    best = torch.full_like(most, math.inf)
-    best_error, best_draws = (
-        most.new_zeros(numel),
-        torch.zeros(numel, dtype=torch.int64, device=most.device),
-    )
-    for error, draws in _groups(most, size, shape, runs) if numel else ():
-        values, places = draws.unique(return_inverse=True)
-        factors = [widening(int(value), numel, form, whole_ulp) for value in values]
-        bound = error * torch.tensor(factors, dtype=torch.float64, device=draws.device)[places]
-        better = bound < best
-        best = torch.where(better, bound, best)
-        best_error, best_draws = (
-            torch.where(better, error, best_error),
-            torch.where(better, draws, best_draws),
-        )
-    return best_error, best_draws, best
-
-
-def _groups(most: Any, size: Any, shape: tuple[int, ...], runs: int) -> Iterator[tuple[Any, Any]]:
-    """Yield for each way of grouping the error of each element's group, and how many draws it is
-    of.
-    """
-    numel = most.numel()
-    yield most.amax().expand(numel), torch.full_like(most, max(numel * runs, 1), dtype=torch.int64)
-    shaped = most.reshape(shape)
-    for dimension, length in enumerate(shape):
-        others = [other for other in range(len(shape)) if other != dimension]
-        draws = numel // length * runs
-        if length > 1 and numel // length >= LEAST_OF_SLICE and draws >= LEAST_DRAWS:
-            error = shaped.amax(others, keepdim=True).expand(shape) if others else shaped
-            yield error.reshape(-1), torch.full_like(most, draws, dtype=torch.int64)
+    best, best_error, best_draws = torch.full_like(most, math.inf), most, most.to(torch.int64)
+    places = torch.arange(numel, device=most.device)
+    ways = [places.reshape(1, -1)] if numel else []
+    ways += [
+        rows_of(places)
+        for kind, _, rows_of in _ways_to_group(shape, LEAST_OF_SLICE)
+        if kind != "tile"
+    ]
     if numel > BLOCK:
-        for order in (torch.arange(numel, device=most.device), size.argsort()):
-            # groups of elements that follow each other in memory, or in size; the last group has
-            # the remaining ones
-            group = (torch.arange(numel, device=most.device) // BLOCK).clamp(max=numel // BLOCK - 1)
-            maxima = most.new_zeros(numel // BLOCK).scatter_reduce(0, group, most[order], "amax")
-            counts = torch.bincount(group) * runs
-            error, drawn = torch.empty_like(most), torch.empty_like(group)
-            error[order], drawn[order] = maxima[group], counts[group]
-            yield error, drawn
+        ways.append(sizes.argsort()[numel % BLOCK :].reshape(-1, BLOCK))
+    for rows in ways:
+        error, draws = torch.full_like(most, math.inf), rows.shape[1] * runs
+        error[rows] = most[rows].amax(1, keepdim=True).expand_as(rows)
+        bound = error * widening(draws, numel, form, whole_ulp)
+        better = bound < best
+        best, best_error = torch.where(better, bound, best), torch.where(better, error, best_error)
+        best_draws = torch.where(better, draws, best_draws)
+    return best_error, best_draws, best
 
 
 # -- biases ----------------------------------------------------------------------------------------
 
 
-def _ways_to_group(shape: tuple[int, ...]) -> Iterator[tuple[str, int, Callable[[Any], Any]]]:
+def _ways_to_group(
+    shape: tuple[int, ...], least: int = LEAST_OF_GROUP
+) -> Iterator[tuple[str, int, Callable[[Any], Any]]]:
     """Yield the ways to group the elements of a tensor: the tensor itself, the slices of each
     dimension, tiles, neighbours in memory.
 
     Each has a name, the number of groups, and what returns the values of each group as a row; what
-    that receives is flat.
+    that receives is flat. Fewer than ``least`` elements are no group.
     """
     numel = math.prod(shape)
-    if numel < LEAST_OF_GROUP:
+    if numel < least:
         return
     yield "tensor", 1, lambda values: values.reshape(1, -1)
     for dimension, length in enumerate(shape):
-        if length > 1 and numel // length >= LEAST_OF_GROUP:
+        if length > 1 and numel // length >= least:
 
             def slices(values: Any, dimension: int = dimension, length: int = length) -> Any:
                 return values.reshape(shape).movedim(dimension, 0).reshape(length, -1)
@@ -845,6 +886,54 @@ def _bias_facts(answer: Any, shape: tuple[int, ...], scale: Scale) -> list[dict[
     return biases
 
 
+# -- medians ---------------------------------------------------------------------------------------
+
+
+def is_suspect(actual: Any, scale: Scale) -> bool:
+    """Whether more runs of eager decide on an answer: an element is outside of its bound, or most
+    elements of a group are far from eager or float64.
+    """
+    answer, shape = flat(actual).to(scale.reference.device), tuple(in_parts(actual).shape)
+    return bool((errors_of(answer, scale.reference) > bounds_of(scale)).any()) or any(
+        median_problem(median)
+        for other in (scale.reference, scale.eager)
+        for median in _medians(errors_of(answer, other) / scale.units, shape, scale)
+        if scale.fine is not None
+    )
+
+
+def _medians(ulps: Any, shape: tuple[int, ...], scale: Scale) -> Iterator[dict[str, Any]]:
+    """Yield for each way to group the elements the median error of the group that is nearest to its
+    bound, or farthest outside; of few elements that of each.
+
+    Of eager and of fine roundings the greatest median of any run counts. Errors of neighbours may
+    be one error, as in a cumulative sum, and small by chance: fine roundings move no group by less
+    than the tensor.
+    """
+    whole = 0.0
+    if not len(ulps):
+        return
+    is_small = len(ulps) < LEAST_OF_SLICE
+    ways: Iterable[tuple[str, int, Callable[[Any], Any]]] = (
+        [("element", len(ulps), lambda values: values.reshape(-1, 1))]
+        if is_small
+        else _ways_to_group(shape, LEAST_OF_SLICE)
+    )
+    sides = {"error": [ulps], "eager": scale.errors, "fine": scale.fine or [torch.zeros_like(ulps)]}
+    for kind, count, rows_of in ways:
+        columns = {
+            name: torch.stack([rows_of(run).median(1).values for run in runs]).amax(0)
+            for name, runs in sides.items()
+        }
+        columns["fine"].clamp_(min=whole)
+        whole = whole or float(columns["fine"][0]) * (not is_small)
+        bounds = torch.maximum(FACTOR * columns["eager"], MEDIAN * columns["fine"])
+        worst = int((columns["error"] / bounds.clamp(min=MEDIAN_FLOOR)).argmax())
+        for place in range(count) if is_small else [worst]:
+            figures = {name: float(column[place]) for name, column in columns.items()}
+            yield {"group": f"{kind}, {place} of {count}", "numel": len(ulps) // count, **figures}
+
+
 # -- eager's error, and an answer's ----------------------------------------------------------------
 
 
@@ -855,7 +944,7 @@ def scale_of(
     through: str = "",
     jittered: Sequence[Any] = (),
     amplitude: float = 1.0,
-    fine: Sequence[Any] = (),
+    fine: Sequence[Any] | None = None,
 ) -> Scale:
     """Return eager's error by its samples; ``answer`` and ``reference`` are those of the case's own
     inputs.
@@ -863,18 +952,23 @@ def scale_of(
     Raise ``NoReference``.
 
     ``jittered`` are answers of eager to these inputs with other roundings, each of up to
-    ``amplitude`` units, or fine ones.
+    ``amplitude`` units, or fine ones: None where none can be made, empty where none is made yet.
 
     The first sample is of those inputs, the others are of nudged ones; without any, eager is the
     reference. The samples of float64 are
     runs of float32, whose errors are scaled. ``through`` is the narrowest format that eager rounded
     the values to on their way.
     """
+    is_complex, answer = answer.is_complex(), in_parts(answer)
+    samples = [
+        Sample(in_parts(sample.answer), in_parts(sample.reference), sample.step)
+        for sample in samples
+    ]
     dtype = str(answer.dtype).removeprefix("torch.")
     form = format_of(dtype)
     if form is None:
         raise NoReference(f"values of dtype {dtype} are exact")
-    precise, eager, limits = wide(reference), wide(answer), torch.finfo(answer.dtype)
+    precise, eager, limits = flat(reference), flat(answer), torch.finfo(answer.dtype)
     # a reference a few units beyond the greatest number is one that eager's rounding kept below the
     # overflow
     if bool(
@@ -900,11 +994,11 @@ def scale_of(
         )
     right = torch.where(is_by_rounding, eager, precise)
 
-    has_fine_runs = bool(fine and form.nudges and not through)
+    fine = None if through or not form.nudges else fine
     own, by_rounding = errors_of(eager, right), torch.zeros_like(eager.abs())
     if jittered:
         by_rounding = (
-            torch.stack([errors_of(wide(other), eager) for other in jittered]).amax(0) / amplitude
+            torch.stack([errors_of(flat(other), eager) for other in jittered]).amax(0) / amplitude
         )
     if samples:
         errors, moved = _drawn(samples, answer.dtype)
@@ -938,20 +1032,27 @@ def scale_of(
         limits.eps / torch.finfo(getattr(torch, through)).eps if through else 1.0
     )  # as if all had been roundings to this format
     by_rounding_of_wide = by_rounding * (finer / form.nudges if form.nudges else 0.0)
+    finely = [errors_of(flat(other), eager) for other in fine or ()]
+    farthest = ROUNDINGS * by_rounding_of_wide
+    if fine is not None:  # where nothing adds, a kernel has fewer roundings
+        once = torch.stack([*(part / form.nudges for part in finely), by_rounding_of_wide])
+        farthest = farthest.minimum(TYPICAL * once.amax(0))
     typical, moved = (
-        _beside_neighbours(torch.maximum(moved, times * by_rounding_of_wide))
-        for times in (TYPICAL, ROUNDINGS)
+        _beside_neighbours(torch.maximum(moved, distance))
+        for distance in (TYPICAL * by_rounding_of_wide, farthest)
     )
     runs = [*samples, Sample(answer, right.reshape(answer.shape))]
     # the runs in place of a float64 one are of float32; eager's own error counts too, where a part
     # of it computes in a narrower dtype
     most = torch.maximum(torch.stack(errors).amax(0), own)
-    if numel and is_zero(_greatest(_finite_sizes(right)), _greatest(most)):
+    if not form.nudges:
+        moved = by_rounding
+    elif numel and is_zero(_greatest(_finite_sizes(right)), _greatest(most)):
         moved = COHERENT * moved.amax().expand(numel)
 
     def greatest_ulp(form: Format) -> float:
         """Return the greatest error of all runs of eager, in ulp."""
-        pairs = [(wide(run.answer), wide(run.reference)) for run in runs if run.answer.numel()]
+        pairs = [(flat(run.answer), flat(run.reference)) for run in runs if run.answer.numel()]
         return max(
             (
                 float((errors_of(ours, theirs) / units_of(theirs, form)).max())
@@ -982,26 +1083,21 @@ def scale_of(
         form = FORMATS[through]
     elif through:  # roundings move by half a unit: these are more draws of eager's error
         most = torch.maximum(most, by_rounding / 2)
-    units = units_of(right, form)
+    sizes = sizes_of(right, is_complex=is_complex)
+    units = units_of(sizes, form)
     whole_ulp = greatest_ulp(form) if form.nudges == 0 or through else 0.0
-    shares = quantiles_of(numel, has_fine_runs=has_fine_runs)
+    shares = quantiles_of(numel)
     # of the errors of all samples, or of eager's own error where that is greater
     of_samples = quantiles_in(torch.cat([error / units for error in errors]), shares)
     eager_quantiles = list(map(max, of_samples, quantiles_in(own / units, shares)))
     if through and not is_rounded:
         form = between(form, FORMATS[through], eager_quantiles, whole_ulp)
     group_error, draws, group_bound = _grouped(
-        most, right.abs(), tuple(answer.shape), len(samples), form, whole_ulp
+        most, sizes, tuple(answer.shape), len(samples), form, whole_ulp
     )
     nudge_quantiles = quantiles_in(typical / units, shares)
-    if has_fine_runs and shares:
-        finely = torch.cat(
-            [_beside_neighbours(errors_of(wide(other), eager)) / units for other in fine]
-        )
-        nudge_quantiles[0] = MEDIAN / form.nudges * quantiles_in(finely, shares[:1])[0]
-    floors = form.element_floor * units_of(
-        right, replace(form, least=-1074)
-    )  # as ``floor_of`` computes it of one
+    # as ``floor_of`` computes it of one
+    floors = form.element_floor * units_of(sizes, replace(form, least=-1074))
     floors = floors.clamp(min=FLUSHED * math.ldexp(1.0, form.least)).minimum(
         form.element_floor * units
     )
@@ -1017,7 +1113,11 @@ def scale_of(
         group_error=group_error,
         group_draws=draws,
         nudge=moved,
-        bounds=(torch.maximum(floors, form.nudges * moved), group_bound * form.slack),
+        by_rounding=by_rounding,
+        bounds=(
+            torch.maximum(floors, (form.nudges or FLIPPED) * moved),
+            group_bound * form.slack,
+        ),
         whole_error=_greatest(most),
         whole_ulp=whole_ulp,
         bias=None,
@@ -1025,12 +1125,14 @@ def scale_of(
         runs=len(samples),
         eager_quantiles=eager_quantiles,
         nudge_quantiles=nudge_quantiles,
-        has_fine_runs=has_fine_runs,
+        errors=[error / units for error in (*errors, own)],
+        fine=None if fine is None else [_beside_neighbours(part) / units for part in finely],
+        sizes=sizes,
         unexplained=unexplained,
     )
     if math.isinf(form.bias_floor):
         return scale
-    deviating = [_deviations(wide(run.answer), wide(run.reference), scale) for run in runs]
+    deviating = [_deviations(flat(run.answer), flat(run.reference), scale) for run in runs]
     ways = [rows_of for _, _, rows_of in _ways_to_group(tuple(answer.shape))]
     bias = {
         of: [
@@ -1066,7 +1168,7 @@ def compare(
     quantiles, and a histogram.
     """
     right, eager = scale.reference, scale.eager
-    answer = wide(actual).to(right.device)
+    answer, shape = flat(actual).to(right.device), tuple(in_parts(actual).shape)
     numel = answer.numel()
     judged = answer.isfinite() & right.isfinite()
     # the elements that are not finite where neither eager nor the reference has the same
@@ -1084,8 +1186,6 @@ def compare(
         return {**facts, "outside": 0, "worst": None, "quantiles": [], "eager_quantiles": []}
     if scale.through:
         facts.update(through=scale.through, is_rounded=scale.is_rounded)
-    if scale.has_fine_runs:
-        facts["has_fine_runs"] = True
     if scale.unexplained:
         facts["unexplained"] = scale.unexplained
     if scale.why_not:
@@ -1096,44 +1196,46 @@ def compare(
     place = int(ratio.argmax())
     facts["outside"] = int((ratio > 1).sum())
     facts["worst"] = {
-        "index": [int(index) for index in torch.unravel_index(torch.tensor(place), actual.shape)],
-        "value": _plain(answer[place]),
-        "eager_value": _plain(eager[place]),
-        "reference_value": _plain(right[place]),
+        "index": [int(index) for index in torch.unravel_index(torch.tensor(place), shape)],
+        "value": float(answer[place]),
+        "eager_value": float(eager[place]),
+        "reference_value": float(right[place]),
         # where no element is finite in both, the first stands here: it has no error, and its NaN or
         # infinity is counted as nonfinite
-        "reference": float(right[place].abs()) if bool(right[place].isfinite()) else 0.0,
+        "reference": float(scale.sizes[place]) if bool(right[place].isfinite()) else 0.0,
         "error": float(errors[place]),
         "group_error": float(scale.group_error[place]),
         "group_draws": int(scale.group_draws[place]),
         "nudge": float(scale.nudge[place]),
     }
-    facts.update(whole_error=scale.whole_error, whole_ulp=scale.whole_ulp, most=scale.most)
-    facts.update(
-        bias=_bias_facts(answer, tuple(actual.shape), scale),
-        max_error=float(errors.max()),
-        max_ulp=float(ulps.max()),
-    )
-    quantiles = quantiles_in(ulps, quantiles_of(numel, has_fine_runs=scale.has_fine_runs))
-    facts.update(
-        quantiles=quantiles,
-        eager_quantiles=scale.eager_quantiles,
-        nudge_quantiles=scale.nudge_quantiles,
-    )
+    # a kernel that adds to 0 has no -0: the other way around the sign says nothing
+    is_negative = (eager == 0) & eager.signbit() & (scale.precise == 0) & scale.precise.signbit()
+    if lost := int((is_negative & (answer == 0) & ~answer.signbit()).sum()):
+        facts["negative_zeros"] = lost
     eager_errors = errors_of(eager, right)
     eager_ulps = eager_errors / scale.units
+    # without fine runs no median is far: those of few elements count with others of the call
+    has_medians = scale.fine or (scale.fine is not None and numel < LEAST_OF_SLICE)
     facts.update(
+        whole_error=scale.whole_error,
+        whole_ulp=scale.whole_ulp,
+        most=scale.most,
+        bias=_bias_facts(answer, shape, scale),
+        max_error=float(errors.max()),
+        max_ulp=float(ulps.max()),
+        medians=list(_medians(ulps, shape, scale)) if has_medians else [],
+        quantiles=quantiles_in(ulps, quantiles_of(numel)),
+        eager_quantiles=scale.eager_quantiles,
+        nudge_quantiles=scale.nudge_quantiles,
         eager_max_error=float(eager_errors.max()),
         eager_max_ulp=float(eager_ulps.max()),
         nearest=None,
     )
-    if quantiles_in(eager_ulps, (0.5,))[0] > scale.form.blind or (
-        facts["quantiles"] and facts["eager_quantiles"][0] > scale.form.blind
-    ):
-        apart = torch.minimum(
-            torch.where(judged, errors_of(answer, eager), 0.0) / scale.units, ulps
-        )
-        facts["nearest"] = quantiles_in(apart, (0.5,))[0]
+    own = quantiles_in(eager_ulps, (0.5,))[0]
+    if max(own, *scale.eager_quantiles[:1]) > scale.form.blind:
+        apart = torch.where(judged, errors_of(answer, eager), 0.0) / scale.units
+        medians = [quantiles_in(part, (0.5,))[0] for part in (apart.minimum(ulps), ulps)]
+        facts.update(nearest=medians[0], median_ulp=medians[1], eager_median=own)
     if histogram:  # errors by their exponents
         facts["histogram"] = {"first": BINS[0]}
         for side, of_side in (("compiled", ulps), ("eager", eager_ulps)):
@@ -1162,18 +1264,20 @@ def changed_elements(
     form = format_of(scale.dtype)
     if form is None or actual.dtype in (torch.float64, torch.complex128) or not actual.numel():
         return None
-    answer, mask = wide(actual).to(scale.eager.device), unwritten.reshape(-1).to(scale.eager.device)
+    parts = in_parts(actual)
+    answer = flat(actual).to(scale.eager.device)
+    mask = unwritten.reshape(-1).to(scale.eager.device)
+    mask = mask.repeat_interleave(parts.numel() // mask.numel())
     units = units_of(scale.eager, form)
     is_step_of_rounding = (
         form.nudges
         and before is not None
-        and bool((errors_of(scale.eager, wide(before)) <= COMPUTED * units).all())
+        and bool((errors_of(scale.eager, flat(before)) <= COMPUTED * units).all())
     )
     is_near = (answer - scale.eager).abs() <= (COMPUTED if is_step_of_rounding else 2) * units
     changed = (answer != scale.eager) & ~is_near
-    if not answer.is_complex():
-        changed |= (answer == 0) & (scale.eager == 0) & (answer.signbit() != scale.eager.signbit())
-        mask &= scale.precise.signbit() == scale.eager.signbit()
+    changed |= (answer == 0) & (scale.eager == 0) & (answer.signbit() != scale.eager.signbit())
+    mask &= scale.precise.signbit() == scale.eager.signbit()
     changed &= mask & (scale.precise == scale.eager)
     if (
         int((mask & (scale.precise == scale.eager)).sum()) <= most_by_chance(len(mask))
@@ -1181,12 +1285,12 @@ def changed_elements(
     ):
         return None
     place = int(changed.nonzero()[0])
-    index = [int(part) for part in torch.unravel_index(torch.tensor(place), actual.shape)]
+    index = [int(part) for part in torch.unravel_index(torch.tensor(place), parts.shape)]
     return {
         "count": int(changed.sum()),
         "index": index,
-        "value": _plain(answer[place]),
-        "before": _plain(scale.eager[place]),
+        "value": float(answer[place]),
+        "before": float(scale.eager[place]),
     }
 
 
@@ -1221,7 +1325,7 @@ def other_change(
         or not theirs.numel()
     ):
         return None
-    old, eager, compiled = wide(before), wide(theirs), wide(ours)
+    old, eager, compiled = flat(before), flat(theirs), flat(ours)
     parts = {
         "eager": eager - old,
         "compiled": compiled - old,
@@ -1229,7 +1333,7 @@ def other_change(
         "units": units_of(torch.maximum(old.abs(), eager.abs()), form),
     }
     if precise is not None:
-        parts["noise"] = eager - wide(precise)
+        parts["noise"] = eager - flat(precise)
         if movement is not None:
             parts["noise"] = torch.maximum(
                 parts["noise"].abs(), (movement - LEAST_CHANGE * parts["units"]).clamp(min=0.0)

@@ -7,8 +7,9 @@ The other judges have other facts.
 
 import contextlib
 import functools
+import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Annotated, Any, ClassVar, Literal
@@ -34,6 +35,7 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
     ConditionalOnCode,
 )
 from torch_conformance.vocabulary.expectations.stand_ins import (
+    EQUAL,
     Comparer,
     judged_stand_ins,
     measure_other_inputs,
@@ -45,6 +47,14 @@ from torch_conformance.vocabulary.worker_torch import pytree, torch
 NAMES = ("zeros", "negated", "rows swapped", "one element off", "NaN", "other inputs")
 """The names of the stand-ins in a spec."""
 
+_OF_INPUTS = ("rows swapped", "other inputs")
+"""Those that a result need not show that hardly depends on the inputs, as some gradients of batch
+norms: the others show that it is judged.
+"""
+
+OF_OPTIMIZER = "the result is that of an optimizer's step"
+"""Why there are no other inputs."""
+
 MORE_NAMES = ("one element zero", "lower precision", "sign of zero")
 """The names of those that only the judges without a tolerance must reject."""
 
@@ -52,6 +62,8 @@ _MOST_REASONS = 5
 """The maximum number of reasons why there is no float64 reference that a verdict names."""
 
 _BY_TOLERANCE = "within tolerance"
+
+_BY_RUNS = "equal to float64 or to eager with other roundings"
 
 TOLERANCES = Form({"dependentRequired": {"atol": ["rtol"], "rtol": ["atol"]}})
 
@@ -352,6 +364,10 @@ class Close(ConditionalOnCode):
             for leaf in leaves
             if (problem := self.problem_of_leaf(leaf)) is not None
         ]
+        for median in calibrated.pooled(leaf.get("calibrated", {}) for leaf in leaves):
+            if not problems and (text := calibrated.median_problem(median)):
+                expected = f"{self.of} within {calibrated.FACTOR:g} x eager's error against float64"
+                problems = [(leaves[0], Verdict.failed(expected=expected, observed=text))]
         if not problems:
             return None
         wrong = (
@@ -397,12 +413,25 @@ class Close(ConditionalOnCode):
                 }
             else:
                 stand_ins = {
-                    "another value": {"equal": False, "value": "another", "movement": None}
+                    "another value": {
+                        "equal": False,
+                        "value": "another",
+                        "movement": None,
+                        "calibrated": {},
+                    }
                 }
+            is_constant = all(
+                measured.get("why_not", "").endswith((EQUAL, OF_OPTIMIZER))
+                or ("calibrated" in measured and self.problem({**leaf, **measured}) is None)
+                for measured in (stand_ins.get(name, {}) for name in _OF_INPUTS)
+            )
             for name, measured in stand_ins.items():
-                if why_not := measured.get("why_not") or _by_rounding(
+                why_not = measured.get("why_not") or _by_rounding(
                     name, leaf["dtype"], measured, stand_ins.get("zeros", {}), most
-                ):
+                )
+                if is_constant and name in _OF_INPUTS:
+                    why_not = why_not or "the result is the same for other inputs, but for rounding"
+                if why_not:
                     yield Mutant.not_applicable(name, why_not, where=where)
                 else:
                     changed = [*leaves[:index], {**leaf, **measured}, *leaves[index + 1 :]]
@@ -429,8 +458,8 @@ class Close(ConditionalOnCode):
                 leaf.get("movement") is not None
                 and leaf["distance"] <= calibrated.FORMATS["float32"].nudges * leaf["movement"]
             )
-            if leaf["equal"] is True or is_moved:
-                # a float that other roundings of eager move as far
+            if leaf["equal"] is True or is_moved or leaf.get("calibrated", {}).get("others") == 0:
+                # a float that other roundings of eager move as far, or a number that they give
                 return None
             return Verdict.failed(
                 expected=f"{where} is {leaf['reference_value']}", observed=str(leaf["value"])
@@ -454,6 +483,10 @@ class Close(ConditionalOnCode):
             )
         # the error against the float64 reference, by that of eager
         facts = leaf["calibrated"]
+        if "others" in facts:
+            expected = f"{where} as in eager, in float64 or in eager with other roundings"
+            observed = f"{facts['others']} of {leaf['numel']} elements are as in none of them"
+            return Verdict.failed(expected=expected, observed=observed) if facts["others"] else None
         expected = f"{where} within {calibrated.FACTOR:g} x eager's error against float64"
         if unexplained := facts.get("unexplained"):
             why = (
@@ -470,7 +503,7 @@ class Close(ConditionalOnCode):
         if form is None:
             return Verdict.error(f"values of dtype {leaf['dtype']} are exact", expected=expected)
         problem = _incomplete(leaf, leaf["numel"], expected) or _incomplete(
-            leaf, facts["numel"], expected
+            leaf, facts["numel"] // (1 + (leaf["dtype"] in calibrated.COMPONENTS)), expected
         )
         if problem is not None:
             return problem
@@ -739,11 +772,13 @@ def told(leaves: Sequence[Mapping[str, Any]]) -> str:
         facts = leaf.get("calibrated", {})
         why = facts.get("no_float64", facts.get("why_not", ""))
         way = "by eager with other roundings" if why else "by the float64 reference"
-        ways.setdefault(way if "numel" in facts else _BY_TOLERANCE, []).append((why, facts))
+        if "numel" not in facts:
+            way = _BY_RUNS if facts.get("others") == 0 else _BY_TOLERANCE
+        ways.setdefault(way, []).append((why, facts))
     parts = []
     for way, group in sorted(ways.items()):
         worst = max(group, key=lambda pair: pair[1]["max_ulp"] if pair[1].get("numel") else 0.0)[1]
-        details = [] if way == _BY_TOLERANCE else [calibrated.summary(worst)]
+        details = [calibrated.summary(worst)] if "numel" in worst else []
         if why := "; ".join(list(dict.fromkeys(why for why, _ in group if why))[:_MOST_REASONS]):
             details.append(f"no float64 reference: {why}")
         parts.append(f"{len(group)} values {way}" + (f" ({'; '.join(details)})" if details else ""))
@@ -778,6 +813,8 @@ class Answers:
 
     None where the two sides began with other numbers.
     """
+    exact: Callable[[], Iterable[Any]] = tuple
+    """Makes answers of eager to the same inputs, with other roundings of what was rounded."""
     otherwise: Callable[[str], Any] | None = None
     """Makes the call of eager "on the CPU" or "without TF32"."""
     opaque: str = ""
@@ -811,6 +848,10 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
     what eager returned.
     """
     leaves = comparison.facts["leaves"]
+    if not any(map(_needs_runs, leaves)):
+        for leaf in leaves:
+            leaf["calibrated"] = {"why_not": _exact(leaf)}
+        return
     try:
         eager_runs = answers(comparison.values["to"])
         own = {word: leaves_of(value) for word, value in comparison.values.items()}
@@ -849,66 +890,66 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
                 if math.isfinite(abs(ours - theirs) + movement)
                 else {}
             )
+        is_tensor = leaf["type"] == leaf["reference_type"] == "tensor"
         if leaf["type"] != "tensor" and not leaf["equal"] and again[index] != own["to"][index]:
             why = calibrated.Unrepeatable("a second run of eager gives another answer")
             leaf["calibrated"] = _why(why, eager_runs.opaque)
-        if (
-            leaf["type"] != "tensor"
-            or leaf["reference_type"] != "tensor"
-            or leaf["shape"] != leaf["reference_shape"]
-        ):
+            continue
+        if leaf["shape"] != leaf["reference_shape"] if is_tensor else leaf["type"] not in _WHOLE:
             continue
         try:
-            samples = [
-                calibrated.Sample(answer[index], right[index], step)
-                for answer, right, step in pairs
-            ]
-            through = eager_runs.through[index] if eager_runs.through else ""
+            if not is_tensor or (
+                leaf["mismatches"] and calibrated.format_of(leaf["dtype"]) is None
+            ):
+                runs = itertools.chain(
+                    [reference[index]], (leaves_of(run)[index] for run in eager_runs.exact())
+                )
+                _add_exact(comparison, leaf, [own[word][index] for word in ("of", "to")], runs)
+                continue
             moved = [answer[index] for answer in jittered]
-            amplitude = eager_runs.amplitude
-            is_suspect = eager_runs.fine is not None and _is_suspect(
-                own["of"][index], own["to"][index], reference[index]
-            )
-            finely = (
-                [leaves_of(answer)[index] for answer in eager_runs.fine()]
-                if is_suspect and eager_runs.fine is not None
-                else []
-            )
             judged = functools.partial(
                 _scale,
                 leaf,
                 own["to"][index],
                 again[index],
                 reference[index],
-                samples,
-                through,
-                amplitude,
-                finely,
+                [
+                    calibrated.Sample(answer[index], right[index], step)
+                    for answer, right, step in pairs
+                ],
+                eager_runs.through[index] if eager_runs.through else "",
+                eager_runs.amplitude,
                 eager_runs.why_not,
             )
-            scale, is_wrong = judged(moved), False
+            finely: list[Any] | None = None if eager_runs.fine is None else []
+            scale, is_wrong = judged(finely, moved), False
+            if calibrated.is_suspect(own["of"][index], scale):
+                if not scale.form.nudges:
+                    moved += [leaves_of(run)[index] for run in eager_runs.exact()]
+                elif eager_runs.fine is not None:
+                    finely = [leaves_of(answer)[index] for answer in eager_runs.fine()] or None
+                scale = judged(finely, moved)
             if (
                 scale.unexplained
                 and not scale.why_not
                 and leaf["reference_device"] not in ("cpu", "meta")
                 and eager_runs.otherwise is not None
             ):
+                is_explained = functools.partial(
+                    calibrated.is_explained,
+                    reference=reference[index],
+                    jittered=moved,
+                    amplitude=eager_runs.amplitude,
+                )
                 with contextlib.suppress(Exception):  # a function may need its device
-                    if leaf["reference_device"] == "cuda" and calibrated.is_explained(
-                        leaves_of(eager_runs.otherwise("without TF32"))[index],
-                        reference[index],
-                        moved,
-                        amplitude,
+                    if leaf["reference_device"] == "cuda" and is_explained(
+                        leaves_of(eager_runs.otherwise("without TF32"))[index]
                     ):
-                        scale = judged(
-                            []
-                        )  # the settings allow TF32; jittered inputs have no such error
+                        # the settings allow TF32; jittered inputs have no such error
+                        scale = judged(finely, [])
                     else:
-                        is_wrong = calibrated.is_explained(
-                            leaves_of(eager_runs.otherwise("on the CPU"))[index],
-                            reference[index],
-                            moved,
-                            amplitude,
+                        is_wrong = is_explained(
+                            leaves_of(eager_runs.otherwise("on the CPU"))[index]
                         )
             _add(comparison, leaf, own["of"][index], scale)
             if is_wrong:
@@ -925,17 +966,13 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
                 leaf["calibrated"].update({"unwritten": changed} if changed else {})
             if comparison.before and comparison.before[index] is not None:
                 leaf.pop("change", None)
-                moved_by_one = (
-                    scale.nudge * (scale.form.nudges / calibrated.ROUNDINGS)
-                    if scale.form is calibrated.FORMATS["float64"]
-                    else None
-                )
+                is_double = scale.form is calibrated.FORMATS["float64"]
                 change = calibrated.other_change(
                     own["of"][index],
                     own["to"][index],
                     comparison.before[index],
                     None if scale.why_not else scale.precise,
-                    moved_by_one,
+                    scale.by_rounding if is_double else None,
                 )
                 leaf.update({"change": change} if change else {})
         except Exception as error:
@@ -944,22 +981,49 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
             _add_hidden(leaf, own["of"][index], own["to"][index])
 
 
-def _is_suspect(answer: Any, eager: Any, reference: Any) -> bool:
-    """Whether the median of an answer is so far from eager or float64 that runs with fine roundings
-    decide on it.
+_WHOLE = ("int", "bool")
+
+
+def _needs_runs(leaf: Mapping[str, Any]) -> bool:
+    """Whether a value is inexact, or an exact one that differs from eager's."""
+    is_inexact = leaf["type"] == "float" or calibrated.format_of(leaf["dtype"]) is not None
+    return is_inexact or leaf.get("equal") is False or bool(leaf.get("mismatches"))
+
+
+def _exact(leaf: Mapping[str, Any]) -> str:
+    is_tensor = leaf["type"] == "tensor"
+    return f"values of dtype {leaf['dtype']} are exact" if is_tensor else "it is no tensor"
+
+
+def _add_exact(
+    comparison: Comparison, leaf: dict[str, Any], sides: Sequence[Any], runs: Iterable[Any]
+) -> None:
+    """Add in how many elements an exact value, as an index or a mask, is neither eager's nor that
+    of a run; nothing where runs explain no element.
     """
-    form = calibrated.format_of(str(eager.dtype).removeprefix("torch."))
-    if form is None or not form.nudges or eager.numel() < calibrated.LEAST_OF_SLICE:
-        return False
-    if (answer.shape, answer.dtype) != (eager.shape, eager.dtype):
-        return False
-    ours, right = calibrated.wide(answer), calibrated.wide(reference).to(answer.device)
-    units = calibrated.units_of(right, form)
-    return any(
-        calibrated.quantiles_in(calibrated.errors_of(ours, other) / units, (0.5,))[0]
-        > calibrated.MEDIAN_FLOOR
-        for other in (right, calibrated.wide(eager).to(answer.device))
-    )
+    ours, eager = map(torch.as_tensor, sides)
+    known = [eager]
+
+    def others(tensor: Any) -> Any:
+        return torch.stack([tensor != right for right in known]).all(0)
+
+    for run in runs if bool((ours != eager).any()) else ():
+        answer = torch.as_tensor(run)
+        known += [answer.to(eager.device)] if answer.shape == eager.shape else []
+        if not bool(others(ours).any()):
+            break
+    count = int(others(ours).sum())
+    if count == int((ours != eager).sum()):
+        raise calibrated.NoReference(_exact(leaf))
+
+    def comparer(tensor: Any) -> dict[str, Json]:
+        return {"calibrated": {"others": int(others(tensor).sum())}}
+
+    leaf.update(comparer(ours))
+    if comparison.with_stand_ins and leaf["type"] == "tensor":
+        bounds = torch.zeros(eager.shape, dtype=torch.float64)
+        leaf["stand_ins"] = {**leaf["stand_ins"], **judged_stand_ins(eager, bounds, comparer)}
+        comparison.comparers[id(leaf)] = comparer
 
 
 def _add_hidden(leaf: dict[str, Any], ours: Any, theirs: Any) -> None:
@@ -1009,8 +1073,8 @@ def _scale(
     samples: Sequence[calibrated.Sample],
     through: str,
     amplitude: float,
-    fine: Sequence[Any],
     why_not: str,
+    fine: Sequence[Any] | None,
     moved: Sequence[Any],
 ) -> calibrated.Scale:
     if leaf["dtype"] != leaf["reference_dtype"]:
@@ -1019,7 +1083,7 @@ def _scale(
         again,
         right,
         *moved,
-        *fine,
+        *(fine or ()),
         *(part for sample in samples for part in (sample.answer, sample.reference)),
     ]
     if any(getattr(part, "shape", None) != eager.shape for part in everything):
@@ -1053,7 +1117,13 @@ def _scale(
 def _add(
     comparison: Comparison, leaf: dict[str, Any], actual: Any, scale: calibrated.Scale
 ) -> None:
-    right = scale.eager.reshape(actual.shape).to(actual.dtype)
+    right, bounds = (
+        part.reshape(calibrated.in_parts(actual).shape)
+        for part in (scale.eager, calibrated.bounds_of(scale))
+    )
+    if actual.is_complex():
+        right, bounds = torch.view_as_complex(right), bounds.amax(-1)
+    right = right.to(actual.dtype)
     equal_nan = comparison.arguments["equal_nan"]
 
     def comparer(tensor: Any) -> dict[str, Json]:
@@ -1073,6 +1143,5 @@ def _add(
         if not leaf["calibrated"]["outside"]:
             leaf["calibrated"].pop("histogram", None)
         return
-    bounds = calibrated.bounds_of(scale).reshape(actual.shape)
     leaf["stand_ins"] = {**leaf.get("stand_ins", {}), **judged_stand_ins(right, bounds, comparer)}
     comparison.comparers[id(leaf)] = comparer

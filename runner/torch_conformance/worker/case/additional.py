@@ -9,7 +9,7 @@ other roundings, with other inputs: ``EagerRuns``), or the compiled function (``
 
 import copy
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -87,6 +87,9 @@ alive until the case has ended.
 
 MOST_JITTERED = 8
 """The maximum number of runs of eager with other roundings."""
+
+MOST_EXACT = 32
+"""The same where exact values differ: they end where each element was seen."""
 
 MOST_ELEMENTS = 1 << 24
 """The maximum number of elements of a result that is judged in this way."""
@@ -196,18 +199,6 @@ class EagerRuns:
         found = {**shared, **Picture(left_out=(type,)).add("argument", self.inputs).opaque}
         return ", ".join(f"{path} ({kind})" for path, kind in list(found.items())[:3])
 
-    def _exact(self, inputs: list[Any], eager: Any, why: str) -> NoReference:
-        """Return why exact values have no reference: they are exact, or eager does not repeat them
-        because of an object that cannot be set back.
-        """
-        if opaque := self._opaque():
-            ours, theirs = leaves_of(self.run(copies.apart(inputs))), leaves_of(eager)
-            if len(ours) != len(theirs) or not all(map(_is_equal, ours, theirs)):
-                return Unrepeatable(
-                    f"a second run of eager gives another answer: {opaque} cannot be set back"
-                )
-        return NoReference(why)
-
     def _made(self, eager: Any) -> Answers:
         inputs = self.inputs
         if isinstance(inputs, str):
@@ -216,10 +207,7 @@ class EagerRuns:
         if any(leaf.numel() > MOST_ELEMENTS for leaf in leaves):
             raise NoReference(f"the result has more than {MOST_ELEMENTS} elements")
         inexact = [leaf for leaf in leaves if leaf.is_floating_point() or leaf.is_complex()]
-        if not inexact and not any(isinstance(leaf, float) for leaf in leaves_of(eager)):
-            dtypes = dict.fromkeys(str(leaf.dtype).removeprefix("torch.") for leaf in leaves)
-            why = f"values of dtype {', '.join(dtypes)} are exact" if dtypes else ""
-            raise self._exact(inputs, eager, why or "no value is a tensor")
+        has_floats = any(isinstance(leaf, float) for leaf in leaves_of(eager))
 
         # eager's answer, and the narrowest format that the values of each leaf were rounded to
         mode = numerics.Roundings()
@@ -232,11 +220,18 @@ class EagerRuns:
             again, through = self.run(copies.apart(inputs)), []
         else:
             through = [mode.narrowest(leaf) for leaf in leaves_of(again)]
+        # exact values have no rounding that explains a difference
+        if not (inexact or has_floats) and (opaque := self._opaque()):
+            ours, theirs = leaves_of(again), leaves_of(eager)
+            if len(ours) != len(theirs) or not all(map(_is_equal, ours, theirs)):
+                raise Unrepeatable(
+                    f"a second run of eager gives another answer: {opaque} cannot be set back"
+                )
         drew = Generators.now().differs_from(self.generators)
         self._draws, self._narrow, self._keeps_casts = mode.draws, torch.float64, False
         # an empty tensor needs no runs
         smallest = min(
-            (leaf.numel() for leaf in inexact if leaf.numel()), default=1 << 20 if inexact else 1
+            (leaf.numel() for leaf in inexact if leaf.numel()), default=1 if has_floats else 1 << 20
         )
         is_hidden = "" not in through  # or every result was rounded to a narrower format
         has_double = any(leaf.dtype in (torch.float64, torch.complex128) for leaf in leaves)
@@ -259,11 +254,14 @@ class EagerRuns:
             if any(through) or any(torch.finfo(leaf.dtype).eps > RESOLUTION for leaf in inexact)
             else AMPLITUDE
         )
-        answers = self._jittered(inputs, runs_of(smallest) - 1, amplitude)
+        answers = list(self._jittered(inputs, runs_of(smallest) - 1, amplitude))
         if why_not and not answers:
             raise NoReference(why_not)
         fine = functools.cache(
-            functools.partial(self._jittered, inputs, fine_runs_of(smallest), 1.0, is_fine=True)
+            lambda: list(self._jittered(inputs, fine_runs_of(smallest), 1.0, is_fine=True))
+        )
+        exact = functools.partial(
+            self._jittered, inputs, MOST_EXACT, 1.0, is_fine=True, keeps_exact=True
         )
         otherwise = functools.partial(self._otherwise, inputs)
         return Answers(
@@ -274,6 +272,7 @@ class EagerRuns:
             answers,
             amplitude,
             None if self.is_apart or is_hidden else fine,
+            exact,
             otherwise,
             self._opaque(),
             why_not,
@@ -363,26 +362,25 @@ class EagerRuns:
         return self.run(called)
 
     def _jittered(
-        self, inputs: list[Any], runs: int, amplitude: float, *, is_fine: bool = False
-    ) -> list[Any]:
-        """Return answers of eager with other roundings of its inputs and of each operator; none
-        where an operator refuses the mode.
+        self, inputs: list[Any], runs: int, amplitude: float, **modes: bool
+    ) -> Iterator[Any]:
+        """Yield answers of eager with other roundings of its inputs (not where exact numbers
+        remain) and of each operator; none where an operator refuses the mode.
         """
         generator = torch.Generator().manual_seed(1)
         move = functools.partial(jittered, generator=generator, least=RESOLUTION, times=amplitude)
-        answers: list[Any] = []
-        for _ in range(min(runs, MOST_JITTERED)):
+        for _ in range(runs if modes.get("keeps_exact") else min(runs, MOST_JITTERED)):
             called = copies.apart(inputs)
             with suppress(TypeError):  # tensors of other kinds: only operators round
-                numerics.change(_changeable(called), move)
+                numerics.change([] if modes.get("keeps_exact") else _changeable(called), move)
             try:
-                with numerics.Jittered(generator, amplitude, is_fine=is_fine) as mode:
+                with numerics.Jittered(generator, amplitude, **modes) as mode:
                     around = numerics.Reported(mode, torch.float64, keeps_casts=self._keeps_casts)
-                    answers.append(self.run(called, around))
+                    answer = self.run(called, around)
             except Exception:
                 # operators of higher order refuse a mode; the function may refuse other numbers
-                break
-        return answers
+                return
+            yield answer
 
     def _wide(self, called: list[Any]) -> tuple[Any, numerics.Reported]:
         """Return the answer in float64, and what the function did."""
@@ -882,7 +880,7 @@ class AdditionalCalls:
         if side is None or call is None or not self._session.reference.is_there:
             raise LookupError("no eager reference was run in this step")
         if call.then:
-            raise LookupError("the result is that of an optimizer's step")
+            raise LookupError(close.OF_OPTIMIZER)
         # the call may have freed or changed its arguments
         called = self._drawn(call.inputs if isinstance(call.inputs, list) else side.called)
         self._drawn_bytes += bytes_of(called)
@@ -1078,8 +1076,8 @@ def _redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     numbers = tensor.detach().to("cpu", torch.float64)
     numbers = numbers[numbers.isfinite()]
     low, high = (float(numbers.min()), float(numbers.max())) if numbers.numel() else (0.0, 1.0)
-    if low == high:
-        high = low + 1
+    if high - low <= 2.0**-10 * max(abs(low), abs(high)):
+        high = low + 1  # nearly equal numbers give nearly equal results
     fresh = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * (high - low) + low
     redrawn = torch.empty_like(tensor, requires_grad=False)
     if 0 not in tensor.stride():

@@ -103,15 +103,22 @@ class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
     signs: eager, rounded otherwise.
 
     How far the answer moves is what rounding explains of eager's error, whatever the function is.
-    Numbers from the generator alone. ``is_fine``: an operator that is not pointwise rounds each of
-    its additions, so its operands and results move by ``AMPLITUDE`` units.
+    Numbers come only from the generator. ``is_fine``: an operator that is not pointwise rounds each
+    of its additions, so its operands move by ``AMPLITUDE`` units and its results by ``SUMMED``.
+    ``keeps_exact``: numbers that an operator did not round remain, so that ties remain ties.
     """
 
     def __init__(
-        self, generator: torch.Generator, amplitude: float = 1.0, *, is_fine: bool = False
+        self,
+        generator: torch.Generator,
+        amplitude: float = 1.0,
+        *,
+        is_fine: bool = False,
+        keeps_exact: bool = False,
     ) -> None:
         super().__init__()
         self._generator, self._amplitude, self._is_fine = generator, amplitude, is_fine
+        self._keeps_exact = keeps_exact
         self.keeps_copies = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -131,15 +138,20 @@ class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
             and not (self.keeps_copies and func._overloadpacket in _COPIES)
         )
         adds = is_moved and self._is_fine and not _is_pointwise(func)
+        precise = _in_float64(func, args, kwargs) if is_moved and self._keeps_exact else None
         result = self._of_moved(func, args, kwargs) if adds else func(*args, **kwargs)
         if is_moved:
             for tensor in _written(func, args, kwargs, known, result):
                 is_selected = func._overloadpacket in _SELECTIONS or _is_selection(operands, tensor)
                 if not (_is_exact_copy(func, operands, _name(tensor)) or is_selected):
-                    times = (AMPLITUDE if adds else self._amplitude) if _is_wide(tensor) else 1.0
-                    tensor.copy_(
-                        jittered(tensor, self._generator, times=times * _times(operands, tensor))
-                    )
+                    times, terms = self._amplitude if _is_wide(tensor) else 1.0, _FEW_TERMS
+                    if adds and _is_wide(tensor):
+                        times, terms = SUMMED, _FEW_TERMS_FINELY
+                    times *= _times(operands, tensor, terms)
+                    moved = jittered(tensor, self._generator, times=times)
+                    if isinstance(precise, torch.Tensor) and precise.shape == tensor.shape:
+                        moved = torch.where(tensor == precise, tensor, moved)
+                    tensor.copy_(moved)
         return result
 
     def _of_moved(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -170,9 +182,54 @@ class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
 
 @functools.cache
 def _decompositions() -> Mapping[Any, Callable[..., Any]]:
-    """Return what computes the backward of norms by other operators."""
-    names = [f"{name}_backward" for name in _NORMS if hasattr(torch.ops.aten, f"{name}_backward")]
-    return dict(torch._decomp.get_decompositions([getattr(torch.ops.aten, name) for name in names]))
+    """Return what computes norms, their backward and variances by other operators."""
+    names = [name for norm in _NORMS for name in (norm, f"{norm}_backward")]
+    operators = [getattr(torch.ops.aten, name) for name in names if hasattr(torch.ops.aten, name)]
+    return {
+        **torch._decomp.get_decompositions(operators),
+        **{
+            getattr(getattr(torch.ops.aten, name), overload): functools.partial(_deviation, name)
+            for name in ("var", "var_mean", "std", "std_mean")
+            for overload in ("dim", "correction")
+        },
+    }
+
+
+def _deviation(
+    name: str,
+    numbers: torch.Tensor,
+    dim: Any = None,
+    unbiased: Any = True,
+    keepdim: Any = False,
+    *,
+    correction: Any = None,
+) -> Any:
+    """Return a variance by way of the mean, whose rounding shows where all numbers are equal."""
+    dim = dim or list(range(numbers.ndim))
+    total = numbers.sum(dim, keepdim=True)
+    terms = numbers.numel() / max(total.numel(), 1)
+    freedom = terms - (int(unbiased) if correction is None else correction)
+    mean = total / max(terms, 1)
+    result = (numbers - mean).abs().square().sum(dim, keepdim) / max(freedom, 0)
+    result = result.sqrt() if name.startswith("std") else result
+    return (result, mean.reshape(result.shape)) if name.endswith("mean") else result
+
+
+def _in_float64(func: Any, args: Any, kwargs: Any) -> Any:
+    """Return the result of an operator in float64; None where it draws numbers, or refuses."""
+    if torch.Tag.nondeterministic_seeded in func.tags:
+        return None
+
+    def copied(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.detach().to(_wider(tensor.dtype), copy=True)
+
+    args, kwargs = pytree.tree_map_only(
+        torch.dtype, _wider, pytree.tree_map_only(torch.Tensor, copied, (args, kwargs))
+    )
+    try:
+        return func(*args, **kwargs)
+    except Exception:  # an operator may refuse float64 with any exception
+        return None
 
 
 def _is_pointwise(func: Any) -> bool:
@@ -210,22 +267,22 @@ def _is_selection(operands: Sequence[torch.Tensor], result: torch.Tensor) -> boo
         return False
     if not (_is_strided(largest) and _is_strided(result)):
         return False
-    # hundreds of runs ask this of each operator, and the last number nearly always decides
-    is_likely = not result.numel() or bool((largest == result.reshape(-1)[-1]).any())
-    return is_likely and bool(torch.isin(result.double(), largest.double()).all())
+    # hundreds of runs ask this of each operator; most results fail at a few, and all are sorted
+    numbers, known = result.double().reshape(-1), largest.double().reshape(-1)
+    return bool((numbers[:16, None] == known).any(1).all() and torch.isin(numbers, known).all())
 
 
-def _times(operands: Sequence[torch.Tensor], result: torch.Tensor) -> float:
-    """Return how many units a sum of many equal terms is moved by: each is rounded to the same
-    side, as the gradients of a mean are.
+def _times(operands: Sequence[torch.Tensor], result: torch.Tensor, few: int) -> float:
+    """Return how many times farther a sum of more than ``few`` equal terms is moved: each is
+    rounded to the same side, as the gradients of a mean are.
     """
     most = max(operand.numel() for operand in operands)
     terms = most / max(result.numel(), 1)
-    if terms > _FEW_TERMS and torch.finfo(result.dtype).eps <= RESOLUTION:
+    if terms > few and torch.finfo(result.dtype).eps <= RESOLUTION:
         for operand in operands:
             is_plain = _is_strided(operand) and not operand.is_complex()
             if operand.numel() == most and is_plain and _has_few_numbers(operand):
-                return float(min(terms / _FEW_TERMS, _MOST_TIMES))
+                return float(min(terms, _MOST_TERMS) / few)
     return 1.0
 
 
@@ -234,7 +291,11 @@ def _has_few_numbers(tensor: torch.Tensor) -> bool:
     do.
     """
     sample = tensor.detach().reshape(-1)[:: -(-tensor.numel() // _MOST_COMPARED) or 1]
-    return bool(sample.unique().numel() * _ALIKE <= sample.numel())
+    # a few first, as most tensors have more numbers
+    return all(
+        part.unique().numel() * _ALIKE <= sample.numel()
+        for part in (sample[:: sample.numel() // _FEW_TERMS or 1], sample)
+    )
 
 
 _MOST_COMPARED = 1 << 14
@@ -244,7 +305,10 @@ _FEW_TERMS = 1024
 """So many equal terms move their sum by one unit. Added one after the other, n of them are off by
 n/30 units at the median of 60 sums and by n/10 at most, which the bounds are just above."""
 
-_MOST_TIMES = 64.0
+_FEW_TERMS_FINELY = 32
+"""The same for ``SUMMED`` units."""
+
+_MOST_TERMS = 1 << 16
 """Longer sums are added in parts."""
 
 _ALIKE = 64
@@ -298,6 +362,10 @@ AMPLITUDE = 16.0
 """In units. Wide formats are rounded as coarsely, and the movement is divided by it. Where it does
 not grow with the roundings, as that of a sign, a right answer is not as far away as many roundings
 of one unit would be."""
+
+SUMMED = AMPLITUDE / 8
+"""In units. How far a result of additions is moved where the operands are, by ``AMPLITUDE``:
+compiled sums of 1,000,000 positive terms are up to 5 ulp off, which the bounds are just above."""
 
 
 def min_of(*names: str) -> str:
