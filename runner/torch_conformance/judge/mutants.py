@@ -9,9 +9,10 @@ Pure.
 import functools
 import itertools
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 from torch_conformance.judge.evidence import ANOTHER_FORM, CarriedOut, judge_expectation
 from torch_conformance.judge.verdicts import facts_of, with_code
@@ -23,6 +24,7 @@ from torch_conformance.model.expectation import Mutant, Status, Verdict
 from torch_conformance.model.matching.time_limit import PatternTooSlow
 from torch_conformance.model.results import COULD_NOT_HAVE_FAILED, WEAK
 from torch_conformance.plan.worker_plan import expects_raise
+from torch_conformance.vocabulary.expectations.counters import Calls
 from torch_conformance.vocabulary.steps import TRITON
 
 _SECONDS = 5.0
@@ -69,6 +71,14 @@ _INSTEAD = {
 }
 _OF_COUNTS = "write the number itself, or a bound that is near it"
 
+UNREACHED = "any function, because nothing in the case reaches another number"
+"""A mutant of a count of 0, where nothing shows that it could be another one."""
+TRIVIAL_CALLS = "the calls of a trivial function"
+_OF_ZEROS = (
+    "add a step or a value of the matrix where it is more than 0, or control: a patch under which "
+    "it is"
+)
+
 
 def verdicts_of_audit(
     case: Case, surroundings: Surroundings, steps: Iterable[CarriedOut]
@@ -94,10 +104,8 @@ def verdicts_of_audit(
                 observed=f"{kind} also holds with {shown}: {weak}",
             )
         else:
-            hint = (
-                f"{_INSTEAD.get(kind, _OF_COUNTS)}; where that is meant: weak: the reason, beside "
-                f"{kind}"
-            )
+            instead = _OF_ZEROS if UNREACHED in shown else _INSTEAD.get(kind, _OF_COUNTS)
+            hint = f"{instead}; where that is meant: weak: the reason, beside {kind}"
             observed = f"{kind} could not have failed: it also holds with {shown} ({hint})"
             yield Verdict(
                 kind=COULD_NOT_HAVE_FAILED,
@@ -121,34 +129,64 @@ def try_case(case: Case, surroundings: Surroundings, steps: Iterable[CarriedOut]
     missing.
     """
     trials: list[Trial] = []
+    steps = list(steps)
     for known in steps:
         if known.facts.raised is not None and not expects_raise(known.step, surroundings):
             break
         for index, expected in enumerate(
             known.step.expectations if known.step.runs(surroundings) else ()
         ):
-            trials.extend(_try_expectation(case, expected, facts_of(index, known), surroundings))
+            facts = facts_of(index, known)
+            trials.extend(_try_expectation(case, expected, facts, surroundings, steps))
     return trials
 
 
 def _try_expectation(
-    case: Case, expected: Expected, facts: StepFacts, surroundings: Surroundings
+    case: Case,
+    expected: Expected,
+    facts: StepFacts,
+    surroundings: Surroundings,
+    steps: Sequence[CarriedOut],
 ) -> Iterator[Trial]:
     known_here = with_code(expected, facts, surroundings)
     if isinstance(known_here, Verdict):
         return
     surroundings = known_here
-    held_leaves = {
-        judgement.leaf
+    held = {
+        judgement.leaf: judgement
         for judgement in judge_expectation(expected, facts, surroundings)
         if judgement.status is Status.HELD
     }
-    if not held_leaves:
-        return
     trial = functools.partial(Trial, case_id=case.id, kind=expected.kind, weak=expected.weak)
+    others: list[Any] = [
+        other.check
+        for step in case.steps
+        for other in step.expectations
+        if other.kind == expected.kind
+    ]
+    is_shown = expected.is_varied or (
+        case.control is not None and expected.kind in (case.control.fails or [expected.kind])
+    )
+    for leaf, judgement in held.items():
+        why = ""
+        if isinstance(expected.check, Calls) and expected.check.is_of_any(case.body.spies):
+            why = TRIVIAL_CALLS
+        elif judgement.is_absence and not is_shown:
+            reached = expected.check.is_reached(leaf, [known.facts for known in steps], others)
+            why = "" if reached else UNREACHED
+        if why:
+            place, observed = expected.place(leaf), judgement.observed
+            yield trial(
+                leaf=leaf,
+                position=place,
+                mutant=why,
+                where="",
+                fate=Fate.SURVIVED,
+                observed=observed,
+            )
     try:
         for mutant in _in_time(expected.check.mutants(facts, surroundings)):
-            if mutant.leaf not in held_leaves:
+            if mutant.leaf not in held:
                 continue
             fate, observed = Fate.NOT_APPLICABLE, mutant.why_not
             if mutant.facts is not None:

@@ -55,6 +55,12 @@ NOTHING = (
 )
 
 
+UNCOMPARED = (
+    "no code of the step fulfils the condition, so nothing was compared with eager: correct "
+    "contains or lacks, or add a comparison under the opposite condition"
+)
+
+
 def _with_hint(judgement: Verdict) -> Verdict:
     """Return a comparison with eager that, where it failed, says what to write for random
     numbers.
@@ -224,14 +230,23 @@ def verdicts_of(
                 else [Verdict.not_applicable()]
             )
         ]
+        # what answers an own condition on code decides whether anything is compared with eager
+        is_uncompared = all(
+            judgement.status is Status.NOT_APPLICABLE
+            for expected, judgement in judged
+            if expected.check.compares_with_eager
+        )
         held_judgements = [judgement for _, judgement in judged if judgement.status is Status.HELD]
         # in a case without any activity a 0 that nothing else stands beside is an ERROR
         is_hollow = not active and all(judgement.is_absence for judgement in held_judgements)
         for expected, judgement in judged:
             if is_hollow and judgement.status is Status.HELD:
                 judgement = replace(judgement, status=Status.ERROR, observed=NOTHING)
-            if has_other_draws and expected.check.compares_with_eager:
-                judgement = _with_hint(judgement)
+            if expected.check.compares_with_eager:
+                if runs and is_uncompared and asks_for_code(expected.body):
+                    judgement = Verdict.error(UNCOMPARED)
+                elif has_other_draws:
+                    judgement = _with_hint(judgement)
             verdicts.append(
                 replace(judgement, kind=expected.kind, position=place_of(expected, judgement))
             )

@@ -338,6 +338,7 @@ def _step(step: RawStep, filled: Anatomy, expected: dict[str, Expected]) -> Step
                 leaves=leaves,
                 body=body,
                 weak=raw.weak,
+                is_varied=body is not raw.body,
             )
         expectations.append(expected[key])
     beside: Any = document.value(step.path[:-1]) if step.path != ("expect",) else {}

@@ -79,6 +79,8 @@ class Expected:
     """Its arguments as the spec has them, for people."""
     weak: str = ""
     """Why it may also hold for changed facts; empty where it may not."""
+    is_varied: bool = False
+    """Whether it is another one at another point of the matrix."""
 
     def place(self, leaf: str) -> Position:
         """Return where a leaf stands, else the key that it is below (``KEY word``), else the

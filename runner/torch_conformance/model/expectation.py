@@ -3,7 +3,7 @@
 The kinds are in ``vocabulary``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Self
@@ -222,6 +222,12 @@ class Expectation:
     def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge the facts. Pure."""
         raise NotImplementedError
+
+    def is_reached(self, leaf: str, steps: Sequence[StepFacts], others: Sequence[Self]) -> bool:
+        """Whether a count of 0 at a leaf could have been another one, by the facts of all steps of
+        the case and its other expectations of the kind. Pure.
+        """
+        return True
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterable[Mutant]:
         """Yield, for each leaf, facts under which it must not hold.

@@ -1,6 +1,7 @@
 """Checks of a spec. Every problem has a position, and no problem stops the other checks."""
 
 import functools
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -40,11 +41,23 @@ from torch_conformance.language.read.anatomy import (
 from torch_conformance.language.read.document import DataPath, Document, mapped, walk
 from torch_conformance.language.read.matrix import REPEAT, TARGETS
 from torch_conformance.language.read.python_source import PARAMS
-from torch_conformance.language.torch_names import CONFIG_FILES, NameTables
+from torch_conformance.language.torch_names import (
+    CONFIG_FILES,
+    NameTables,
+    committed_tables,
+)
 from torch_conformance.machine.capabilities import CAPABILITIES
+from torch_conformance.machine.installed_torch import release
 from torch_conformance.model.case import Case
-from torch_conformance.model.conditions import BadRange, VersionRange, as_list, is_template
-from torch_conformance.model.devices import kind_of
+from torch_conformance.model.conditions import (
+    BadRange,
+    Surroundings,
+    VersionRange,
+    as_list,
+    holds,
+    is_template,
+)
+from torch_conformance.model.devices import CPU, kind_of
 from torch_conformance.model.diagnostics import Diagnostic, one_of, unknown_word
 from torch_conformance.model.optional import hooks
 from torch_conformance.model.targets import EXAMPLE, OFFLINE_BACKENDS
@@ -229,20 +242,19 @@ def all_condition_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Dia
     if any(name not in backends.by_name for name in anatomy.data["backends"]):
         return
     chosen = backends.of(anatomy.data["backends"], anatomy.tags)
-    known = _known_words(backends)
-    devices = {kind_of(backend.device) for backend in chosen}
-    possible = {
-        "backend": {name for backend in chosen for name in backend.names},
-        "device": devices,
-    }
+    known, of_targets = _known_words(backends), TARGETS in anatomy.data
     for path, when in _find_conditions(anatomy.document):
-        for word, names in possible.items():
-            accepted = as_list(when.get(word, []))
-            if accepted and all(name in known[word] and name not in names for name in accepted):
-                code = "other-backends" if word == "backend" else "other-devices"
-                yield anatomy.document.diagnostic(
-                    (*path, word), code, accepted=one_of(accepted), names=one_of(names)
-                )
+        words = {word: when[word] for word in known if word in when}
+        is_known = all(known[word].issuperset(as_list(words[word])) for word in words)
+        if is_known and not any(
+            holds(
+                words, Surroundings(backends=frozenset(of.names), device=of.device, vendor=vendor)
+            )
+            for of in chosen
+            for vendor in (VENDORS if of_targets or kind_of(of.device) != CPU else (None,))
+        ):
+            names = [f"{of.name} ({kind_of(of.device)})" for of in chosen]
+            yield anatomy.document.diagnostic(path, "other-backends", names=one_of(names))
 
 
 def named_backends(document: Document) -> Iterator[str]:
@@ -264,7 +276,8 @@ def condition_problems(
         for word in ("torch", "python"):
             if word in when:
                 try:
-                    VersionRange.parse(when[word])
+                    if not any(map(VersionRange.parse(when[word]).holds, _releases(word))):
+                        yield document.diagnostic((*place, word), "other-releases", word=word)
                 except BadRange as error:
                     yield document.diagnostic((*place, word), "bad-range", message=str(error))
         for word, names in known.items():
@@ -275,6 +288,15 @@ def condition_problems(
 
 
 VENDORS = ("amd", "intel", "nvidia")
+
+
+def _releases(word: str) -> Iterator[tuple[int, ...]]:
+    """Yield the releases that conditions may select: up to the minor after the newest tested
+    one.
+    """
+    *_, newest = committed_tables()
+    major, *minors = (2, 0, release(newest)[1] + 2) if word == "torch" else (3, 11, 16)
+    return ((major, *rest) for rest in itertools.product(range(*minors), range(20)))
 
 
 @functools.lru_cache(maxsize=1)

@@ -5,6 +5,8 @@ A place belongs to a moment in the life of a case: while ``let`` makes a value, 
 set, in a step, after a step. All places may use the names that are available at their moment.
 """
 
+import ast
+import contextlib
 import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -27,6 +29,7 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
     EAGER,
     OUTPUT,
     BadExpectation,
+    allows_zero,
     is_reference,
     is_unlisted,
 )
@@ -367,10 +370,22 @@ def _event_problems(
             expectation=expectation.kind,
             kinds=kinds,
         )
+    if expectation.kind == "exit":
+        for name in _uncalled(anatomy, step):
+            yield document.diagnostic(step.path, "child-without-work", key=True, name=name)
+    if (
+        expectation.kind == "kernels"
+        and allows_zero(body.get("user", 1))
+        and "triton" not in "".join(block.text for *_, block, _ in anatomy.python)
+    ):
+        yield document.diagnostic((*path, "user"), "no-kernel-of-the-user", key=True)
     if expectation.kind == "dead":
         for index, name in enumerate(body):
+            first = name.partition(".")[0]
             if (missing := scope_of(anatomy).problem(name, READY)) is not None:
                 yield document.diagnostic((*path, index), missing)
+            elif first in anatomy.data.get("let", {}) and not _is_given(anatomy, first):
+                yield document.diagnostic((*path, index), "dead-of-its-own", name=first)
     if expectation.kind == "calls":
         if body["of"] not in (spies := anatomy.data.get("spies", {})):
             yield document.diagnostic((*path, "of"), unknown_word("spy", body["of"], spies))
@@ -380,6 +395,39 @@ def _event_problems(
     for place, value in plain:
         for place_of_reference, text in references(value, place):
             yield document.diagnostic(place_of_reference, code, name=text)
+
+
+def _is_given(anatomy: Anatomy, name: str) -> bool:
+    """Whether a value of ``let`` is given to more than functions of the prelude."""
+    given = {*prelude_names(anatomy)}
+    return any(
+        text.partition(".")[0] == name
+        and not (place[0] == "steps" and anatomy.document.value(place[:3]).get("call") in given)
+        for place, text in references(anatomy.data, ())
+    )
+
+
+def _uncalled(anatomy: Anatomy, step: RawStep) -> Iterator[str]:
+    """Yield what does not run of a child's Python: functions that nothing names, and asserts that
+    an option of Python leaves out.
+    """
+    argv = [*map(str, step.arguments.get("argv", [])), "-c", ""]
+    at = argv.index("-c")
+    nodes: list[ast.AST] = []
+    with contextlib.suppress(SyntaxError, ValueError):
+        nodes += ast.walk(ast.parse(argv[at + 1]))
+    for tree in anatomy.prelude_trees.values():
+        function = python_source.top_level_functions(tree).get(step.arguments.get("call"))
+        nodes += [*ast.walk(function)][1:] if function else ()
+    named = {getattr(node, "id", getattr(node, "attr", None)) for node in nodes}
+    methods = [method for node in nodes if isinstance(node, ast.ClassDef) for method in node.body]
+    for node in nodes:
+        if isinstance(node, ast.Assert) and "O" in "".join(argv[:at]):
+            yield "assert, because of -O"
+        elif isinstance(node, ast.FunctionDef) and not (
+            node.name in named or node in methods or node.decorator_list
+        ):
+            yield node.name
 
 
 def _kinds_with(trait: str) -> str:

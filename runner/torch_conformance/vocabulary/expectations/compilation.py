@@ -28,6 +28,7 @@ from torch_conformance.vocabulary.expectations.filecheck import (
     TRIVIAL,
     WHOLE,
     FileCheck,
+    never_written,
 )
 from torch_conformance.vocabulary.expectations.texts import (
     check_guards,
@@ -60,10 +61,17 @@ def judge_checks(checks: FileCheck, text: str, surroundings: Surroundings) -> Ve
 
 
 def checks_mutants(
-    checks: FileCheck, text: str, surroundings: Surroundings, changed: Callable[[str], StepFacts]
+    checks: FileCheck,
+    text: str,
+    surroundings: Surroundings,
+    changed: Callable[[str], StepFacts],
+    never: Sequence[str],
 ) -> Iterator[Mutant]:
-    """Yield the mutants of directives. ``changed`` makes facts with a text."""
-    for mutant in checks.mutants(StepFacts(code=(text,)), surroundings):
+    """Yield the mutants of directives, some of whose words are ``never`` in a text. ``changed``
+    makes facts with a text.
+    """
+    known = StepFacts(code=(text,), measured={"unknown": never})
+    for mutant in checks.mutants(known, surroundings):
         facts = None if mutant.facts is None else changed(mutant.facts.code[0])
         if mutant.name != TRIVIAL:  # of guards and graphs it is another text
             yield replace(mutant, facts=facts, leaf="checks")
@@ -118,6 +126,10 @@ class _Events(Conditional):
     def why_hollow(self, measured: Any) -> str:
         """Return why the facts say nothing where they show no event; empty where they do."""
         raise NotImplementedError
+
+    def most(self, facts: StepFacts) -> float | None:
+        """Return how many there can be; None where it is not known."""
+        return None
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge how many there were, then the reason of each.
@@ -176,6 +188,7 @@ class _Events(Conditional):
             surroundings,
             lambda number: facts.with_measured(count=int(number)),
             leaf="count",
+            most=self.most(facts),
         )
         for index, event in enumerate(events if self.reason is not None else ()):
 
@@ -210,7 +223,12 @@ class Guards(Conditional):
 
     about: ClassVar[About] = About.DYNAMO
     form: ClassVar[Keywords] = some_of("count", "contains", "matches", "checks")
-    measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}guards"))
+    measure = staticmethod(
+        lambda arguments, value: {
+            **value(f"{COMPILATION}guards"),
+            "never": never_written(arguments["words"]),
+        }
+    )
     needs_result: ClassVar[bool] = False
     count: Count = None
     """How many guards."""
@@ -236,6 +254,10 @@ class Guards(Conditional):
         )
         check_guards(body, checks.checks if checks else None)
         return cls(**{**body, "checks": checks})
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker sends also which of the forbidden words nothing emits."""
+        return {"words": self.checks.forbidden if self.checks else []}
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge the number of guards, then their text."""
@@ -301,7 +323,8 @@ class Guards(Conditional):
             replace(mutant, leaf="matches") for mutant in text_mutants(text, (), self.matches, put)
         )
         if self.checks is not None:
-            mutants = checks_mutants(self.checks, text, surroundings, put)
+            never = facts.measured.get("never", ())
+            mutants = checks_mutants(self.checks, text, surroundings, put, never)
             yield from (mutant for mutant in mutants if mutant.name != COMMENTED_OUT)
 
 
@@ -336,6 +359,10 @@ class Recompiles(_Events):
         if measured["frames"]:
             return f"dynamo compiled the functions of the step for the first time, {_AGAIN}"
         return f"no code that dynamo had compiled ran in the step, {_AGAIN}"
+
+    def most(self, facts: StepFacts) -> float | None:
+        """One for each compiled code that ran or no longer fitted."""
+        return max(1, int(facts.measured["count"]) + int(facts.measured["reused"]))
 
 
 class GraphBreaks(_Events):
@@ -373,8 +400,8 @@ Graph = Mapping[str, Any]
 
 
 def measure_graph(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
-    """Measure in the worker: the graphs of the stage, and the operators that torch does not
-    have.
+    """Measure in the worker: the graphs of the stage, the operators that torch does not have, and
+    those that it decomposes.
     """
     recording, stage = value(f"{COMPILATION}graph"), arguments["stage"]
     unknown: list[Json] = [name for name in arguments["ops"] if not recording["is_known"](name)]
@@ -382,6 +409,12 @@ def measure_graph(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> 
         "available": recording["is_available"](stage),
         "graphs": recording["stages"].get(stage, []),
         "unknown": unknown,
+        "never": never_written(arguments["words"]),
+        "decomposed": [
+            name
+            for name in arguments["ops"]
+            if stage in _OF_OPERATORS and recording["is_decomposed"](name)
+        ],
     }
 
 
@@ -442,7 +475,8 @@ class GraphOfStage(Conditional):
         """The worker sends the graphs of the stage, and which of the operators torch does not
         have.
         """
-        return {"stage": self.stage, "ops": list(self.ops)}
+        words = self.checks.forbidden if self.checks else []
+        return {"stage": self.stage, "ops": list(self.ops), "words": words}
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge the number of graphs, then each operator and the directives for the chosen
@@ -499,7 +533,9 @@ class GraphOfStage(Conditional):
                         detail=operators,
                     )
                 )
-            elif why := _of_another_level(self.stage, name, chosen):
+            elif why := _of_another_level(
+                self.stage, name, chosen, facts.measured.get("decomposed", ())
+            ):
                 judged.append(Verdict.error(why, expected=leaf, leaf=leaf))
             else:
                 judged.append(
@@ -571,7 +607,10 @@ class GraphOfStage(Conditional):
                     graphs=[*before, {**graph, "text": text}, *graphs[at + len(chosen) :]]
                 )
 
-            yield from checks_mutants(self.checks, _graph_text(chosen), surroundings, with_text)
+            never = facts.measured.get("never", ())
+            yield from checks_mutants(
+                self.checks, _graph_text(chosen), surroundings, with_text, never
+            )
             yield from (
                 replace(mutant, leaf="checks")
                 for mutant in self.checks.trivial_mutants(self.stage, with_text)
@@ -596,11 +635,18 @@ does.
 """
 
 
-def _of_another_level(stage: str, name: str, graphs: Sequence[Graph]) -> str:
+def _of_another_level(
+    stage: str, name: str, graphs: Sequence[Graph], decomposed: Sequence[str]
+) -> str:
     """Return why a name that occurs nowhere cannot occur at a stage; empty if it can."""
     if _count_of_nodes(graphs, name):
         return ""
     level = name.partition(".")[0]
+    if name in decomposed:
+        return (
+            f"torch decomposes {name}, or makes a functional operator of it, before the {stage} "
+            "graph: name what it becomes, or another stage"
+        )
     if stage in _OF_OPERATORS:
         if level in _OF_FUNCTIONS and not name.startswith(_OF_EVERY_STAGE):
             return (

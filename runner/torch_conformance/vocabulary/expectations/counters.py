@@ -27,6 +27,7 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
     parse_count,
     text_of,
 )
+from torch_conformance.vocabulary.expectations.filecheck import trivial_code
 from torch_conformance.vocabulary.expectations.values import same
 from torch_conformance.vocabulary.forms import TEMPLATE, Count, Form, Keywords, Name, common
 
@@ -55,6 +56,36 @@ class _ByName(Counts):
     def by_leaf(self) -> Mapping[str, Any]:
         """Each count."""
         return self.counts
+
+    def numbers(self, facts: StepFacts) -> Mapping[str, float]:
+        """Return all numbers, by their names."""
+        raise NotImplementedError
+
+    def number(self, facts: StepFacts, leaf: str) -> float | None:
+        """Return a number. A counter that torch has not touched is 0, as in torch."""
+        return self.numbers(facts).get(leaf, None if self.absent else 0)
+
+    def near(self, facts: StepFacts, leaf: str) -> float:
+        """Return the sum of the numbers that a leaf could have: of a cache, hits may be misses."""
+        name = leaf.rpartition("_")[0] if "cache" in leaf else leaf
+        return sum(
+            number for known, number in self.numbers(facts).items() if known.startswith(name)
+        )
+
+    def is_reached(self, leaf: str, steps: Sequence[StepFacts], others: Sequence[Self]) -> bool:
+        """A step counts it, every function does, or the spec expects another number under another
+        condition.
+        """
+        count = self.counts[leaf]
+        return (
+            leaf in self.of_trivial_function
+            or leaf.endswith("cache_miss")  # as any function that a cache keeps
+            or any(self.near(facts, leaf) for facts in steps)
+            or any(
+                isinstance(given := other.counts.get(leaf, count), list) or given != count
+                for other in others
+            )
+        )
 
 
 _OF_DYNAMO = ("frames", "stats", "graph_break", "unimplemented", "recompiles")
@@ -113,10 +144,17 @@ class Counter(_ByName):
         """How many graphs dynamo captured."""
         return "stats.unique_graphs" in self.counts
 
-    def number(self, facts: StepFacts, leaf: str) -> float | None:
-        """Return the number of a counter. One that torch has not touched is 0, as in torch."""
-        namespace, _, counter = leaf.partition(".")
-        return facts.counters.get(namespace, {}).get(counter, 0)
+    def numbers(self, facts: StepFacts) -> Mapping[str, float]:
+        """Return the counters that torch has touched."""
+        return {
+            f"{namespace}.{name}": number
+            for namespace, counters in facts.counters.items()
+            for name, number in counters.items()
+        }
+
+    def most(self, facts: StepFacts, leaf: str) -> float | None:
+        """Return how often a cache was asked."""
+        return max(1, self.near(facts, leaf)) if "cache" in leaf else None
 
     def with_number(self, facts: StepFacts, leaf: str, number: float) -> StepFacts:
         """Return the facts with another number for a counter."""
@@ -142,9 +180,9 @@ class Metric(_ByName):
         "ir_nodes_pre_fusion": 1,
     }
 
-    def number(self, facts: StepFacts, leaf: str) -> float | None:
-        """Return the number of a metric."""
-        return facts.metrics.get(leaf)
+    def numbers(self, facts: StepFacts) -> Mapping[str, float]:
+        """Return the metrics."""
+        return facts.metrics
 
     def with_number(self, facts: StepFacts, leaf: str, number: float) -> StepFacts:
         """Return the facts with another number for a metric."""
@@ -342,6 +380,34 @@ class Calls(ConditionalOnCode):
         judged = judge_count(required, number, surroundings)
         shown = "\n".join(text_of(entry) for entry in entries[:_SHOWN])
         return [replace(judged, expected=f"{what}: {judged.expected}", detail=shown)]
+
+    def is_of_any(self, spies: Mapping[str, Any]) -> bool:
+        """Whether any call is enough, of a function that every compile calls and that the spy
+        leaves as it is.
+        """
+        spy = spies.get(self.of, {})
+        paths = {str(path) for path in spy.values()}
+        return (
+            self.where is None
+            and spy.keys().isdisjoint(("around", "instead", "result"))
+            and self.count in (None, AT_LEAST_ONE)
+            and any(
+                path == f"{module}.{name}"
+                for path in paths
+                for module, names in trivial_code()["calls"].items()
+                for name in names
+            )
+        )
+
+    def is_reached(self, leaf: str, steps: Sequence[StepFacts], others: Sequence[Self]) -> bool:
+        """A step has an entry with the keys of ``where``, or the spec expects another number under
+        another condition.
+        """
+        return isinstance(self.count, list) or any(
+            set(self.where or ()) <= set(entry)
+            for facts in steps
+            for entry in facts.calls[self.of].entries
+        )
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """More matching entries and fewer; and none, if some are required."""

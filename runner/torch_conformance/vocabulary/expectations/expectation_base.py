@@ -187,7 +187,10 @@ def parse_count(body: Any) -> Range:
         numbers = tuple(sorted(set(words["any"])))
         if len(numbers) < 2:
             raise BadExpectation("any with one number", f"write {numbers[0]}")
-        if len(numbers) >= _RANGE and numbers[_RANGE - 1] <= _RANGE + (numbers[0] > 0):
+        is_whole = numbers[-1] < len(numbers)  # all from 0 on
+        if is_whole or (
+            len(numbers) >= _RANGE and numbers[_RANGE - 1] <= _RANGE + (numbers[0] > 0)
+        ):
             raise BadExpectation(
                 "any of so many small numbers could hardly fail",
                 "write the numbers that are right, or a range",
@@ -264,20 +267,24 @@ def count_mutants(
     where: str = "",
     trivial: int | None = None,
     is_budget: bool = False,
+    most: float | None = None,
 ) -> Iterator[Mutant]:
     """Yield one more and one less for an exact count, or numbers outside of others.
 
     ``changed`` makes facts with a number.
 
     A most must be near what was observed; one that ``is_budget`` must only be a number that a GPU
-    may have. A least must be more than a ``trivial`` function has.
+    may have. A least must be more than a ``trivial`` function has, and not all numbers up to the
+    ``most`` that can occur may hold.
     """
     applies, value = choose(body, surroundings)
     if not applies or observed is None:
         return
     required = parse_count(value)
     numbers: list[tuple[str, float]] = []
-    if required.among:
+    if most is not None and all(map(required.holds, range(int(most) + 1))):
+        numbers = [("every count that can occur", observed)]
+    elif required.among:
         for step in (1, -1):
             number = next(
                 number
@@ -333,6 +340,10 @@ class Counts(Kind):
         """Return the facts with another number: a mutant."""
         raise NotImplementedError
 
+    def most(self, facts: StepFacts, leaf: str) -> float | None:
+        """Return the greatest number that can occur; None where it is not known."""
+        return None
+
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge each number on its own.
 
@@ -363,5 +374,11 @@ class Counts(Kind):
             changed = functools.partial(self.with_number, facts, leaf)
             trivial = self.of_trivial_function.get(leaf)
             yield from count_mutants(
-                count, self.number(facts, leaf), surroundings, changed, leaf=leaf, trivial=trivial
+                count,
+                self.number(facts, leaf),
+                surroundings,
+                changed,
+                leaf=leaf,
+                trivial=trivial,
+                most=self.most(facts, leaf),
             )

@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings, holds
+from torch_conformance.model.devices import ACCELERATORS, CPU
 from torch_conformance.model.expectation import Mutant, Verdict
 from torch_conformance.model.matching.filecheck import (
     Change,
@@ -74,11 +75,12 @@ _INDEX = {
 
 
 @functools.cache
-def trivial_code() -> Mapping[str, list[str]]:
-    """Return the code of two trivial functions by device, or by vendor and stage, and two graphs by
-    stage (``tools/trivial_code.py``).
+def trivial_code() -> Mapping[str, Mapping[str, list[str]]]:
+    """Return the code of two trivial functions by device, or by vendor and stage, and by its form,
+    two graphs by stage, and by module the functions that the compile of one calls
+    (``tools/trivial_code.py``).
     """
-    known: Mapping[str, list[str]] = json.loads(
+    known: Mapping[str, Mapping[str, list[str]]] = json.loads(
         Path(__file__).with_name("trivial_code.json").read_text(encoding="utf-8")
     )
     return known
@@ -100,7 +102,7 @@ class FileCheck(Kind):
 
     kind: ClassVar[str] = "filecheck"
     form: ClassVar[Keywords] = {"type": ["string", "object"]}
-    measure = staticmethod(lambda arguments, value: {"unknown": unknown(arguments["words"])})
+    measure = staticmethod(lambda arguments, value: {"unknown": never_written(arguments["words"])})
     needs_result: ClassVar[bool] = False
     checks: Annotated[CheckFile, Form({"type": "string"})]
     r"""The directives, one a line. For example ``"CHECK: conv\nCHECK-NOT: batch_norm\n"``."""
@@ -147,8 +149,14 @@ class FileCheck(Kind):
 
         Instructions are words of compilers that it cannot read.
         """
-        words = [word for directive in self.checks for word in _forbidden_words(directive)]
-        return {"words": words} if words and self.stage in (None, WRAPPER) else None
+        return (
+            {"words": self.forbidden} if self.forbidden and self.stage in (None, WRAPPER) else None
+        )
+
+    @property
+    def forbidden(self) -> list[Json]:
+        """The words that must not be there."""
+        return [word for directive in self.checks for word in _forbidden_words(directive)]
 
     def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Match the directives against the selected code."""
@@ -226,12 +234,16 @@ class FileCheck(Kind):
             never = [
                 word
                 for word in _forbidden_words(directive)
-                if word in (facts.measured or {}).get("unknown", ())
+                if word not in chosen.text
+                and (
+                    word in (facts.measured or {}).get("unknown", ())
+                    or (surroundings.device == CPU and not _OF_GPUS.isdisjoint(word.split("_")))
+                )
             ]
-            if never := [word for word in never if not any(word in piece for piece in facts.code)]:
+            if never:
                 where = (
                     f"line {directive.line}: {directive}: neither torch nor the spec nor a loaded "
-                    f"package has the word {never[0]}"
+                    f"package has the word {never[0]} for {surroundings.device}"
                 )
                 yield Mutant(name="any code", facts=facts, where=where)
         is_python = self.stage in (None, WRAPPER)
@@ -246,14 +258,15 @@ class FileCheck(Kind):
         )
 
     def trivial_mutants(self, kind: str, changed: Callable[[str], StepFacts]) -> Iterator[Mutant]:
-        """Yield the code of a trivial function, of two such one for which the directives fail if
-        there is one.
+        """Yield the code of a trivial function of each form, of two such one for which the
+        directives fail if there is one.
 
         ``kind`` is that of the code or of a graph. Directives that forbid something claim that,
         whatever else they match.
         """
-        texts = trivial_code().get(kind, [])
-        if texts and not any(directive.kind is Kinds.NOT for directive in self.checks):
+        if any(directive.kind is Kinds.NOT for directive in self.checks):
+            return
+        for form, texts in trivial_code().get(kind, {}).items():
             chosen = next(
                 (
                     text
@@ -262,7 +275,7 @@ class FileCheck(Kind):
                 ),
                 texts[0],
             )
-            yield Mutant(name=TRIVIAL, facts=changed(chosen))
+            yield Mutant(name=TRIVIAL, facts=changed(chosen), where=f"the form {form}")
 
     def _with(self, code: tuple[str, ...], text: str) -> tuple[str, ...]:
         if self.code == ALL:
@@ -322,14 +335,18 @@ def _forbidden_words(directive: Directive) -> list[str]:
         word
         for part in parts
         for word in re.findall(r"[A-Za-z_]+", part.text)
-        if len(word.strip("_")) >= 3
+        if len(word.strip("_")) >= 3 or word in _OF_GPUS
     ]
+
+
+_OF_GPUS = {*ACCELERATORS, "triton", "tl", "XBLOCK", "hip", "rocm"}
+"""Parts of words that no code for the CPU has."""
 
 
 # -- words that no generated code can have: a CHECK-NOT of one holds whatever the code is ----------
 
 
-def unknown(words: Sequence[str]) -> list[str]:
+def never_written(words: Sequence[str]) -> list[str]:
     """Return the words that are no part of torch's code generators, of the spec's Python, of an
     operator's name, or of a loaded package.
 
@@ -337,10 +354,10 @@ def unknown(words: Sequence[str]) -> list[str]:
     operator has each of its parts.
     """
     rest = set(words)
-    for text in _texts():
+    for text in _texts() if rest else ():
         rest = {word for word in rest if word not in text}
         if not rest:
-            return []
+            break
     operators = _operators()
     return [
         word
@@ -360,7 +377,9 @@ def _operators() -> str:
     return "\n".join(
         [
             *re.findall(r"^- func: (\w+)", declared, re.MULTILINE),
-            *itertools.chain(*trivial_code().values()),
+            *itertools.chain(
+                *(text for forms in trivial_code().values() for text in forms.values())
+            ),
         ]
     )
 

@@ -66,9 +66,9 @@ class OfOperators(Repeated):
         return {}
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
-        """One more operator by ATen; and, where some were expected, none."""
-        residue = facts.measured["residue"]
-        more = [*residue, *[_UNSERVED] * max(1, len(facts.measured["eager"]))]
+        """More operators by ATen."""
+        eager, residue = facts.measured["eager"], facts.measured["residue"]
+        more = [*residue, *[_UNSERVED] * max(1, len(eager))]
         yield Mutant(name="more operators by ATen", facts=facts.with_measured(residue=more))
 
 
@@ -124,6 +124,15 @@ class Served(OfOperators):
         by_aten = f"by ATen: {', '.join(dict.fromkeys(residue))}" if residue else "none by ATen"
         observed = f"{share:.0%} of {len(eager)} operators; {by_aten}"
         return Verdict.of(share >= self.min, expected=self.expected, observed=observed)
+
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+        """Yield also every operator of eager by ATen, and as many others but one."""
+        yield from OfOperators.mutants(self, facts, surroundings)
+        eager = facts.measured["eager"]
+        yield Mutant(name="every operator by ATen", facts=facts.with_measured(residue=eager))
+        if len(facts.measured["residue"]) + 1 < len(eager):
+            others = facts.with_measured(residue=[_UNSERVED] * (len(eager) - 1))
+            yield Mutant(name="every operator but one by ATen", facts=others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -212,20 +212,24 @@ ID_MATCH: ___check_obj_id(G['torch'].ones, 139000000000002), type=<class 'builti
 """  # noqa: E501 - text that is read by its lines
 """The guards of a function without arguments, as torch 2.13 writes them: every frame has these."""
 
+OF_TENSORS = """\
+TENSOR_MATCH: check_tensor(L['voltage'], Tensor, DispatchKeySet(CPU, BackendSelect, ADInplaceOrView, AutogradCPU), torch.float32, \
+device=None, requires_grad=False, size=[97, 89], stride=[89, 1])
+DIMENSION_DYNAMIC_MARKING_GUARD: hasattr(L['voltage'], '_dynamo_dynamic_indices') == False
+"""  # noqa: E501 - text that is read by its lines
+"""Those of any function of a tensor."""
+
 OTHER_FRAMES = """\
 TYPE_MATCH: ___check_type_id(L['gadgets'], 139000000000003), type=<class 'dict'>
 TYPE_MATCH: ___check_type_id(L['gadgets']['widget'], 139000000000004), type=<class 'int'>
 LENGTH_CHECK: len(L['gadgets']) == 97
 EQUALS_MATCH: L['gadgets']['widget'] == 1009
-TENSOR_MATCH: check_tensor(L['voltage'], Tensor, DispatchKeySet(CPU, BackendSelect, ADInplaceOrView, AutogradCPU), torch.float32, \
-device=None, requires_grad=False, size=[97, 89], stride=[89, 1])
-DIMENSION_DYNAMIC_MARKING_GUARD: hasattr(L['voltage'], '_dynamo_dynamic_indices') == False
 ID_MATCH: ___check_obj_id(G['gauge'], 139000000000005), type=<class 'function'>
 DICT_CONTAINS: not ___dict_contains('forward', G['gauge'].__dict__)
-"""  # noqa: E501 - text that is read by its lines
+"""
 """Guards of functions that a spec does not mean."""
 
-_KINDS = tuple(line.partition(":")[0] for line in OTHER_FRAMES.splitlines())
+_KINDS = tuple(line.partition(":")[0] for line in (OF_TENSORS + OTHER_FRAMES).splitlines())
 
 
 def check_guards(body: Any, checks: CheckFile | None) -> None:
@@ -236,16 +240,20 @@ def check_guards(body: Any, checks: CheckFile | None) -> None:
     hint = "name a guard by its kind and its source, as in TENSOR_MATCH: check_tensor(L['x']"
 
     def refuse(
-        what: str, path: tuple[str | int, ...], is_in: Callable[[str], bool], *names: str
+        what: str,
+        path: tuple[str | int, ...],
+        is_in: Callable[[str], bool],
+        *names: str,
+        every: str = EVERY_FRAME + OF_TENSORS,
     ) -> None:
-        if is_in(EVERY_FRAME):
+        if is_in(every):
             raise BadExpectation(
                 f"{what} is in the guards of every function: this cannot fail", hint, path=path
             )
         names_kind = any(
             re.search(rf"(?<!\w){kind}(?!\w)", name) for kind in _KINDS for name in names
         )
-        if not names_kind and is_in(EVERY_FRAME + OTHER_FRAMES):
+        if not names_kind and is_in(EVERY_FRAME + OF_TENSORS + OTHER_FRAMES):
             raise BadExpectation(f"{what} is in the guards of most functions", hint, path=path)
 
     for place, part in _placed(body, "contains"):
@@ -268,6 +276,7 @@ def check_guards(body: Any, checks: CheckFile | None) -> None:
             ("checks",),
             lambda text: are_general(checks, [text]),
             *patterns,
+            every=EVERY_FRAME + ("" if len(patterns) < len(checks) else OF_TENSORS),
         )
 
 
@@ -571,7 +580,7 @@ class Exit(ConditionalOnCode):
         if self.stderr is not None:
             judged.append(
                 judge_text(
-                    facts.exit.stderr,
+                    _FRAMES.sub("", facts.exit.stderr),
                     parts_of(self.stderr),
                     None,
                     what=f"{expected} and standard error",
@@ -593,7 +602,7 @@ class Exit(ConditionalOnCode):
         return judged or [Verdict.passed(expected=expected, observed=f"exit code {code}")]
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
-        """Another code, and each stream without its text."""
+        """Another code, and each stream without its text; a misspelt name, which fails too."""
         if (child := facts.exit) is None:
             return
         another = replace(facts, exit=replace(child, code=0 if self.nonzero else child.code + 1))
@@ -602,6 +611,9 @@ class Exit(ConditionalOnCode):
             facts=another,
             leaf="stdout" if self.stderr is None and self.stdout is not None else "",
         )
+        printed = _FRAMES.sub("", child.stderr).strip().rpartition("\n")[2].partition(":")[0]
+        if f"builtins.{printed}" in _OF_A_TYPO and printed not in "".join(parts_of(self.stderr)):
+            yield Mutant(name=f"any {printed}", facts=facts)
         for stream, leaf in (("stderr", ""), ("stdout", "stdout")):
             if getattr(self, stream) is not None and (text := getattr(child, stream)) is not None:
 
@@ -612,6 +624,9 @@ class Exit(ConditionalOnCode):
                 for mutant in text_mutants(text, parts_of(getattr(self, stream)), None, changed):
                     yield replace(mutant, leaf=leaf)
 
+
+_FRAMES = re.compile(r'^ +File ".*\n(?: {4}.*\n)*', re.MULTILINE)
+"""The calls of a traceback, with their lines of Python, which are no words of the failure."""
 
 # -- raises ----------------------------------------------------------------------------------------
 
@@ -811,6 +826,9 @@ class Raises(Conditional):
                 name="another text",
                 facts=replace(facts, raised=replace(facts.raised, message=text)),
             )
+        said = _OF_A_TYPO.get(facts.raised.type, "")
+        if self.as_eager and said and (self.match is None or search(self.match, said)):
+            yield Mutant(name="a misspelt name in the function", facts=facts)
         if self.before and facts.dynamo is not None:
             yield Mutant(
                 name="after the backend",

@@ -175,7 +175,7 @@ class Seen:
         }
 
     def compilation(self) -> dict[str, Any]:
-        """Return what expectations measure, by their kind; ``graph`` has two functions beside the
+        """Return what expectations measure, by their kind; ``graph`` has three functions beside the
         graphs of each stage.
         """
 
@@ -201,6 +201,7 @@ class Seen:
                 "stages": self.stages,
                 "is_available": is_available,
                 "is_known": compiling.is_known,
+                "is_decomposed": compiling.is_decomposed,
             },
             "guards": {
                 "frames": self.guarded,

@@ -283,6 +283,29 @@ def why_static(program: Any, marked: Marks) -> Iterator[str]:
                     yield f"{what} for {end}, which the exported program refuses: {guard.expr}"
 
 
+def is_decomposed(name: str) -> bool:
+    """Whether no graph below AOTAutograd can have an operator of ATen: each overload writes its
+    arguments, or has a decomposition and no lowering.
+    """
+    from torch._inductor import decomposition, lowering
+
+    _, _, operator = name.partition("aten.")
+    packet: Any = getattr(torch.ops.aten, operator.partition(".")[0], None)
+    table = decomposition.select_decomp_table()
+    try:
+        overloads = [getattr(packet, overload) for overload in packet.overloads()]
+        return operator.partition(".")[0] != "copy_" and all(
+            overload._schema.is_mutable
+            or (
+                overload not in lowering.lowerings
+                and (overload in table or overload._can_decompose())
+            )
+            for overload in overloads
+        )
+    except (AttributeError, RuntimeError):  # no operator, or one of TorchScript
+        return False
+
+
 # -- kernel calls ----------------------------------------------------------------------------------
 
 FUSED, EXTERN, USER = KINDS
