@@ -907,8 +907,8 @@ def _medians(ulps: Any, shape: tuple[int, ...], scale: Scale) -> Iterator[dict[s
     bound, or farthest outside; of few elements that of each.
 
     Of eager and of fine roundings the greatest median of any run counts. Errors of neighbours may
-    be one error, as in a cumulative sum, and small by chance: fine roundings move no group by less
-    than the tensor.
+    be one error, as in a cumulative sum, and small by chance: fine roundings count twice for a
+    group, and move none by less than the tensor.
     """
     whole = 0.0
     if not len(ulps):
@@ -925,7 +925,7 @@ def _medians(ulps: Any, shape: tuple[int, ...], scale: Scale) -> Iterator[dict[s
             name: torch.stack([rows_of(run).median(1).values for run in runs]).amax(0)
             for name, runs in sides.items()
         }
-        columns["fine"].clamp_(min=whole)
+        columns["fine"] = (columns["fine"] * (2 if whole else 1)).clamp(min=whole)
         whole = whole or float(columns["fine"][0]) * (not is_small)
         bounds = torch.maximum(FACTOR * columns["eager"], MEDIAN * columns["fine"])
         worst = int((columns["error"] / bounds.clamp(min=MEDIAN_FLOOR)).argmax())
@@ -1232,7 +1232,7 @@ def compare(
         nearest=None,
     )
     own = quantiles_in(eager_ulps, (0.5,))[0]
-    if max(own, *scale.eager_quantiles[:1]) > scale.form.blind:
+    if max([own, *scale.eager_quantiles[:1]]) > scale.form.blind:
         apart = torch.where(judged, errors_of(answer, eager), 0.0) / scale.units
         medians = [quantiles_in(part, (0.5,))[0] for part in (apart.minimum(ulps), ulps)]
         facts.update(nearest=medians[0], median_ulp=medians[1], eager_median=own)
