@@ -1,5 +1,6 @@
 """Checks of a spec. Every problem has a position, and no problem stops the other checks."""
 
+import contextlib
 import functools
 import itertools
 import re
@@ -244,6 +245,11 @@ def all_condition_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Dia
     chosen = backends.of(anatomy.data["backends"], anatomy.tags)
     known, of_targets = _known_words(backends), TARGETS in anatomy.data
     for path, when in _find_conditions(anatomy.document):
+        for word in when.keys() & {"torch", "python"}:
+            with contextlib.suppress(BadRange):
+                if not any(map(VersionRange.parse(when[word]).holds, _releases(word))):
+                    place = (*path, word)
+                    yield anatomy.document.diagnostic(place, "other-releases", word=word)
         words = {word: when[word] for word in known if word in when}
         is_known = all(known[word].issuperset(as_list(words[word])) for word in words)
         if is_known and not any(
@@ -276,8 +282,7 @@ def condition_problems(
         for word in ("torch", "python"):
             if word in when:
                 try:
-                    if not any(map(VersionRange.parse(when[word]).holds, _releases(word))):
-                        yield document.diagnostic((*place, word), "other-releases", word=word)
+                    VersionRange.parse(when[word])
                 except BadRange as error:
                     yield document.diagnostic((*place, word), "bad-range", message=str(error))
         for word, names in known.items():
