@@ -1,11 +1,11 @@
-"""The script of a case, which imports torch alone: it compiles, compares by
-``torch.testing.assert_close``, and counts.
+"""The script of a case, which imports only torch: it compiles, compares results and side effects
+with eager's, and counts.
 
 Pure.
 
 ``script_of`` collects statements from the plan of a case, and ``templates/repro.py.j2`` joins them.
-Claims that only the runner judges are printed at the end of the script, which then never says that
-the case holds.
+Claims that only the runner judges are printed at the end of the script, which then exits with 3.
+What a run shows (numbers that are not equal, a call without a compiled graph) adds such claims.
 """
 
 import ast
@@ -33,7 +33,9 @@ from torch_conformance.model.protocol import decode
 from torch_conformance.plan.selection import is_of_operator
 from torch_conformance.plan.worker_plan import make_plan
 from torch_conformance.vocabulary import inputs
-from torch_conformance.vocabulary.expectations.expectation_base import parse_count
+from torch_conformance.vocabulary.expectations.close import Judge
+from torch_conformance.vocabulary.expectations.expectation_base import is_reference, parse_count
+from torch_conformance.vocabulary.picture import INSIDE_TORCH, OF_TORCH
 
 MODULES = {
     "config": "torch._inductor.config",
@@ -65,8 +67,10 @@ _CLEARED = {
     "metrics": "pkgutil.resolve_name('torch._inductor.metrics').reset()",
 }
 _RESERVED = frozenset(
-    "copy inf nan os pkgutil sys tempfile torch types pytree params check follow gradients "
-    "tensor main values".split()
+    "copy inf nan os pkgutil random re sys tempfile torch types pytree params check follow "
+    "gradients tensor main values unchecked note finish Picture PLAIN OF_TORCH INSIDE_TORCH "
+    "same_bits compare plain equal generators shared doubled attempt Call runs graph run_graph "
+    "watched compiled_ran check_raised ahead".split()
 )
 """Names that the script itself uses."""
 
@@ -149,6 +153,8 @@ def rendered(
     ]
     text = _template(template).render(
         header=[line(redacted(text)) for text in header],
+        of_torch=ascii(OF_TORCH),
+        inside_torch=ascii(INSIDE_TORCH),
         environment=variables,
         device=kind_of(device) if kind_of(device) != CPU else "",
         unchecked=[ascii(redacted(text)) for text in unchecked],
@@ -175,10 +181,12 @@ class _Composer:
         """The names of ``let``, and of results."""
         self._main: list[str] = []
         self._unchecked: list[str] = []
-        self._checks = 0
+        self._has_step = False
         self._shows_code = False
         self._functions: dict[str, str] = {}
         """The suffix of each function's variables: empty where there is one function."""
+        self._has_call = False
+        """Whether the side effects of the last call are compared."""
 
     def script(self, torch: str) -> Script:
         """Return the script."""
@@ -198,12 +206,8 @@ class _Composer:
                     f"{step.position}: {step.kind}, and what comes after it: {error}"
                 )
                 break
-        if not self._checks and not self._shows_code:
+        if not self._has_step:
             raise NothingChecked("; ".join(self._unchecked) or "the case expects nothing here")
-        if self._body["compiles"]:
-            self._unchecked.append(
-                "that the backend compiled the function, and no fallback ran in its place"
-            )
         body = "\n".join([*self._main, *self._blocks])
         params = {**self._plan["params"], "backend": self._plan["backend"], "device": self._device}
         return rendered(
@@ -222,12 +226,12 @@ class _Composer:
             seed=self._plan["seed"],
             module=ascii(self._plan["module"]) if self._plan.get("module") else "",
             params=ascii(params) if "params" in body else "",
+            names=ascii(sorted(self._bound)) if self._sees_globals() else "[]",
             blocks=self._blocks,
             helpers=self._helpers,
             needs_values=bool(self._values),
             main=self._main,
             shows_code=self._shows_code,
-            checks=self._checks,
         )
 
     # -- the Python of the spec --------------------------------------------------------------------
@@ -311,14 +315,16 @@ class _Composer:
                 f"{_of_torch(name, module)} = {self._value(value)}"
                 for name, value in self._body[section].items()
             ]
-        words = "".join(
-            f", {_of_torch(name, '')[1:]}={self._value(value)}"
-            for name, value in self._body["compile"].items()
-        )
+        options = {name: self._value(value) for name, value in self._body["compile"].items()}
+        if self._body["compile"].get("backend", "inductor") != "inductor":
+            options["backend"] = f"watched({options['backend']})"
+        words = "".join(f", {_of_torch(name, '')[1:]}={value}" for name, value in options.items())
         self._main += [
             f"compiled{suffix} = torch.compile(function{suffix}{words})"
             for suffix in self._functions.values()
         ]
+        if self._functions:
+            self._helpers.add("runs")
         if any(
             expected.kind in ("counter", "metric")
             for step in self._case.steps
@@ -435,13 +441,11 @@ class _Composer:
 
     def _step(self, planned: Mapping[str, Any], step: Step) -> None:
         arguments = planned["arguments"]
-        if planned["expects_raise"]:
-            raise NothingChecked("it raises")
         match step.kind:
-            case "call":
-                lines = self._call(planned, arguments)
+            case "call" | "aot":
+                lines = self._call(planned, arguments, is_package=step.kind == "aot")
             case "backward":
-                lines = self._backward(arguments)
+                lines = self._backward(planned, arguments)
             case "api":
                 lines = [f"output = {self._callable(arguments['call'])}({self._called(arguments)})"]
             case "reset":
@@ -456,6 +460,9 @@ class _Composer:
                 ]
             case _:
                 raise NothingChecked("only the runner has such a step")
+        if planned["expects_raise"]:
+            raised = _within("except Exception as error:", ["raised = error"])
+            lines = ["raised = None", *_within("try:", lines), *raised]
         if step.repeat != 1:
             lines = _within(f"for _ in range({step.repeat}):", lines)
         if isinstance(arguments, Mapping) and (name := arguments.get("as")) is not None:
@@ -467,41 +474,65 @@ class _Composer:
             )
         checks = [text for expected in step.expectations for text in self._expectation(expected)]
         self._main += ["", f"# {line(str(step.position))}: {step.kind}", *lines, *checks]
+        self._has_step = True
 
-    def _call(self, planned: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[str]:
+    def _call(
+        self, planned: Mapping[str, Any], arguments: Mapping[str, Any], *, is_package: bool
+    ) -> list[str]:
         suffix = self._functions[arguments.get("function") or next(iter(self._functions))]
-        own, compares = (
-            arguments.get("inputs"),
-            self._plan["needs_eager"] and not arguments.get("eager"),
-        )
-        lines = (
-            []
-            if own is None
-            else [
-                f"inputs = {self._value(own)}",
-                *(["eager_inputs = copy.deepcopy(inputs)"] if compares else []),
-            ]
-        )
-        contexts = list(
-            map(
-                self._context,
-                arguments["context"]
-                if arguments.get("context") is not None
-                else self._body["context"],
-            )
-        )
+        own, is_eager = arguments.get("inputs"), bool(arguments.get("eager"))
+        compares = self._plan["needs_eager"] and not is_eager
+        lines = []
+        if own is not None:
+            lines.append(f"inputs = {self._value(own)}")
+            lines += ["eager_inputs = copy.deepcopy(inputs)"] if compares else []
+        given = arguments.get("context")
+        contexts = [
+            self._context(entry) for entry in (self._body["context"] if given is None else given)
+        ]
         if compares:
+            self._helpers.add("effects")
             eager = ", ".join(
                 ['torch.compiler.set_stance("force_eager")', "torch.random.fork_rng()", *contexts]
             )
-            lines += [f"with {eager}:", f"    expected = eager_function{suffix}(*eager_inputs)"]
-            if planned["effects"] is not None:
-                self._note(
-                    "what a call does to its arguments, modules and the generators of random "
-                    "numbers"
-                )
-        call = f"output = {'function' if arguments.get('eager') else 'compiled'}{suffix}(*inputs)"
-        return lines + (_within(f"with {', '.join(contexts)}:", [call]) if contexts else [call])
+            first = ["expected = call.eager()"]
+            if planned["expects_raise"]:
+                caught = _within("except Exception as error:", ["eager_raised = error"])
+                first = ["eager_raised = None", *_within("try:", first), *caught]
+            lines += [
+                f"call = Call((function{suffix}, inputs), (eager_function{suffix}, eager_inputs))",
+                *_within(f"with {eager}:", first),
+                *_within(f"with {eager}:", ["reference = call.reference()"]),
+                "call.compiled_is_next()",
+            ]
+        called = "function" if is_eager else "compiled"
+        call = [f"output = {called}{suffix}(*inputs)"]
+        if is_package:
+            self._helpers.add("ahead")
+            strict = arguments.get("strict")
+            how = "" if strict is None else f", strict={strict!a}"
+            call = [f"package = ahead(function{suffix}, inputs{how})", "output = package(*inputs)"]
+        is_seen = "runs" in self._helpers and not is_eager and not is_package
+        lines += ["runs.clear()"] if is_seen else []
+        lines += _within(f"with {', '.join(contexts)}:", call) if contexts else call
+        lines += ["compiled_ran()"] if is_seen and not planned["expects_raise"] else []
+        self._has_call = compares
+        if compares and not planned["expects_raise"]:
+            is_frozen = is_package or self._body["config"].get("freezing")
+            lines += self._effects(planned, "output, expected", memory=not is_frozen)
+        return lines
+
+    def _effects(self, planned: Mapping[str, Any], results: str, *, memory: bool) -> list[str]:
+        """Return the comparison of what a step leaves beside its result."""
+        effects = planned["effects"]
+        if effects is None:
+            return []
+        how = [] if memory else ["memory=False"]
+        how += [
+            f"{word}={effects[word]!a}" for word in ("rtol", "atol") if effects[word] is not None
+        ]
+        how += [] if effects["equal_nan"] else ["equal_nan=False"]
+        return [f"call.compare({', '.join([results, *how])})"]
 
     def _context(self, entry: Any) -> str:
         if isinstance(entry, str):
@@ -512,7 +543,7 @@ class _Composer:
             return f"torch.autocast({kind_of(self._device)!a}{dtype})"
         raise NothingChecked("a context of the spec's own")
 
-    def _backward(self, arguments: Mapping[str, Any]) -> list[str]:
+    def _backward(self, planned: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[str]:
         if (
             arguments.get("of") is not None
             or arguments.get("gradient") is not None
@@ -525,13 +556,18 @@ class _Composer:
         loss = arguments.get("loss", "sum")
         how = ascii(loss) if loss in ("sum", "mean") else self._named(loss)
         (suffix,) = self._functions.values()
-        lines = []
-        if self._plan["needs_eager"]:
-            lines = ['with torch.compiler.set_stance("force_eager"):']
-            lines.append(
-                f"    expected = gradients(expected, {how}, eager_function{suffix}, *eager_inputs)"
-            )
-        return [*lines, f"output = gradients(output, {how}, function{suffix}, *inputs)"]
+        if not self._plan["needs_eager"]:
+            return [f"output = gradients(output, {how}, function{suffix}, *inputs)"]
+        eager = f"gradients(expected, {how}, eager_function{suffix}, *eager_inputs)"
+        exact = f"attempt(lambda: gradients(reference, {how}, call.exact[0], *call.exact[1]))"
+        lines = _within(
+            'with torch.compiler.set_stance("force_eager"):',
+            [f"expected = {eager}", *([f"reference = {exact}"] if self._has_call else [])],
+        )
+        lines.append(f"output = gradients(output, {how}, function{suffix}, *inputs)")
+        if not self._has_call:
+            return ["reference = None", *lines]
+        return [*lines, *self._effects(planned, "None, None", memory=True)]
 
     # -- expectations ------------------------------------------------------------------------------
 
@@ -539,20 +575,33 @@ class _Composer:
         """Return the statements that check an expectation; note one that only the runner judges."""
         check: Any = expected.check
         place = f"{expected.position}: {expected.kind}"
-        if not holds(without_code(getattr(check, "when", None)), self._here):
+        when = getattr(check, "when", None)
+        if not holds(without_code(when), self._here):
             return []
         lines: list[str] = []
-        if expected.kind == "close":
+        if when and without_code(when) != when:
+            self._note(f"{place}: its condition asks for the generated code")
+        elif expected.kind == "close":
             self._helpers.add("check")
-            rtol, atol = (0.0, 0.0) if check.exact else (check.rtol, check.atol)
-            if rtol is None:
-                self._note(
-                    "close by eager's own error against float64: here the default tolerance "
-                    "of the dtype decides"
-                )
-            bound = "" if rtol is None or atol is None else f", rtol={rtol!a}, atol={atol!a}"
-            nan = "" if check.equal_nan else ", equal_nan=False"
-            lines = [f"check({self._named(check.of)}, {self._named(check.to)}{bound}{nan})"]
+            how = [self._named(check.of), self._named(check.to)]
+            if check.judge_kind is Judge.CALIBRATED:
+                part = check.to.partition(".")[2]
+                reference = f"attempt(follow, reference, {part!a})" if part else "reference"
+                how += [f"reference={reference}", "calibrated=True"]
+            how += ["exact=True"] if check.exact else []
+            how += ["strides=False"] if check.strides or not check.compares_with_eager else []
+            how += ["equal_nan=False"] if not check.equal_nan else []
+            if check.rtol is not None:
+                how.append(f"rtol={check.rtol!a}, atol={check.atol!a}")
+            lines = [f"check({', '.join(how)})"]
+        elif expected.kind == "equals":
+            self._helpers |= {"check", "equal"}
+            for name, other in check.pairs.items():
+                is_named = is_reference(other)
+                wanted = self._named(str(other["ref"])) if is_named else ascii(as_text(other))
+                lines.append(f"equal({name!a}, {self._named(name)}, {wanted})")
+        elif expected.kind == "raises":
+            lines = self._raises(check, place)
         elif expected.kind in ("counter", "metric") and not asks_for_code(expected.body):
             for name, count in check.counts.items():
                 space, _, rest = name.partition(".")
@@ -565,8 +614,32 @@ class _Composer:
             if expected.kind in ("filecheck", "generated_files"):
                 self._shows_code = True
             self._note(f"{place}: {flow(as_text(expected.body))[:200]}")
-        self._checks += bool(lines)
         return lines
+
+    def _raises(self, check: Any, place: str) -> list[str]:
+        """Return the statement that checks an exception."""
+        self._helpers.add("raised")
+        if check.before:
+            self._note(f"{place}: that it comes before the backend")
+        cause = check.cause
+        how = [f"match={check.match!a}"] if check.match is not None else []
+        how += [f"kind={check.type!a}"] if not check.as_eager else ["eager=eager_raised"]
+        if not (check.before or check.as_eager or "backend" in self._body["compile"]):
+            how.append("entered=runs")
+        how += [f"causes=[({cause.type!a}, {cause.match or ''!a})]"] if cause else []
+        return [f"check_raised({', '.join(['raised', *how])})"]
+
+    def _sees_globals(self) -> bool:
+        """Whether what the spec's Python holds is compared: what its own backend, passes and hooks
+        keep there changes in the compiled call only.
+        """
+        sections = ("compile", "context", *MODULES)
+        words = set(re.findall(r"\w+", ascii([self._body[section] for section in sections])))
+        backend = str(self._body["compile"].get("backend", "inductor"))
+        is_own = words & self._bound or any(backend in block for block in self._blocks)
+        if is_own and "effects" in self._helpers:
+            self._note("globals of the spec's Python: its own backend, passes or contexts use them")
+        return not is_own
 
     def _note(self, text: str) -> None:
         if text not in self._unchecked:

@@ -55,7 +55,7 @@ and the number of a compile.
 
 _OF_TENSORS = (*OF_TORCH, "erased_name", "owning_mod_ref", "_is_", "_specialize_on")
 
-_INSIDE_TORCH = ("torch._", "torch.fx", "torch.utils.hooks", "torch.jit", "triton", "sympy")
+INSIDE_TORCH = ("torch._", "torch.fx", "torch.utils.hooks", "torch.jit", "triton", "sympy")
 """Packages of which objects are atoms: caches and tables of the compiler."""
 
 _BASES: tuple[type, ...] = (bool, int, float, complex, str, bytes)
@@ -230,7 +230,7 @@ def anatomy(value: Any, key: Callable[[Any], str] = repr) -> Anatomy:
         return Anatomy(form, [(" value", plain), *_attributes(value)])
     if kind.__module__ == "numpy" and hasattr(value, "__array__"):
         return _of_array(value)
-    if str(kind.__module__).startswith(_INSIDE_TORCH) and kind is not torch.Generator:
+    if str(kind.__module__).startswith(INSIDE_TORCH) and kind is not torch.Generator:
         return Anatomy(form, [])
     return _by_protocol(value)
 

@@ -472,8 +472,7 @@ def script_of_sample(case: Case, sample: int) -> str:
             for name, value in named.items()
         ],
         **dict.fromkeys(("options", "module", "params", "shows_code", "needs_values"), ""),
-        helpers=["check"],
-        checks=1,
+        helpers={"check"},
     )
     return script.text
 
