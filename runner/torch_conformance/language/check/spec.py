@@ -25,6 +25,7 @@ from torch_conformance.language.check.names import (
 )
 from torch_conformance.language.check.steps import (
     expectation_problems,
+    is_templated,
     named_value_problems,
     references,
     spy_problems,
@@ -594,6 +595,8 @@ def _point_problems(
         path[0] in ("steps", "expect", TRITON) or path[-1] == "ref" for path in parsed
     )
     seen: set[tuple[DataPath, str]] = set()
+    misformed: set[tuple[DataPath, str]] = set()
+    """Values that do not fit the schema: the other checks do not see them, at any point."""
     for point in matrix.points(
         document, matrix.axes(document)[0], backends.of(anatomy.data["backends"], anatomy.tags)
     ):
@@ -615,9 +618,12 @@ def _point_problems(
         filled = with_data(anatomy, data)
         if not problems:
             for path in fresh:
-                problems.extend(
-                    spec_schema.diagnostics(document, spec_schema.describe(data, "spec", path))
-                )
+                if wrong := spec_schema.describe(data, "spec", path):
+                    misformed.add((path, values[path]))
+                    problems.extend(spec_schema.diagnostics(document, wrong))
+        if not misformed.isdisjoint(values.items()):
+            yield from ((point, problem) for problem in problems)
+            continue
         if not problems:
             problems.extend(process_problems(filled.document, ()))
             if any(path[0] == "requires" for path in fresh):
@@ -631,6 +637,8 @@ def _point_problems(
             for expectation in (
                 expectation for step in filled.steps for expectation in step.expectations
             ):
+                if is_templated(expectation):
+                    continue  # a template with a problem of its own is not evaluated
                 if (key := (expectation.path, repr(expectation.body))) not in seen:
                     seen.add(key)
                     problems.extend(expectation_problems(filled.document, expectation))

@@ -303,7 +303,7 @@ def step_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
                 path, "repeated-step", key=True, kind=step.kind, instead=step.traits.why_once
             )
         for expectation in step.expectations:
-            if not _is_templated(expectation):
+            if not is_templated(expectation):
                 yield from expectation_problems(document, expectation)
 
 
@@ -338,7 +338,7 @@ def named_value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagn
             bound[name] = document.position(path)
         yield from step.parsed.name_problems(_around(anatomy, backends, index))
         for expectation in step.expectations:
-            if not _is_templated(expectation):
+            if not is_templated(expectation):
                 yield from _result_problems(anatomy, index, expectation)
             yield from _event_problems(anatomy, step, expectation)
 
@@ -485,7 +485,7 @@ def _result_problems(
         yield document.diagnostic(path, missing, key=is_key)
 
 
-def _is_templated(expectation: RawExpectation) -> bool:
+def is_templated(expectation: RawExpectation) -> bool:
     """Whether an expectation has templates, so that it is known only at a point of the matrix."""
     return next(templates.templates_below(expectation.body, expectation.path), None) is not None
 
