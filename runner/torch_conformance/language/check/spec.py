@@ -49,7 +49,6 @@ from torch_conformance.language.torch_names import (
     committed_tables,
 )
 from torch_conformance.machine.capabilities import CAPABILITIES
-from torch_conformance.machine.installed_torch import release
 from torch_conformance.model.case import Case
 from torch_conformance.model.conditions import (
     BadRange,
@@ -301,8 +300,8 @@ def _releases(word: str) -> Iterator[tuple[int, ...]]:
     one.
     """
     *_, newest = committed_tables()
-    major, *minors = (2, 0, release(newest)[1] + 2) if word == "torch" else (3, 11, 16)
-    return ((major, *rest) for rest in itertools.product(range(*minors), range(20)))
+    major, last = (2, int(newest.partition(".")[2]) + 1) if word == "torch" else (3, 15)
+    return itertools.product([major], range(last + 1), range(20))
 
 
 @functools.lru_cache(maxsize=1)

@@ -6,8 +6,8 @@ set, in a step, after a step. All places may use the names that are available at
 """
 
 import ast
-import contextlib
 import functools
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -398,12 +398,16 @@ def _event_problems(
 
 
 def _is_given(anatomy: Anatomy, name: str) -> bool:
-    """Whether a value of ``let`` is given to more than functions of the prelude."""
-    given = {*prelude_names(anatomy)}
-    return any(
-        text.partition(".")[0] == name
-        and not (place[0] == "steps" and anatomy.document.value(place[:3]).get("call") in given)
-        for place, text in references(anatomy.data, ())
+    """Whether a value of ``let`` is given to more than expectations and calls of the prelude."""
+    scripts = [step.parsed for step in anatomy.steps if step.traits.python]
+    places = [place for place, text in references(anatomy.data, ()) if text.split(".")[0] == name]
+    return any(name in script.names for script in scripts) or any(
+        place[2:3] != ("expect",)
+        and not (
+            place[2:3] == ("api",)
+            and anatomy.document.value(place[:3])["call"] in prelude_names(anatomy)
+        )
+        for place in places
     )
 
 
@@ -413,21 +417,15 @@ def _uncalled(anatomy: Anatomy, step: RawStep) -> Iterator[str]:
     """
     argv = [*map(str, step.arguments.get("argv", [])), "-c", ""]
     at = argv.index("-c")
-    nodes: list[ast.AST] = []
-    with contextlib.suppress(SyntaxError, ValueError):
-        nodes += ast.walk(ast.parse(argv[at + 1]))
+    text = argv[at + 1]
+    if "O" in "".join(argv[:at]) and re.search(r"\bassert\b", text):
+        yield "assert, because of -O"
     for tree in anatomy.prelude_trees.values():
         function = python_source.top_level_functions(tree).get(step.arguments.get("call"))
-        nodes += [*ast.walk(function)][1:] if function else ()
-    named = {getattr(node, "id", getattr(node, "attr", None)) for node in nodes}
-    methods = [method for node in nodes if isinstance(node, ast.ClassDef) for method in node.body]
-    for node in nodes:
-        if isinstance(node, ast.Assert) and "O" in "".join(argv[:at]):
-            yield "assert, because of -O"
-        elif isinstance(node, ast.FunctionDef) and not (
-            node.name in named or node in methods or node.decorator_list
-        ):
-            yield node.name
+        text += "".join(f"{ast.unparse(line)}\n" for line in function.body) if function else ""
+    for decorator, name in re.findall(r"(@.*\n *)?\bdef (\w+)\((?!self|cls)", text):
+        if not decorator and len(re.findall(rf"\b{name}\b", text)) == 1:
+            yield name
 
 
 def _kinds_with(trait: str) -> str:

@@ -386,16 +386,14 @@ class Calls(ConditionalOnCode):
         leaves as it is.
         """
         spy = spies.get(self.of, {})
-        paths = {str(path) for path in spy.values()}
         return (
             self.where is None
             and spy.keys().isdisjoint(("around", "instead", "result"))
             and self.count in (None, AT_LEAST_ONE)
             and any(
-                path == f"{module}.{name}"
-                for path in paths
+                str(path).removeprefix(f"{module}.") in names
+                for path in spy.values()
                 for module, names in trivial_code()["calls"].items()
-                for name in names
             )
         )
 
