@@ -110,9 +110,18 @@ def test_plain_scalars_are_those_of_yaml_1_2(written: str, value: Any) -> None:
 
 @pytest.mark.parametrize(
     ("digits", "good"),
-    [("9" * 100, True), ("9" * 101, False), ("0x" + "f" * 98, True), ("0x" + "f" * 99, False)],
+    [
+        (str(2**64 - 1), True),
+        (str(2**64), False),
+        (str(-(2**63)), True),
+        (str(-(2**63) - 1), False),
+        ("0x" + "f" * 16, True),
+        ("0x1" + "0" * 16, False),
+        ("0" * 90 + "1", True),
+        ("9" * 5000, False),
+    ],
 )
-def test_the_longest_number(digits: str, good: bool) -> None:
+def test_the_greatest_whole_number(digits: str, good: bool) -> None:
     if good:
         assert isinstance(document(f"a: {digits}").data["a"], int)
     else:

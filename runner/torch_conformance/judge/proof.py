@@ -264,11 +264,22 @@ def proof(
                 expected=f"backend {backend.name} gets no graph",
                 observed="dynamo traced the function and raised before that",
             )
-        expected = "inductor was entered before the exception, or in another step"
-        hint = " (where dynamo refuses what eager refuses, write raises: {..., before: backend})"
-        return (held if entered else failed)(
-            expected=expected,
-            observed=f"inductor was entered {entered} times{'' if entered else hint}",
+        expected = "inductor is entered before the exception, or in another step"
+        if entered:
+            return held(expected=expected, observed=f"inductor was entered {entered} times")
+        places = [
+            claim.position
+            for known in steps
+            for claim in known.step.expectations
+            if known.facts.raised is not None and claim.kind == "raises"
+        ]
+        return replace(
+            failed(
+                expected=expected,
+                observed="the exception came before inductor was entered; if that is the claim, "
+                f"add 'before: backend' to raises (line {places[0].line})",
+            ),
+            position=places[0],
         )
 
     for number, known in enumerate(steps if is_measured else (), start=1):

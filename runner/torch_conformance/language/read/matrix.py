@@ -94,7 +94,9 @@ def axes(document: Document) -> tuple[tuple[Axis, ...], list[Diagnostic]]:
                     ("matrix", key), "reserved-key", key=True, word=key, allowed=one_of(reserved)
                 )
             )
-        values, labels = [], []
+        values: list[Any] = []
+        labels: list[str] = []
+        texts: list[str] = []
         seen: set[str] = set()
         for index, entry in enumerate(entries):
             named = isinstance(entry, dict)
@@ -111,7 +113,16 @@ def axes(document: Document) -> tuple[tuple[Axis, ...], list[Diagnostic]]:
                         ("matrix", key, index), "repeated-value", value=label, name=key
                     )
                 )
-            values.append(entry["value"] if named else entry)
+            value = entry["value"] if named else entry
+            first = labels[texts.index(text)] if (text := repr(value)) in texts else label
+            if first != label:
+                problems.append(
+                    document.diagnostic(
+                        ("matrix", key, index), "equal-values", value=label, first=first, name=key
+                    )
+                )
+            texts.append(text)
+            values.append(value)
             labels.append(label)
             seen.add(label)
         result.append(

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch_conformance.language.read.document import DataPath, Document, mapped, walk
+from torch_conformance.language.read.yaml_source import WHOLE
 from torch_conformance.model import conditions
 from torch_conformance.model.diagnostics import Diagnostic, unknown_word
 from torch_conformance.model.problem_texts import TEMPLATE_PARTS
@@ -25,9 +26,6 @@ from torch_conformance.vocabulary.steps import STEPS, TRITON
 MAX_EXPRESSION = 200
 
 MAX_RESULT = 10_000
-
-MAX_BITS = 1_000
-"""The maximum size of a whole number: about 300 digits."""
 
 DEFERRED_NAME = "facts"
 """The name whose attributes are known only on the machine that runs the case."""
@@ -255,11 +253,7 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
                     formula=f"{left!r:.40} {symbol} {right!r:.40}",
                     reason=str(error),
                 ) from error
-            if (
-                result.bit_length() > MAX_BITS
-                if isinstance(result, int)
-                else not math.isfinite(result)
-            ):
+            if result not in WHOLE if isinstance(result, int) else not math.isfinite(result):
                 raise _error("template-too-large", symbol=symbol)
             return result
     raise AssertionError(node)

@@ -98,10 +98,10 @@ _SYNTAX = {
 
 
 MAX_DIGITS = 100
-"""The maximum of a whole number.
+"""The most characters of a whole number, leading zeros included."""
 
-Python does not print numbers with more than 4,300 digits; arithmetic in templates stays below that.
-"""
+WHOLE = range(-(1 << 63), 1 << 64)
+"""The whole numbers of the language: those of torch's dtypes, which a plan can hold."""
 
 
 _WORDS = {
@@ -115,17 +115,18 @@ _SPECIAL = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
 
 def resolve(text: str) -> Any:
-    """Return the YAML 1.2 core value of a plain scalar; raise ``ValueError`` for a number with too
-    many digits.
+    """Return the YAML 1.2 core value of a plain scalar; raise ``ValueError`` for a whole number of
+    more than 64 bits.
     """
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789":
         return text
     if _WHOLE.fullmatch(text):
-        if len(text) > MAX_DIGITS:
+        base = {"0o": 8, "0x": 16}.get(text[:2], 10)
+        if len(text) > MAX_DIGITS or (number := int(text, base)) not in WHOLE:
             raise ValueError(text)
-        return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
+        return number
     if _FLOAT.fullmatch(text):
         return float(text)
     return float(text.replace(".", "")) if _SPECIAL.fullmatch(text) else text
@@ -243,7 +244,7 @@ class _Reader:
             return resolve(event.value)
         except ValueError:
             self.unread.append(path)
-            self._problem(event, "yaml-long-number", digits=MAX_DIGITS)
+            self._problem(event, "yaml-long-number")
             return None
 
     def _key(self, event: Any, above: DataPath, *, in_flow: bool) -> str:
