@@ -420,10 +420,10 @@ class Close(ConditionalOnCode):
                         "calibrated": {},
                     }
                 }
-            is_constant = all(
-                measured.get("why_not", "").endswith((EQUAL, OF_OPTIMIZER))
-                or ("calibrated" in measured and self.problem({**leaf, **measured}) is None)
-                for measured in (stand_ins.get(name, {}) for name in _OF_INPUTS)
+            other = stand_ins.get("other inputs", {})
+            known = other.get("calibrated", {})
+            is_constant = other.get("why_not", "").endswith((EQUAL, OF_OPTIMIZER)) or (
+                known.get("max_error", math.inf) <= _CONSTANT * known.get("most", 0.0)
             )
             for name, measured in stand_ins.items():
                 why_not = measured.get("why_not") or _by_rounding(
@@ -662,6 +662,10 @@ def _by_rounding(
 
 _SMALL = 2.0**-10
 """Values that are smaller, beside the greatest of the result, may be mostly rounding."""
+
+_CONSTANT = 2.0**-12
+"""A result that changes less, beside its greatest value, where all inputs change, need not show
+which input is which."""
 
 _COARSE = 16.0
 """In eager's errors.
