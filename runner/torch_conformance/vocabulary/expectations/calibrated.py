@@ -235,7 +235,7 @@ def element_bound(facts: Mapping[str, Any], form: Format) -> float:
     worst, numel = facts["worst"], int(facts["numel"])
     if int(worst["group_draws"]) < min(LEAST_DRAWS, numel * int(facts["runs"])):
         raise ValueError(f"a group of {worst['group_draws']} errors")
-    moved = (form.nudges or FLIPPED) * float(worst["nudge"])
+    moved = max(form.nudges * float(worst["nudge"]), float(worst.get("moved", 0.0)))
     floor = max(floor_of(float(worst["reference"]), form), moved)
     whole_ulp = float(facts.get("whole_ulp", math.inf))
     whole = (
@@ -296,11 +296,6 @@ def quantiles_of(numel: int) -> tuple[float, ...]:
     """Return the quantiles that are judged of so many elements."""
     return tuple(share for share, least in QUANTILES if numel >= least)
 
-
-FLIPPED = 1.0
-"""In narrow formats, how many times farther than eager with one other rounding of each operator an
-element of a right answer may be: ties decide where the gradient of a maximum goes.
-"""
 
 LEAST_DRAWS = 16
 """A group with fewer errors of eager is not used."""
@@ -1045,9 +1040,7 @@ def scale_of(
     # the runs in place of a float64 one are of float32; eager's own error counts too, where a part
     # of it computes in a narrower dtype
     most = torch.maximum(torch.stack(errors).amax(0), own)
-    if not form.nudges:
-        moved = by_rounding
-    elif numel and is_zero(_greatest(_finite_sizes(right)), _greatest(most)):
+    if numel and is_zero(_greatest(_finite_sizes(right)), _greatest(most)):
         moved = COHERENT * moved.amax().expand(numel)
 
     def greatest_ulp(form: Format) -> float:
@@ -1115,7 +1108,9 @@ def scale_of(
         nudge=moved,
         by_rounding=by_rounding,
         bounds=(
-            torch.maximum(floors, (form.nudges or FLIPPED) * moved),
+            # of narrow formats one other rounding of each operator: ties decide where the gradient
+            # of a maximum goes
+            torch.maximum(floors, form.nudges * moved if form.nudges else by_rounding),
             group_bound * form.slack,
         ),
         whole_error=_greatest(most),
@@ -1207,6 +1202,7 @@ def compare(
         "group_error": float(scale.group_error[place]),
         "group_draws": int(scale.group_draws[place]),
         "nudge": float(scale.nudge[place]),
+        "moved": 0.0 if scale.form.nudges else float(scale.by_rounding[place]),
     }
     # a kernel that adds to 0 has no -0: the other way around the sign says nothing
     is_negative = (eager == 0) & eager.signbit() & (scale.precise == 0) & scale.precise.signbit()
