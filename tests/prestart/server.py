@@ -175,17 +175,18 @@ def become(request: Mapping[str, Any], descriptors: list[int]) -> NoReturn:
         sys.argv = [request["module"], arguments[0], str(os.getppid()), *arguments[2:]]
         module = importlib.import_module(request["module"])
         if hasattr(module, "warm"):
-            module.warm = functools.partial(_warm_already, module.warm)
+            module.warm = functools.partial(_warm_already, module, module.warm)
         module.main()
     except BaseException:
         traceback.print_exc()
     os._exit(1)
 
 
-def _warm_already(warm: Callable[[list[str]], float], kinds: list[str]) -> float:
+def _warm_already(module: Any, warm: Callable[[list[str]], float], kinds: list[str]) -> float:
     """Stand for the warm-up of a zygote: the server has done that for the CPU, and its forks
     inherit it.
     """
+    module.warm = warm  # the seal takes another one for a replaced measurement
     return warm(kinds) if any(map(devices.is_accelerator, kinds)) else 0.0
 
 

@@ -705,8 +705,8 @@ CONTENTS: dict[str, Kind] = {
         "machine", unavailable("torch 2.13 is not >=2.99")
     ),
     "a build for the CPU ran on a GPU": Kind("machine", environment(gpus="1", device="GB300")),
-    "the run is older than its torch": Kind(
-        "machine", journal("header", started="2025-11-28T12:00:00+00:00")
+    "the run is older than its nightly torch": Kind(
+        "machine", environment(torch="2.15.0.dev20991001+cpu")
     ),
     "the profile has another digest than its cases": Kind(
         "profile", of_profile(lambda one: one.update(digest="0" * 64))
