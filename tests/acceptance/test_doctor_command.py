@@ -90,11 +90,8 @@ def test_a_worker_that_dies_leaves_the_rest(
         "ImportError: libx",
     )
     rows = {row["name"]: row for row in found["allows"]["backends"]}
-    assert (rows["cpu"]["can_run"], rows["rocm"]["unavailable"], rows["eager"]["cases"]) == (
-        1,
-        1,
-        0,
-    )
+    assert (rows["cpu"]["can_run"], rows["rocm"]["unavailable"]) == (1, 1)
+    assert "eager" not in rows  # no case has it
     assert len(rows["rocm"]["reasons"]) == 1
 
 
@@ -140,7 +137,9 @@ def test_a_profile_has_a_row(
     assert (row["cases"], row["can_run"], row["unavailable"], row["runs"]) == expected[:4]
     assert row["problem"].endswith(expected[4])
     assert sum(one["cases"] for one in row["reasons"]) == row["unavailable"] + row["perhaps"]
-    assert {row["name"] for row in found["allows"]["backends"] if row["cases"]} == {"cpu", "rocm"}
+    assert {row["name"] for row in found["allows"]["backends"]} == (
+        {"cpu", "rocm"} if "rocm" in changed[1] else {"cpu"}
+    )
 
 
 # -- processes with torch --------------------------------------------------------------------------
