@@ -550,7 +550,7 @@ class Close(ConditionalOnCode):
         hidden = leaf.get("calibrated", {}).get("hidden")
         if problem is None and leaf["excess"] <= atol and hidden:
             observed = (
-                f"in {hidden} of {leaf['numel']} elements only atol, large beside them, holds"
+                f"in {hidden} of {leaf['numel']} elements only atol holds, which is large for them"
             )
             return Verdict.failed(expected=expected, observed=observed)
         if problem is not None or leaf["excess"] <= atol:
@@ -664,7 +664,7 @@ _SMALL = 2.0**-10
 """Values that are smaller, beside the greatest of the result, may be mostly rounding."""
 
 _CONSTANT = 2.0**-12
-"""A result that changes less, beside its greatest value, where all inputs change, need not show
+"""A result that changes by less of its greatest value, where all inputs change, need not show
 which input is which."""
 
 _COARSE = 16.0
@@ -1032,7 +1032,7 @@ def _add_exact(
 
 def _add_hidden(leaf: dict[str, Any], ours: Any, theirs: Any) -> None:
     """Add in how many elements the distance of two tensors is within the tolerance of the dtype
-    only because that is absolute: it is large beside the values.
+    only because that is absolute: it is large compared with the values.
     """
     form = calibrated.format_of(leaf["dtype"] or "")
     if "excess" in leaf and form is not None:

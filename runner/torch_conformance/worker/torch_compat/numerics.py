@@ -531,7 +531,7 @@ def is_what_casts_lose(eager: Any, wide: Any, kept: Any) -> bool:
     """Whether eager's answer is what the casts of the function lose: in 64 neighbours the float64
     answer without their roundings is another one for a quarter of the elements.
 
-    Roundings of ordinary mixed precision are small beside the answer.
+    Roundings of ordinary mixed precision are small compared with the answer.
     """
     if not all(
         isinstance(leaf, torch.Tensor) and _is_strided(leaf) for leaf in (eager, wide, kept)

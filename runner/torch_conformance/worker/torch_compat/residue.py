@@ -96,7 +96,7 @@ def recorded(record: Record, *, of_backward: bool = False) -> Iterator[None]:
     Of operators that call others the outermost counts; composite operators do not, but what they
     call. ``of_backward`` leaves out what no node of autograd runs in this thread. Threads that the
     compiler starts are recorded where torch can. Code that calls ATen's kernels below the
-    dispatcher is seen on a GPU alone, where a CUDA graph too runs them without an operator: of
+    dispatcher is seen only on a GPU, where a CUDA graph too runs them without an operator: of
     these ``record`` gets the kernels.
     """
     config = torch._C._profiler._ExperimentalConfig(
