@@ -131,7 +131,8 @@ class Served(OfOperators):
         eager = facts.measured["eager"]
         yield Mutant(name="every operator by ATen", facts=facts.with_measured(residue=eager))
         if len(facts.measured["residue"]) + 1 < len(eager):
-            others = facts.with_measured(residue=[_UNSERVED] * (len(eager) - 1))
+            replaces = {_UNSERVED: [*range(len(eager) - 1)]}
+            others = facts.with_measured(residue=[_UNSERVED], replaces=replaces)
             yield Mutant(name="every operator but one by ATen", facts=others)
 
 
