@@ -144,7 +144,8 @@ def test_weak_references_tell_the_living_from_the_dead(session):
         BOX + "  def drop(box):\n      box.inner = None\n"
         "let:\n  box: {call: Box, args: [{call: Box, args: [1]}]}\n"
         "steps:\n  - api: {call: drop, args: [{ref: box}]}\n    expect: [{dead: [box.inner, "
-        "box.drop, box.parts]}]"
+        "box.drop, box.parts]}]\n"
+        "  - api: {call: builtins.id, args: [{ref: box}]}\n    expect: [{runs: {}}]"
     )
     assert one.names.weak["box.inner"].state() == {"was": True, "type": "Box", "alive": True}
     do(one)
