@@ -182,7 +182,11 @@ def test_the_errors_against_float64_are_printed(tmp_path: Path) -> None:
             f"{{to: eager}}}}]\n",
             "imports the runner",
         ),
-        (f"spies: {{seen: {{method: torch.Tensor.add}}}}\n{ADD}{CLOSE}", "only the runner has"),
+        (
+            f"spies: {{seen: {{method: torch.Tensor.add}}}}\n{ADD}"
+            "expect: [{close: {to: eager}}, {calls: {of: seen, count: 0}}]\n",
+            "only the runner has",
+        ),
     ],
 )
 def test_a_case_that_torch_alone_cannot_show_has_no_script(
