@@ -24,7 +24,6 @@ from torch_conformance.model.expectation import Mutant, Status, Verdict
 from torch_conformance.model.matching.time_limit import PatternTooSlow
 from torch_conformance.model.results import COULD_NOT_HAVE_FAILED, WEAK
 from torch_conformance.plan.worker_plan import expects_raise
-from torch_conformance.vocabulary.expectations.counters import Calls
 from torch_conformance.vocabulary.steps import TRITON
 
 _SECONDS = 5.0
@@ -130,13 +129,12 @@ def try_case(case: Case, surroundings: Surroundings, steps: Iterable[CarriedOut]
     """
     trials: list[Trial] = []
     steps = list(steps)
-    for known in steps:
-        if known.facts.raised is not None and not expects_raise(known.step, surroundings):
+    for carried_out in steps:
+        step = carried_out.step
+        if carried_out.facts.raised is not None and not expects_raise(step, surroundings):
             break
-        for index, expected in enumerate(
-            known.step.expectations if known.step.runs(surroundings) else ()
-        ):
-            facts = facts_of(index, known)
+        for index, expected in enumerate(step.expectations if step.runs(surroundings) else ()):
+            facts = facts_of(index, carried_out)
             trials.extend(_try_expectation(case, expected, facts, surroundings, steps))
     return trials
 
@@ -152,13 +150,13 @@ def _try_expectation(
     if isinstance(known_here, Verdict):
         return
     surroundings = known_here
-    held = {
+    held_by_leaf = {
         judgement.leaf: judgement
         for judgement in judge_expectation(expected, facts, surroundings)
         if judgement.status is Status.HELD
     }
     trial = functools.partial(Trial, case_id=case.id, kind=expected.kind, weak=expected.weak)
-    others: list[Any] = [
+    checks_of_kind: list[Any] = [
         other.check
         for step in case.steps
         for other in step.expectations
@@ -167,13 +165,14 @@ def _try_expectation(
     is_shown = expected.is_varied or (
         case.control is not None and expected.kind in (case.control.fails or [expected.kind])
     )
-    for leaf, judgement in held.items():
+    for leaf, judgement in held_by_leaf.items():
         why = ""
-        if isinstance(expected.check, Calls) and expected.check.is_of_any(case.body.spies):
+        if expected.check.holds_of_every_compile(case.body.spies):
             why = TRIVIAL_CALLS
         elif judgement.is_absence and not is_shown:
-            reached = expected.check.is_reached(leaf, [known.facts for known in steps], others)
-            why = "" if reached else UNREACHED
+            facts_of_steps = [carried_out.facts for carried_out in steps]
+            is_reached = expected.check.is_reached(leaf, facts_of_steps, checks_of_kind)
+            why = "" if is_reached else UNREACHED
         if why:
             place, observed = expected.place(leaf), judgement.observed
             yield trial(
@@ -186,7 +185,7 @@ def _try_expectation(
             )
     try:
         for mutant in _in_time(expected.check.mutants(facts, surroundings)):
-            if mutant.leaf not in held:
+            if mutant.leaf not in held_by_leaf:
                 continue
             fate, observed = Fate.NOT_APPLICABLE, mutant.why_not
             if mutant.facts is not None:

@@ -223,6 +223,10 @@ class Expectation:
         """Judge the facts. Pure."""
         raise NotImplementedError
 
+    def holds_of_every_compile(self, spies: Mapping[str, Any]) -> bool:
+        """Whether the compile of any function fulfils it; ``spies`` are those of the case."""
+        return False
+
     def is_reached(self, leaf: str, steps: Sequence[StepFacts], others: Sequence[Self]) -> bool:
         """Whether a count of 0 at a leaf could have been another one, by the facts of all steps of
         the case and its other expectations of the kind. Pure.

@@ -381,7 +381,7 @@ class Calls(ConditionalOnCode):
         shown = "\n".join(text_of(entry) for entry in entries[:_SHOWN])
         return [replace(judged, expected=f"{what}: {judged.expected}", detail=shown)]
 
-    def is_of_any(self, spies: Mapping[str, Any]) -> bool:
+    def holds_of_every_compile(self, spies: Mapping[str, Any]) -> bool:
         """Whether any call is enough, of a function that every compile calls and that the spy
         leaves as it is.
         """
