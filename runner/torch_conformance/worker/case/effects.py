@@ -635,8 +635,9 @@ class Effects:
         picture = self._picture(compiled, self._pictures[0], shared)
         of_call = self._leaves(picture, compiled)
         ours = of_call | self._of_globals(shared.leaves)
-        theirs = self._leaves(self._picture(eager, self._pictures[1]), eager)
-        if self._eager is not None:
+        if self._eager is None:
+            theirs = self._leaves(self._picture(eager, self._pictures[1]), eager)
+        else:
             theirs = self._eager.of_call | self._eager.shared
         erased = tuple(path for path, leaf in ours.items() if compiling.is_erased(leaf))
         paths = [
