@@ -699,18 +699,36 @@ def _drawn(samples: Sequence[Sample], dtype: Any) -> tuple[list[Any], Any]:
     return errors, moved
 
 
-def _beside_neighbours(moved: Any) -> Any:
+def _by_neighbours(moved: Any, draws: int = 1) -> Any:
     """Return movements that are at least the median of their neighbours: a sum may move little by
     chance where its neighbours move.
+
+    One that moves less in all of ``draws`` runs than chance explains has another sensitivity, as a
+    small number among large ones.
     """
     count, rest = len(moved), -len(moved) % NEIGHBOURS
-    if count < NEIGHBOURS:
-        return torch.maximum(moved, moved.median()) if count else moved
-    padded = torch.cat([moved, moved[count - rest :]]) if rest else moved
-    return torch.maximum(
-        moved,
-        padded.reshape(-1, NEIGHBOURS).median(-1).values.repeat_interleave(NEIGHBOURS)[:count],
-    )
+    if not count:
+        return moved
+    padded = torch.cat([moved, moved[count - rest :]]) if rest and count >= NEIGHBOURS else moved
+    rows = padded.reshape(-1, NEIGHBOURS if count >= NEIGHBOURS else count)
+    median = rows.median(-1).values.repeat_interleave(rows.shape[1])[:count]
+    most = torch.where(moved > 0, by_chance(draws, count) * moved, math.inf)
+    return torch.maximum(moved, median.minimum(most))
+
+
+@functools.cache
+def by_chance(draws: int, numel: int) -> float:
+    """Return how many times farther than its greatest movement in some runs an element may move:
+    in none of ``numel`` elements is that movement smaller by chance, with a probability of 0.999.
+
+    Movements are taken as normally distributed, as in ``spread``, and at most two standard
+    deviations.
+    """
+    if draws < 2:
+        return math.inf
+    from statistics import NormalDist  # as in spread
+
+    return 2 / NormalDist().inv_cdf((1 + (0.001 / numel) ** (1 / draws)) / 2)
 
 
 def _in_block(values: Any) -> Any:
@@ -782,8 +800,9 @@ def _grouped(
         for kind, _, rows_of in _ways_to_group(shape, LEAST_OF_SLICE)
         if kind != "tile"
     ]
-    if numel > BLOCK:
-        ways.append(sizes.argsort()[numel % BLOCK :].reshape(-1, BLOCK))
+    of_size = BLOCK if numel > BLOCK else NEIGHBOURS
+    if numel > of_size:
+        ways.append(sizes.argsort()[numel % of_size :].reshape(-1, of_size))
     for rows in ways:
         error, draws = torch.full_like(most, math.inf), rows.shape[1] * runs
         error[rows] = most[rows].amax(1, keepdim=True).expand_as(rows)
@@ -903,11 +922,13 @@ def _medians(ulps: Any, shape: tuple[int, ...], scale: Scale) -> Iterator[dict[s
 
     Of eager and of fine roundings the greatest median of any run counts. Errors of neighbours may
     be one error, as in a cumulative sum, and small by chance: fine roundings count twice for a
-    group, and move none by less than the tensor.
+    group, and move none by less than the tensor. What is 0 on all sides has no error: it is no
+    element of a group.
     """
     whole = 0.0
     if not len(ulps):
         return
+    is_counted = (scale.precise != 0) | (scale.eager != 0) | (ulps > 0)
     is_small = len(ulps) < LEAST_OF_SLICE
     ways: Iterable[tuple[str, int, Callable[[Any], Any]]] = (
         [("element", len(ulps), lambda values: values.reshape(-1, 1))]
@@ -916,8 +937,14 @@ def _medians(ulps: Any, shape: tuple[int, ...], scale: Scale) -> Iterator[dict[s
     )
     sides = {"error": [ulps], "eager": scale.errors, "fine": scale.fine or [torch.zeros_like(ulps)]}
     for kind, count, rows_of in ways:
+        counted = rows_of(is_counted)
+        is_group = counted.sum(1) >= (1 if is_small else LEAST_OF_SLICE)
         columns = {
-            name: torch.stack([rows_of(run).median(1).values for run in runs]).amax(0)
+            name: torch.stack(
+                [torch.where(counted, rows_of(run), math.nan).nanmedian(1).values for run in runs]
+            )
+            .amax(0)
+            .where(is_group, 0.0)
             for name, runs in sides.items()
         }
         columns["fine"] = (columns["fine"] * (2 if whole else 1)).clamp(min=whole)
@@ -1033,7 +1060,7 @@ def scale_of(
         once = torch.stack([*(part / form.nudges for part in finely), by_rounding_of_wide])
         farthest = farthest.minimum(TYPICAL * once.amax(0))
     typical, moved = (
-        _beside_neighbours(torch.maximum(moved, distance))
+        _by_neighbours(torch.maximum(moved, distance), len(jittered))
         for distance in (TYPICAL * by_rounding_of_wide, farthest)
     )
     runs = [*samples, Sample(answer, right.reshape(answer.shape))]
@@ -1121,7 +1148,7 @@ def scale_of(
         eager_quantiles=eager_quantiles,
         nudge_quantiles=nudge_quantiles,
         errors=[error / units for error in (*errors, own)],
-        fine=None if fine is None else [_beside_neighbours(part) / units for part in finely],
+        fine=None if fine is None else [_by_neighbours(part) / units for part in finely],
         sizes=sizes,
         unexplained=unexplained,
     )

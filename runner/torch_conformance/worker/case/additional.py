@@ -9,6 +9,7 @@ other roundings, with other inputs: ``EagerRuns``), or the compiled function (``
 
 import copy
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -85,6 +86,11 @@ MOST_BYTES_REPEATED = 1 << 30
 alive until the case has ended.
 """
 
+MOST_BYTES_SHARED = 16 << 20
+"""The maximum size of a value that is compared by runs which are made for other values too: the
+copies of all runs are alive together.
+"""
+
 MOST_JITTERED = 8
 """The maximum number of runs of eager with other roundings."""
 
@@ -119,20 +125,51 @@ def _changeable(called: Sequence[Any]) -> list[torch.Tensor]:
 # -- eager again -----------------------------------------------------------------------------------
 
 
-@dataclass
-class EagerRuns:
-    """The runs of eager that the calibrated judge needs.
+_NO_CALL = "no eager call was made in this step"
 
-    Counters, spies and hooks do not record them.
+
+@dataclass(frozen=True)
+class _Failed:
+    """What was not computed because the function raised."""
+
+    error: Exception
+
+
+class _Kept:
+    """Runs of one kind: each is made when it is first asked for, and kept."""
+
+    def __init__(self, runs: Iterator[Any]) -> None:
+        self._runs, self._known = runs, list[Any]()
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the runs from the first, without an end; raise what making one raised."""
+        for index in itertools.count():
+            if index == len(self._known):
+                try:
+                    self._known.append(next(self._runs))
+                except Exception as error:  # inputs of some kinds cannot be changed
+                    self._known.append(_Failed(error))
+            if isinstance(run := self._known[index], _Failed):
+                raise run.error
+            yield run
+
+
+@dataclass
+class EagerCall:
+    """A reference call, which is made again for all that is compared with eager after it: after
+    the call, after its backward, and after each step of an optimizer.
+
+    Counters, spies and hooks do not record these runs. Each run returns a list: a copy of each
+    compared value, or ``_Failed``.
     """
 
     unseen: Unseen
     inputs: list[Any] | str
     """Modules and arguments as they were before the call, or why there are no copies of them."""
     generators: Generators
-    call: Callable[[list[Any], AbstractContextManager[Any]], Any]
+    stages: Callable[[list[Any], AbstractContextManager[Any]], Iterator[Any]]
     """Receives copies of the inputs and a context, in which it makes the call (not the backward);
-    returns what is compared.
+    yields the results of the call, of the backward and of each step of the optimizer.
     """
     is_apart: bool = False
     """Whether the two sides may have begun the call with other numbers: then the compiled answer
@@ -140,43 +177,204 @@ class EagerRuns:
     """
     shared: Picture | None = None
     """The state that both sides share, as it was before the call."""
-    _known: list[Answers | NoReference] = field(default_factory=list)
-    _narrow: torch.dtype = torch.float64
-    """What the function reads as the dtype of float64 tensors."""
-    _draws: Sequence[Sequence[torch.dtype]] = ()
-    _keeps_casts: bool = False
-    """Whether casts that the function names round in float64 too."""
+    compared: list[tuple[int, Callable[[Any, list[Any]], Any]]] = field(default_factory=list)
+    """For each value the stage after which it is read, and what reads it from the result of that
+    stage and the inputs.
+    """
+    kept: dict[Any, Any] = field(default_factory=dict)
+    """The runs, by their kind."""
 
     @classmethod
-    def of(
-        cls,
-        unseen: Unseen,
-        call: ReferenceCall | None,
-        part: str = "",
-        changed: Callable[[list[Any]], Any] | None = None,
-    ) -> "EagerRuns":
-        """Return the runs of the reference call of a step; what is compared is a part of its
-        result, or what ``changed`` finds after it.
-        """
-        if call is None:
-            return cls(
-                unseen,
-                "no eager call was made in this step",
-                Generators.now(),
-                lambda called, around: None,
-            )
+    def of(cls, unseen: Unseen, call: ReferenceCall) -> "EagerCall":
+        """Return what repeats the reference call of a step."""
 
-        def again(called: list[Any], around: AbstractContextManager[Any]) -> Any:
-            """Make the call, then its backward and the optimizer's steps."""
+        def stages(called: list[Any], around: AbstractContextManager[Any]) -> Iterator[Any]:
             with call.enter(), around:
                 result = called[0](*called[1:])
+            yield result
             if call.differentiate:
-                result = gradients_of(result, called, call.differentiate)
+                yield gradients_of(result, called, call.differentiate)
             for step in call.then:
-                result = step(called)
-            return follow(result, part, EAGER) if changed is None else changed(called)
+                yield step(called)
 
-        return cls(unseen, call.inputs, call.generators, again, call.is_apart, call.shared)
+        inputs = call.inputs
+        return cls(unseen, inputs, call.generators, stages, call.is_apart, call.shared)
+
+    def own_inputs(self) -> list[Any]:
+        """Return a copy of the inputs; raise ``NoReference``."""
+        if isinstance(self.inputs, str):
+            raise NoReference(self.inputs)
+        return list(copies.apart(self.inputs))
+
+    def opaque(self) -> str:
+        """Return the objects in reach of the call that cannot be set back, in words."""
+        shared = {} if self.shared is None else self.shared.opaque
+        found = {**shared, **Picture(left_out=(type,)).add("argument", self.inputs).opaque}
+        return ", ".join(f"{path} ({kind})" for path, kind in list(found.items())[:3])
+
+    def run(self, called: list[Any], around: AbstractContextManager[Any] | None = None) -> Any:
+        """Make the call with these inputs from the same state of the generators."""
+        now = self.shared.again() if self.shared is not None else None
+        values: list[Any] = [None] * len(self.compared)
+        try:
+            if self.shared is not None:
+                self.shared.restore()
+            self.generators.restore()
+            with self.unseen(), compiling.reference_stance(), torch.enable_grad():
+                stages, failed = self.stages(called, around or nullcontext()), None
+                for stage in range(max(stage for stage, _ in self.compared) + 1):
+                    try:
+                        result = None if failed else next(stages)
+                    except Exception as error:  # code of a spec may raise anything
+                        failed = _Failed(error)
+                    for index, (after, read) in enumerate(self.compared):
+                        if after == stage:
+                            values[index] = failed or _read(read, result, called)
+        finally:
+            if now is not None:
+                now.restore()
+        return values
+
+    def again(self) -> tuple[list[Any], list[list[str]], bool, numerics.Roundings]:
+        """Return eager's values, the narrowest formats that the numbers of their leaves were
+        rounded to (none where an operator refuses a mode), whether the call drew random numbers,
+        and what recorded them.
+        """
+        if "again" not in self.kept:
+            mode = numerics.Roundings()
+            with mode:
+                values = self.run(self.own_inputs())
+            through = [
+                [] if isinstance(value, _Failed) else list(map(mode.narrowest, leaves_of(value)))
+                for value in values
+            ]
+            if any(isinstance(value, _Failed) for value in values):
+                # operators of higher order refuse a mode, with exceptions of no common class
+                # what the function itself raises, this call raises again
+                others = self.run(self.own_inputs())
+                values = [
+                    other if isinstance(value, _Failed) else value
+                    for value, other in zip(values, others, strict=True)
+                ]
+            drew = Generators.now().differs_from(self.generators)
+            self.kept["again"] = values, through, drew, mode
+        return self.kept["again"]  # type: ignore[no-any-return]  # a table of any kinds of runs
+
+    def wide(
+        self, narrow: torch.dtype, *, keeps_casts: bool, called: list[Any] | None = None
+    ) -> tuple[list[Any], numerics.Reported]:
+        """Return the values in float64, and what the function did; with its own inputs, once.
+
+        ``narrow`` is what the function reads as the dtype of float64 tensors; with ``keeps_casts``
+        the casts that the function names round in float64 too.
+        """
+        if called is None:
+            if (key := ("wide", narrow, keeps_casts)) not in self.kept:
+                own = self.own_inputs()
+                self.kept[key] = self.wide(narrow, keeps_casts=keeps_casts, called=own)
+            return self.kept[key]  # type: ignore[no-any-return]  # as above
+        mode = numerics.Widened(self.again()[-1].draws)
+        around = numerics.Reported(mode, narrow, keeps_casts=keeps_casts)
+        try:
+            with mode:
+                numerics.to_float64(_changeable(called))
+                values = self.run(called, around)
+        except Exception as error:  # inputs of some kinds have no float64
+            values = [_Failed(error)] * len(self.compared)
+        values = [
+            _Failed(_refused_float64(value.error)) if isinstance(value, _Failed) else value
+            for value in values
+        ]
+        if mode.problem:
+            values = [_Failed(NoReference(mode.problem))] * len(values)
+        return values, around
+
+    def pairs(
+        self, narrow: torch.dtype, keeps_casts: bool, least: float, has_double: bool
+    ) -> _Kept:
+        """Return pairs of eager's values and those in float64 for inputs that are nudged, and the
+        resolution of these.
+
+        ``least`` is the resolution of a format that eager rounds to on its way. The first pair is
+        of the inputs themselves; where a result is of float64 (``has_double``), in float32.
+        """
+
+        def made() -> Iterator[tuple[list[Any], list[Any], float]]:
+            generator = torch.Generator().manual_seed(0)
+            if not has_double:
+                yield self.again()[0], self.wide(narrow, keeps_casts=keeps_casts)[0], 0.0
+            for number in itertools.count(0 if has_double else 1):
+                inputs = self.own_inputs()
+                if has_double:
+                    numerics.to_float32(_changeable(inputs))
+                if number:
+                    move = functools.partial(nudged, generator=generator, least=least)
+                    numerics.change(_changeable(inputs), move)
+                resolutions = [
+                    torch.finfo(tensor.dtype).eps
+                    for tensor in copies.tensors_of(inputs)
+                    if tensor.is_floating_point()
+                ]
+                answers = self.run(copies.apart(inputs))
+                right, _ = self.wide(narrow, keeps_casts=keeps_casts, called=inputs)
+                yield answers, right, max(least, *resolutions, 0.0) if number else 0.0
+
+        key = ("pairs", narrow, keeps_casts, least, has_double)
+        return self.kept.setdefault(key, _Kept(made()))  # type: ignore[no-any-return]  # as above
+
+    def jittered(self, amplitude: float, *, keeps_casts: bool, **modes: bool) -> _Kept:
+        """Return eager's values with other roundings of its inputs (not where exact numbers
+        remain) and of each operator.
+        """
+
+        def made() -> Iterator[list[Any]]:
+            generator = torch.Generator().manual_seed(1)
+            move = functools.partial(
+                jittered, generator=generator, least=RESOLUTION, times=amplitude
+            )
+            while True:
+                called = self.own_inputs()
+                with suppress(TypeError):  # tensors of other kinds: only operators round
+                    if not modes.get("keeps_exact"):
+                        numerics.change(_changeable(called), move)
+                with numerics.Jittered(generator, amplitude, **modes) as mode:
+                    around = numerics.Reported(mode, torch.float64, keeps_casts=keeps_casts)
+                    values = self.run(called, around)
+                yield values
+
+        key = ("jittered", amplitude, keeps_casts, *modes)
+        return self.kept.setdefault(key, _Kept(made()))  # type: ignore[no-any-return]  # as above
+
+
+def _read(read: Callable[[Any, list[Any]], Any], result: Any, called: list[Any]) -> Any:
+    try:
+        return copies.frozen(read(result, called))
+    except Exception as error:  # a result of a spec may have other parts in another call
+        return _Failed(error)
+
+
+def _refused_float64(error: Exception) -> NoReference:
+    text = str(error).splitlines()[0] if str(error) else ""
+    return NoReference(f"the function refuses float64: {type(error).__name__}: {text}"[:200])
+
+
+@dataclass
+class EagerRuns:
+    """The runs of eager that the calibrated judge needs for one compared value of a call."""
+
+    call: EagerCall | str
+    """Or why there is none."""
+    index: int = 0
+    """Of the value, among those that are compared."""
+    _known: list[Answers | NoReference] = field(default_factory=list)
+
+    def with_arguments(self, arguments: list[Any]) -> "EagerRuns":
+        """Return the runs for other arguments, of which no copy is made."""
+        call = self.call
+        if isinstance(call, str) or isinstance(call.inputs, str):
+            return self
+        inputs, compared = [call.inputs[0], *arguments], [call.compared[self.index]]
+        return EagerRuns(replace(call, inputs=inputs, compared=compared, kept={}))
 
     def answers(self, eager: Any) -> Answers:
         """Return the reference of the case's own inputs and pairs of eager and reference; raise
@@ -193,58 +391,49 @@ class EagerRuns:
             raise self._known[0]
         return self._known[0]
 
-    def _opaque(self) -> str:
-        """Return the objects in reach of the call that cannot be set back, in words."""
-        shared = {} if self.shared is None else self.shared.opaque
-        found = {**shared, **Picture(left_out=(type,)).add("argument", self.inputs).opaque}
-        return ", ".join(f"{path} ({kind})" for path, kind in list(found.items())[:3])
+    def _own(self, values: list[Any]) -> Any:
+        """Return what is compared here; what the function raised, this raises."""
+        if isinstance(value := values[self.index], _Failed):
+            raise value.error
+        return value
 
     def _made(self, eager: Any) -> Answers:
-        inputs = self.inputs
-        if isinstance(inputs, str):
-            raise NoReference(inputs)
+        call = self.call
+        if isinstance(call, str) or isinstance(call.inputs, str):
+            raise NoReference(call if isinstance(call, str) else str(call.inputs))
         leaves = [leaf for leaf in leaves_of(eager) if isinstance(leaf, torch.Tensor)]
         if any(leaf.numel() > MOST_ELEMENTS for leaf in leaves):
             raise NoReference(f"the result has more than {MOST_ELEMENTS} elements")
         inexact = [leaf for leaf in leaves if leaf.is_floating_point() or leaf.is_complex()]
         has_floats = any(isinstance(leaf, float) for leaf in leaves_of(eager))
-
-        # eager's answer, and the narrowest format that the values of each leaf were rounded to
-        mode = numerics.Roundings()
-        try:
-            with mode:
-                again = self.run(copies.apart(inputs))
-        except Exception:
-            # operators of higher order refuse a mode, with exceptions of no common class
-            # what the function itself raises, this call raises again
-            again, through = self.run(copies.apart(inputs)), []
-        else:
-            through = [mode.narrowest(leaf) for leaf in leaves_of(again)]
+        values, formats, drew, _ = call.again()
+        again, through, opaque = self._own(values), formats[self.index], call.opaque()
         # exact values have no rounding that explains a difference
-        if not (inexact or has_floats) and (opaque := self._opaque()):
+        if not (inexact or has_floats) and opaque:
             ours, theirs = leaves_of(again), leaves_of(eager)
             if len(ours) != len(theirs) or not all(map(_is_equal, ours, theirs)):
                 raise Unrepeatable(
                     f"a second run of eager gives another answer: {opaque} cannot be set back"
                 )
-        drew = Generators.now().differs_from(self.generators)
-        self._draws, self._narrow, self._keeps_casts = mode.draws, torch.float64, False
         # an empty tensor needs no runs
         smallest = min(
             (leaf.numel() for leaf in inexact if leaf.numel()), default=1 if has_floats else 1 << 20
         )
         is_hidden = "" not in through  # or every result was rounded to a narrower format
         has_double = any(leaf.dtype in (torch.float64, torch.complex128) for leaf in leaves)
-        wide, pairs = again, list[tuple[Any, Any, float]]()
+        wide, pairs, keeps_casts = again, list[tuple[Any, Any, float]](), False
         # float32, which judges float64, draws other numbers
         is_other = drew and (has_double or not through)
         why_not = "the function draws random numbers" if is_other else ""
         try:
             if not why_not:
-                wide, is_left = self._reference(inputs, again, has_double=has_double)
+                narrow, keeps_casts, is_left = self._reference(call, again, has_double=has_double)
+                wide = self._own(call.wide(narrow, keeps_casts=keeps_casts)[0])
                 is_hidden |= is_left
-                own = [] if has_double else [(again, wide, 0.0)]
-                pairs = self._pairs(inputs, own, through, runs_of(smallest))
+                names = [name for name in through if name and not has_double]
+                eps = [torch.finfo(getattr(torch, name)).eps for name in names]
+                runs = call.pairs(narrow, keeps_casts, max(eps, default=0.0), has_double)
+                pairs = self._pairs(itertools.islice(runs, runs_of(smallest)))
         except NoReference as error:  # eager's own movement judges
             wide, why_not = again, str(error)
         # a step that rounding turns around, as Adam's for a gradient that is 0 but for rounding,
@@ -254,16 +443,23 @@ class EagerRuns:
             if any(through) or any(torch.finfo(leaf.dtype).eps > RESOLUTION for leaf in inexact)
             else AMPLITUDE
         )
-        answers = list(self._jittered(inputs, runs_of(smallest) - 1, amplitude))
+
+        def moved(runs: int, amplitude: float = 1.0, **modes: bool) -> Iterator[Any]:
+            """Yield answers with other roundings; none where an operator refuses the mode, or the
+            function other numbers.
+            """
+            with suppress(Exception):
+                for values in itertools.islice(
+                    call.jittered(amplitude, keeps_casts=keeps_casts, **modes), runs
+                ):
+                    yield self._own(values)
+
+        answers = list(moved(min(runs_of(smallest) - 1, MOST_JITTERED), amplitude))
         if why_not and not answers:
             raise NoReference(why_not)
         fine = functools.cache(
-            lambda: list(self._jittered(inputs, fine_runs_of(smallest), 1.0, is_fine=True))
+            lambda: list(moved(min(fine_runs_of(smallest), MOST_JITTERED), is_fine=True))
         )
-        exact = functools.partial(
-            self._jittered, inputs, MOST_EXACT, 1.0, is_fine=True, keeps_exact=True
-        )
-        otherwise = functools.partial(self._otherwise, inputs)
         return Answers(
             again,
             wide,
@@ -271,148 +467,72 @@ class EagerRuns:
             through,
             answers,
             amplitude,
-            None if self.is_apart or is_hidden else fine,
-            exact,
-            otherwise,
-            self._opaque(),
+            None if call.is_apart or is_hidden else fine,
+            functools.partial(moved, MOST_EXACT, is_fine=True, keeps_exact=True),
+            functools.partial(self._otherwise, call),
+            opaque,
             why_not,
         )
 
-    def _reference(self, inputs: list[Any], again: Any, *, has_double: bool) -> tuple[Any, bool]:
-        """Return the answer in float64, and whether the function computes with numpy."""
+    def _reference(
+        self, call: EagerCall, again: Any, *, has_double: bool
+    ) -> tuple[torch.dtype, bool, bool]:
+        """Return what the function reads as the dtype of float64 tensors, whether its casts round
+        there too, and whether it computes with numpy.
+        """
+        narrow = torch.float64
         if not has_double:
-            self._narrow = numerics.narrow_dtypes(copies.tensors_of(inputs))[0]
+            narrow = numerics.narrow_dtypes(copies.tensors_of(call.inputs))[0]
         try:
-            wide, around = self._wide(copies.apart(inputs))
+            values, around = call.wide(narrow, keeps_casts=False)
+            wide = self._own(values)
         except NoReference:  # the function refuses operands that it takes for other ones
-            self._narrow = torch.float64
-            wide, around = self._wide(copies.apart(inputs))
+            narrow = torch.float64
+            values, around = call.wide(narrow, keeps_casts=False)
+            wide = self._own(values)
+        keeps_casts = False
         if around.casts:
-            self._keeps_casts = True
-            kept, _ = self._wide(copies.apart(inputs))
-            self._keeps_casts = any(
+            kept = self._own(call.wide(narrow, keeps_casts=True)[0])
+            keeps_casts = any(
                 map(numerics.is_what_casts_lose, *map(leaves_of, (again, wide, kept)))
             )
-            wide = kept if self._keeps_casts else wide
-        return wide, around.is_left
+        return narrow, keeps_casts, around.is_left
 
-    def _pairs(
-        self,
-        inputs: list[Any],
-        pairs: list[tuple[Any, Any, float]],
-        through: Sequence[str],
-        runs: int,
-    ) -> list[tuple[Any, Any, float]]:
-        """Return the pairs with those of nudged inputs.
-
-        Of a float64 result the first pair is of the same inputs in float32.
-        """
-        has_double = not pairs
-        least = (
-            0.0
-            if has_double
-            else max(
-                (torch.finfo(getattr(torch, name)).eps for name in through if name), default=0.0
-            )
-        )
-        generator = torch.Generator().manual_seed(0)
-        while len(pairs) < runs:
-            nudged_inputs = copies.apart(inputs)
-            if has_double:
-                numerics.to_float32(_changeable(nudged_inputs))
-            if pairs:
-                numerics.change(
-                    _changeable(nudged_inputs),
-                    functools.partial(nudged, generator=generator, least=least),
-                )
-            resolutions = [
-                torch.finfo(tensor.dtype).eps
-                for tensor in copies.tensors_of(nudged_inputs)
-                if tensor.is_floating_point()
-            ]
-            try:
-                pairs.append(
-                    (
-                        self.run(copies.apart(nudged_inputs)),
-                        self._wide(nudged_inputs)[0],
-                        max(least, *resolutions, 0.0) if pairs else 0.0,
-                    )
-                )
-            except Exception as error:  # the function may refuse other values, or float32
-                if pairs:
-                    break
+    def _pairs(self, runs: Iterator[Any]) -> list[tuple[Any, Any, float]]:
+        """Return the pairs of this value, up to the first that the function refuses."""
+        pairs: list[tuple[Any, Any, float]] = []
+        try:
+            for answers, right, step in runs:
+                pairs.append((self._own(answers), self._own(right), step))
+        except Exception as error:  # the function may refuse other values, or float32
+            if not pairs:
                 raise NoReference(
                     f"the function refuses float32: {type(error).__name__}"
                 ) from error
         return pairs
 
-    def _otherwise(self, inputs: list[Any], way: str) -> Any:
+    def _otherwise(self, call: EagerCall, way: str) -> Any:
         """Return eager's answer in the same dtypes "on the CPU" or "without TF32"; what the
         function raises there, it raises.
         """
-        called = copies.apart(inputs)
+        called = call.own_inputs()
         if way == "without TF32":
             with ExitStack() as undo:
                 for switch in (torch.backends.cudnn, torch.backends.cuda.matmul):
                     undo.callback(setattr, switch, "allow_tf32", switch.allow_tf32)
                     switch.allow_tf32 = False
-                return self.run(called)
+                return self._own(call.run(called))
         for tensor in _changeable(called):
             tensor.data = tensor.data.cpu()
-        return self.run(called)
+        return self._own(call.run(called))
 
-    def _jittered(
-        self, inputs: list[Any], runs: int, amplitude: float, **modes: bool
-    ) -> Iterator[Any]:
-        """Yield answers of eager with other roundings of its inputs (not where exact numbers
-        remain) and of each operator; none where an operator refuses the mode.
-        """
-        generator = torch.Generator().manual_seed(1)
-        move = functools.partial(jittered, generator=generator, least=RESOLUTION, times=amplitude)
-        for _ in range(runs if modes.get("keeps_exact") else min(runs, MOST_JITTERED)):
-            called = copies.apart(inputs)
-            with suppress(TypeError):  # tensors of other kinds: only operators round
-                numerics.change([] if modes.get("keeps_exact") else _changeable(called), move)
-            try:
-                with numerics.Jittered(generator, amplitude, **modes) as mode:
-                    around = numerics.Reported(mode, torch.float64, keeps_casts=self._keeps_casts)
-                    answer = self.run(called, around)
-            except Exception:
-                # operators of higher order refuse a mode; the function may refuse other numbers
-                return
-            yield answer
-
-    def _wide(self, called: list[Any]) -> tuple[Any, numerics.Reported]:
-        """Return the answer in float64, and what the function did."""
-        mode = numerics.Widened(self._draws)
-        around = numerics.Reported(mode, self._narrow, keeps_casts=self._keeps_casts)
-        try:
-            with mode:
-                numerics.to_float64(_changeable(called))
-                result = self.run(called, around)
-        except Exception as error:  # an operator may refuse float64 with any exception
-            text = str(error).splitlines()[0] if str(error) else ""
-            raise NoReference(
-                f"the function refuses float64: {type(error).__name__}: {text}"[:200]
-            ) from error
-        if mode.problem:
-            raise NoReference(mode.problem)
-        return result, around
-
-    def run(self, called: list[Any], around: AbstractContextManager[Any] | None = None) -> Any:
+    def run(self, called: list[Any]) -> Any:
         """Make the call with these inputs from the same state of the generators; return a copy of
         what is compared.
         """
-        now = self.shared.again() if self.shared is not None else None
-        try:
-            if self.shared is not None:
-                self.shared.restore()
-            self.generators.restore()
-            with self.unseen(), compiling.reference_stance(), torch.enable_grad():
-                return copies.frozen(self.call(called, around or nullcontext()))
-        finally:
-            if now is not None:
-                now.restore()
+        if isinstance(self.call, str):
+            raise NoReference(self.call)
+        return self._own(self.call.run(called))
 
 
 # -- the compiled function again -------------------------------------------------------------------
@@ -435,7 +555,8 @@ class RepeatableCall:
     """What the function has and the globals, kept as they were."""
     generators: Generators
     enter: Enter
-    eager_runs: EagerRuns
+    unseen: Unseen
+    eager_runs: EagerRuns = field(default_factory=lambda: EagerRuns(_NO_CALL))
     differentiate: Differentiate | None = None
     """Runs backward on the result; None for a step whose result is that of the call."""
     executed: int = 0
@@ -482,9 +603,7 @@ class RepeatableCall:
             raise result
         again = {}
         if self.comparisons and differing_bits(result, expected):
-            runs = self.eager_runs
-            if isinstance(runs.inputs, list):
-                runs = replace(runs, inputs=[runs.inputs[0], *own()], _known=[])
+            runs = self.eager_runs.with_arguments(own())
             compared = replace(self, eager_runs=runs, eager_result=expected)
             with comparing():
                 again = {
@@ -501,7 +620,7 @@ class RepeatableCall:
 
         ``around`` is entered for that.
         """
-        with self.eager_runs.unseen() as seen:
+        with self.unseen() as seen:
             called = [self.called[0], *(self.arguments() if arguments is None else arguments)]
             self.state.restore()
             self.generators.restore()
@@ -670,7 +789,8 @@ class AdditionalCalls:
         self._plan: Mapping[str, Any] = session.plan
         self._entries: list[Entry] = []
         self._bytes = self._drawn_bytes = 0
-        self._known_call: object = None
+        self._known_call: EagerCall | None = None
+        self._known_reference: ReferenceCall | None = None
         self._latest: RepeatableCall | str = "the step has no call that can be repeated"
         self._comparers: dict[int, Comparer] = {}
         """What compares stand-ins with the reference of a leaf, by the identity of the leaf's
@@ -745,16 +865,32 @@ class AdditionalCalls:
             return f"the inputs cannot be copied: {type(error).__name__}"
 
     def _eager_runs(
-        self, part: str = "", changed: Callable[[list[Any]], Any] | None = None
+        self, size: int, part: str = "", changed: Callable[[list[Any]], Any] | None = None
     ) -> EagerRuns:
-        """Return the runs of the step's reference call, whose copies are alive until the case has
-        ended.
+        """Return the runs of the step's reference call; what is compared, of ``size`` bytes, is a
+        part of its result, or what ``changed`` finds after it.
+
+        The copies of the call are alive until the case has ended.
         """
         call = self._session.reference.latest_call
-        if call is not None and call.inputs is not self._known_call:
-            self._known_call = call.inputs
+        if call is None:
+            return EagerRuns(_NO_CALL)
+        known = self._known_call
+        if known is None or call.inputs is not known.inputs:
             self._bytes += bytes_of(call.inputs) if isinstance(call.inputs, list) else 0
-        return EagerRuns.of(self._session.unseen, call, part, changed)
+        compared = _stage(call), functools.partial(_compared, part, changed)
+        if size > MOST_BYTES_SHARED:
+            return EagerRuns(replace(EagerCall.of(self._session.unseen, call), compared=[compared]))
+        if (
+            known is None
+            or self._known_reference is None
+            or not _goes_on(self._known_reference, call)
+        ):
+            known = EagerCall.of(self._session.unseen, call)
+        known.stages = EagerCall.of(self._session.unseen, call).stages
+        known.compared.append(compared)
+        self._known_call, self._known_reference = known, call
+        return EagerRuns(known, len(known.compared) - 1)
 
     def calibrate(
         self, facts: dict[str, Any], arguments: Mapping[str, Any], *, with_stand_ins: bool = True
@@ -768,7 +904,7 @@ class AdditionalCalls:
             word: copies.frozen(copies.measured(self._session.names.value(arguments[word])))
             for word in ("of", "to")
         }
-        runs = self._eager_runs(arguments["to"].partition(".")[2])
+        runs = self._eager_runs(bytes_of([values["to"]]), arguments["to"].partition(".")[2])
         if not with_stand_ins:  # a repetition, of which there may be many
             self._bytes += bytes_of(list(values.values()))
         comparison = Comparison(
@@ -804,8 +940,9 @@ class AdditionalCalls:
                 "of": [leaf.ours for leaf in inexact],
                 "to": [leaf.theirs for leaf in inexact],
             }
-            runs = self._eager_runs(changed=changed)
-            self._bytes += 2 * bytes_of(values["of"])
+            size = bytes_of(values["of"])
+            runs = self._eager_runs(size, changed=changed)
+            self._bytes += 2 * size
             arguments = {"judge": Judge.CALIBRATED.value, "equal_nan": equal_nan}
             own_facts = {"leaves": [leaf.facts for leaf in inexact]}
             unwritten, before = (
@@ -838,9 +975,14 @@ class AdditionalCalls:
                 continue
             why_not = self._why_no_copies(done.inputs)
             done.reseed()
-            runs = EagerRuns(
-                self._session.unseen, why_not or done.inputs, Generators.now(), done.again
+            again = EagerCall(
+                self._session.unseen,
+                why_not or done.inputs,
+                Generators.now(),
+                functools.partial(_of_sample, done),
+                compared=[(0, functools.partial(_compared, "", None))],
             )
+            runs = EagerRuns(again)
             has_stand_ins = any("stand_ins" in leaf for leaf in entry["value"]["leaves"])
             comparison = Comparison(
                 entry["value"],
@@ -888,7 +1030,9 @@ class AdditionalCalls:
             raise LookupError(
                 f"the copies for earlier steps are larger than {MOST_BYTES_OF_CASE >> 20} MiB"
             )
-        return functools.partial(EagerRuns.of(self._session.unseen, call, part).run, called)
+        compared = _stage(call), functools.partial(_compared, part, None)
+        again = replace(EagerCall.of(self._session.unseen, call), compared=[compared])
+        return functools.partial(EagerRuns(again).run, called)
 
     def _drawn(self, called: Sequence[Any]) -> list[Any]:
         """Return copies of a target and its arguments, with new random numbers in every
@@ -979,10 +1123,9 @@ class AdditionalCalls:
                 for leaf in pytree.tree_leaves(called[1:]):
                     if isinstance(leaf, torch.nn.Module):
                         state.add("argument", leaf)
-            runs = EagerRuns.of(self._session.unseen, None)
-            arguments = map(_copied, called[1:])
+            arguments, unseen = map(_copied, called[1:]), self._session.unseen
             self._latest = RepeatableCall(
-                target, [called[0], *arguments], state, Generators.now(), enter, runs
+                target, [called[0], *arguments], state, Generators.now(), enter, unseen
             )
         except Exception as error:  # copying arguments of a spec may raise anything
             self._latest = f"the call cannot be repeated: {error}"[:_WORDS]
@@ -1035,7 +1178,7 @@ class AdditionalCalls:
             executed=executed,
             result=copies.frozen(value(OUTPUT)),
             eager_result=eager_result,
-            eager_runs=self._eager_runs(),
+            eager_runs=self._eager_runs(bytes_of([eager_result])),
         )
         facts: dict[str, Any] = {}
 
@@ -1051,6 +1194,34 @@ class AdditionalCalls:
 
         self._entries.append(Entry(complete, calls_eager_alone=False))
         return facts
+
+
+def _stage(call: ReferenceCall) -> int:
+    """Return how many stages follow the call itself: its backward, and steps of an optimizer."""
+    return bool(call.differentiate) + len(call.then)
+
+
+def _goes_on(before: ReferenceCall, call: ReferenceCall) -> bool:
+    """Whether a reference call is an earlier one, with a backward or steps of an optimizer after
+    what that had.
+    """
+    return call.inputs is before.inputs and (
+        (before.differentiate is None and not before.then)
+        or (
+            call.differentiate is before.differentiate
+            and call.then[: len(before.then)] == before.then
+        )
+    )
+
+
+def _compared(
+    part: str, changed: Callable[[list[Any]], Any] | None, result: Any, called: list[Any]
+) -> Any:
+    return follow(result, part, EAGER) if changed is None else changed(called)
+
+
+def _of_sample(done: Done, called: list[Any], around: AbstractContextManager[Any]) -> Iterator[Any]:
+    yield done.again(called, around)
 
 
 def _is_equal(left: Any, right: Any) -> bool:
