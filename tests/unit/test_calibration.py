@@ -580,20 +580,37 @@ def test_zeros_of_two_signs_differ_where_exactness_is_claimed(start: Callable[..
     assert facts["leaves"][0]["stand_ins"]["sign of zero"]["bits"]["differing"] == 3
 
 
+CALIBRATED = {
+    "of": "output",
+    "to": "eager",
+    "rtol": None,
+    "atol": None,
+    "equal_nan": True,
+    "judge": "calibrated",
+}
+
+
+@pytest.mark.parametrize(
+    ("ours", "eager"), [([1, 3, 2], [2, 2, 2]), ([True, False], [False, False])]
+)
+def test_an_exact_stand_in_is_no_answer_of_a_run(ours: list[Any], eager: list[Any]) -> None:
+    sides = {"output": torch.tensor(ours), "eager": torch.tensor(eager)}
+    facts: Any = close.measure(CALIBRATED, sides.__getitem__)
+    right = torch.tensor(eager)
+    runs = close.Answers(right, right, [], exact=lambda: iter([sides["output"]]))
+    values = {"of": sides["output"], "to": sides["eager"]}
+    close.add_reference(close.Comparison(facts, CALIBRATED, values, {}), lambda answer: runs)
+    (leaf,) = facts["leaves"]
+    assert EXPECTATIONS["close"].parse({"to": "eager"}).problem(leaf) is None
+    assert leaf["stand_ins"]["one element off"]["calibrated"] == {"others": 1}
+
+
 @pytest.mark.parametrize(
     ("on_cpu", "words"), [(1.0, "eager is wrong on npu, in 64 of 64"), (2.0, ""), (0.0, "")]
 )
 def test_eager_that_is_wrong_on_its_device_alone_is_named(on_cpu: float, words: str) -> None:
     right, eager = torch.linspace(0.1, 1, 64), torch.linspace(0.1, 1, 64) * 2
-    arguments = {
-        "of": "output",
-        "to": "eager",
-        "rtol": None,
-        "atol": None,
-        "equal_nan": True,
-        "judge": "calibrated",
-    }
-    facts: Any = close.measure(arguments, {"output": eager, "eager": eager}.__getitem__)
+    facts: Any = close.measure(CALIBRATED, {"output": eager, "eager": eager}.__getitem__)
     facts["leaves"][0].update(device="npu", reference_device="npu")
     runs = close.Answers(
         eager,
@@ -604,7 +621,7 @@ def test_eager_that_is_wrong_on_its_device_alone_is_named(on_cpu: float, words: 
         otherwise=lambda way: right * (on_cpu or 1 // 0),
     )
     close.add_reference(
-        close.Comparison(facts, arguments, {"of": eager, "to": eager}, {}), lambda answer: runs
+        close.Comparison(facts, CALIBRATED, {"of": eager, "to": eager}, {}), lambda answer: runs
     )
     judgement = EXPECTATIONS["close"].parse({"to": "eager"}).problem(facts["leaves"][0])
     assert words in judgement.observed if words else judgement is None

@@ -229,7 +229,7 @@ def judged_stand_ins(
         resolution of the dtype.
         """
         if right.dtype is torch.bool:
-            return changed(right.isfinite(), lambda element: element.logical_not_())
+            return changed(bounds == 0, lambda element: element.logical_not_())
         if not has_fractions:
             return changed(
                 right.isfinite(),
