@@ -92,8 +92,7 @@ def judge(case: Case, backend: Backend, surroundings: Surroundings, facts: Facts
     )
     generated = [known.facts.metrics.get("generated_kernel_count", 1) for known in steps]
     if backend.proof.served is not None:
-        eager, by_aten = operators_of(steps)
-        result = replace(result, eager_operators=eager, by_aten=by_aten)
+        result = operators_of(result, steps)
     elif backend.compiles and outcome is Outcome.PASS and not any(generated):
         result = replace(result, by_aten=aten_of(steps))
     return hooks("offline").with_level(case, result) if case.target and first is None else result

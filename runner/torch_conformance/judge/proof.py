@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,9 +19,9 @@ from torch_conformance.model.matching.generated_code import code_of, joined
 from torch_conformance.model.matching.patterns import search
 from torch_conformance.model.matching.time_limit import PatternTooSlow, time_limit
 from torch_conformance.model.protocol import decode
-from torch_conformance.model.results import NOT_MEASURED
+from torch_conformance.model.results import NOT_MEASURED, CaseResult, OperatorCalls
 from torch_conformance.plan.worker_plan import PROOF, calls_compiler, expects_raise
-from torch_conformance.vocabulary.expectations.served import replaced_by
+from torch_conformance.vocabulary.expectations.served import calls_of, replaced_by
 from torch_conformance.vocabulary.steps import parsed, traits_of
 from torch_conformance.vocabulary.steps.call import Call
 
@@ -307,7 +308,11 @@ def proof(
         (judged,) = served.judge(replace(known.facts, measured=measured), surroundings)
         if judged.status is not Status.HELD:
             verdict = failed if judged.status is Status.FAILED else unjudged
-            return verdict(expected=f"{where}: {judged.expected}", observed=judged.observed)
+            return verdict(
+                expected=f"{where}: {judged.expected}",
+                observed=judged.observed,
+                detail=judged.detail,
+            )
 
     if backend.proof.code:
         directives = backend.proof.checks
@@ -366,17 +371,23 @@ def proof(
     return held(expected=f"backend {backend.name} ran", observed="shown")
 
 
-def operators_of(steps: Sequence[CarriedOut]) -> tuple[int, Mapping[str, int]]:
-    """Return how many operators eager runs in the calls that a proof measured, and in place of
-    how many of them each of ATen's in the compiled ones may have run.
+def operators_of(result: CaseResult, steps: Sequence[CarriedOut]) -> CaseResult:
+    """Return a result with the operators that eager runs in the calls that a proof measured, and
+    in place of how many of them each of ATen's in the compiled ones may have run.
     """
-    eager, by_aten = NOT_MEASURED, Counter[str]()
+    eager, by_aten, operators = NOT_MEASURED, Counter[str](), list[OperatorCalls]()
     for known in steps:
         facts = known.facts.measurements.get(PROOF)
         if isinstance(facts, Mapping) and "eager" in facts:
             eager = max(eager, 0) + len(facts["eager"])
             by_aten.update(replaced_by(facts, facts["residue"]))
-    return eager, by_aten
+            position = known.step.position
+            of_step = f"{posixpath.basename(position.file)}:{position.line}"
+            for calls in calls_of(facts):
+                sample = calls.place.partition(": ")[0]
+                place = calls.place if calls.by_aten else sample
+                operators.append(replace(calls, place=place or of_step))
+    return replace(result, eager_operators=eager, by_aten=by_aten, operators=tuple(operators))
 
 
 _CALL_OF_ATEN = re.compile(

@@ -15,7 +15,13 @@ from torch_conformance.model.case_facts import ServiceReport, StepFacts
 from torch_conformance.model.conditions import Surroundings, asks_for_code
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.escaping import headline
-from torch_conformance.model.expectation import NO_EXCEPTION, Status, Verdict
+from torch_conformance.model.expectation import (
+    NO_EXCEPTION,
+    NUMBERS,
+    RANDOM_STREAM,
+    Status,
+    Verdict,
+)
 from torch_conformance.model.matching.generated_code import code_of, joined
 from torch_conformance.model.matching.time_limit import PatternTooSlow
 from torch_conformance.model.protocol import Json, decode
@@ -71,7 +77,11 @@ def _with_hint(judgement: Verdict) -> Verdict:
         "eager drew random numbers here, and Inductor draws others: write config: "
         "{fallback_random: true}"
     )
-    return replace(judgement, observed=f"{judgement.observed}; {hint}")
+    wrong = tuple(
+        replace(value, aspect=RANDOM_STREAM) if value.aspect == NUMBERS else value
+        for value in judgement.wrong
+    )
+    return replace(judgement, observed=f"{judgement.observed}; {hint}", wrong=wrong)
 
 
 def is_active(facts: StepFacts) -> bool:

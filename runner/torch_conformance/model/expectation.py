@@ -46,7 +46,15 @@ class WrongValue:
     """What is known of a tensor of the right form: what a waiver says of its ``error`` and
     ``answer``.
     """
+    aspect: str = ""
+    """What of it is wrong: ``numbers``, ``strides``, ``dtype``, ``aliasing`` ..."""
 
+
+NUMBERS, ALIASING, RANDOM_STREAM = "numbers", "aliasing", "random stream"
+"""What of a value is wrong: some words of ``WrongValue.aspect``."""
+
+OF_GENERATOR = "RNG state of"
+"""How the claim about a generator of random numbers begins."""
 
 NO_EXCEPTION = "no exception"
 """What was expected of a call that raised."""
@@ -74,6 +82,10 @@ class Verdict:
     wrong: tuple[WrongValue, ...] = ()
     """Every value that a comparison refused, where ``observed`` shows the first; empty for other
     kinds.
+    """
+    worst: float | None = None
+    """Of a comparison that holds, the greatest error of its values in units of their bounds; None
+    where no bound judged them.
     """
     leaf: str = field(default="", metadata={COMPUTED: True})
     """The part of the expectation (a counter's name) that it is about, empty for the whole; its

@@ -144,6 +144,21 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorCalls:
+    """The calls of one operator at one place of a case, in eager, and who computed them."""
+
+    operator: str
+    """Its overload: ``aten.add.Tensor``."""
+    place: str
+    """The line of a spec, with the name of its file: ``sum.yaml:5``; or the sample, ``sample 3``,
+    with its arguments where ATen ran an operator of it.
+    """
+    calls: int
+    by_aten: int
+    """How many of them the compiler cannot be shown to have computed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult(Attempt):
     """A case's outcome with everything a report says about it."""
 
@@ -200,6 +215,8 @@ class CaseResult(Attempt):
     """What ATen ran in the compiled calls, and in place of how many of them each may have run;
     where that is not measured, what the generated code calls if all of it is ATen's.
     """
+    operators: tuple[OperatorCalls, ...] = ()
+    """The operators that eager runs, by their places."""
     warnings: tuple[str, ...] = field(default=(), metadata={COMPUTED: True})
     """What ``doctor`` says of the tools that a red case uses: the footer of the run has it."""
     attempts: tuple[Attempt, ...] = ()

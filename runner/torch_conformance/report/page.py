@@ -236,7 +236,7 @@ def _parts(
         yield f"sources-{number}.js", script(f"sources-{number}", sources)
     head = head_of(header, results, footer)
     if head["has_support"]:
-        yield "support.js", script("support", support_facts(results))
+        yield "support.js", script("support", support_facts(header, results))
     yield (
         "run.js",
         script("run", {**run_facts(header, results, footer), "timeline": timeline_of(results)}),
@@ -743,12 +743,13 @@ def run_facts(
     }
 
 
-def support_facts(results: Sequence[CaseResult]) -> dict[str, Json]:
+def support_facts(header: RunHeader, results: Sequence[CaseResult]) -> dict[str, Json]:
     """Return the support table, where who computed the operators was measured; a cell has the
     number of its case.
     """
     from torch_conformance.report.support_table import (
         State,
+        compilers_of,
         measured_cells,
         suites_of,
     )  # few runs have one
@@ -758,10 +759,10 @@ def support_facts(results: Sequence[CaseResult]) -> dict[str, Json]:
     cells = [
         (
             table,
-            cell.operator,
-            cell.type,
+            f"{cell.operator} {cell.place}".strip(),
+            cell.type or "calls",
             states.index(cell.state),
-            cell.operators,
+            cell.detail + ("" if cell.error is None else f" ({cell.error:.2g})"),
             numbers[id(cell.result)],
         )
         for table, of_suite in enumerate(tables.values())
@@ -770,6 +771,7 @@ def support_facts(results: Sequence[CaseResult]) -> dict[str, Json]:
     return {
         "states": [[state.word, state.meaning] for state in State],
         "tables": _shown(list(tables)),
+        "compilers": _shown(dict(compilers_of(header))),
         "cells": _shown(cells),
     }
 

@@ -1,11 +1,12 @@
-"""The support table of a compiler: for each operator and type whether the answer was right, and who
-computed it.
+"""The support table of a compiler: for each operator whether the answer was right, and who computed
+it.
 
-It is made of the results of the operator suite, while a run goes on or of a recorded one. What ATen
-ran counts as ATen's, whatever the entry of the backend allows.
+It is made of results, while a run goes on or of a recorded one. What ATen ran counts as ATen's,
+whatever the entry of the backend allows.
 """
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,22 +14,45 @@ from enum import Enum
 from pathlib import Path
 from urllib.parse import unquote
 
-from torch_conformance.model.escaping import one_line
+from torch_conformance.model.escaping import counted, one_line
 from torch_conformance.model.events import Listener, ResultsCompleted, RunEvent
+from torch_conformance.model.expectation import (
+    ALIASING,
+    NO_EXCEPTION,
+    OF_GENERATOR,
+    RANDOM_STREAM,
+    WrongValue,
+)
 from torch_conformance.model.header import RunHeader
 from torch_conformance.model.outcomes import Outcome
-from torch_conformance.model.results import NOT_CLAIMED, NOT_MEASURED, PROOF, CaseResult
+from torch_conformance.model.results import (
+    NOT_CLAIMED,
+    NOT_MEASURED,
+    PROOF,
+    CaseResult,
+    OperatorCalls,
+)
 from torch_conformance.report import ReportSetup, replace
 from torch_conformance.report.causes import causes, has_raised, parts_of
 
-FORMAT = 1
+FORMAT = 2
 """The number of the form of the JSON."""
+
+BY_OVERLOAD = " by ATen overload"
+"""How the name of a suite ends whose rows are ATen's operators."""
+
+_MOST_SAMPLES = 3
+"""How many samples that fell back the Markdown shows of a cell."""
 
 
 class State(Enum):
-    """What is known of an operator and a type. The order is that of every report."""
+    """What is known of an operator. The order is that of every report."""
 
     SERVED = ("served", "right, and ATen ran none of its operators")
+    SOME_SAMPLES = (
+        "some-samples",
+        "right; ATen ran operators of some samples, and none of the others",
+    )
     PARTLY = ("partly", "right, and ATen ran some of the operators")
     BY_ATEN = ("by-aten", "right, and ATen ran as many operators as in eager")
     MOVES_DATA = (
@@ -47,9 +71,13 @@ class State(Enum):
         self.meaning = meaning
 
 
+_UNKNOWN = (State.WRONG, State.RAISED, State.NOT_CLAIMED, State.NOT_TRIED)
+"""The states without a right answer."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One operator and type of a compiler: one case."""
+    """One operator and type of a compiler, which is one case; or the calls of an ATen overload."""
 
     suite: str
     """The name of the spec, with the point of its matrix but for operator and type:
@@ -58,37 +86,106 @@ class Cell:
     backend: str
     operator: str
     type: str
+    """Empty for a spec that is no suite of operators."""
+    place: str = ""
+    """The line of such a spec."""
     state: State
+    calls: int
+    """How many operators eager runs."""
+    by_aten: Mapping[str, int]
     result: CaseResult
+    """Of calls in several cases one in which ATen ran some, if there is one."""
 
     @property
-    def operators(self) -> str:
-        """The operators that ATen ran for an answer that is right, with commas."""
-        return (
-            ", ".join(sorted(self.result.by_aten))
-            if self.state in (State.PARTLY, State.BY_ATEN)
-            else ""
-        )
+    def key(self) -> tuple[str, ...]:
+        """What is the same of it in another run."""
+        return self.backend, self.suite, self.operator, self.type, self.place
+
+    @property
+    def is_of_calls(self) -> bool:
+        """Whether it is the calls of an ATen overload."""
+        return bool(self.place) or self.suite.endswith(BY_OVERLOAD)
+
+    @property
+    def share(self) -> float:
+        """The share of the operators that the compiler computed; -1 without a right answer."""
+        if self.state in _UNKNOWN:
+            return -1.0
+        if self.state in (State.BY_ATEN, State.FELL_BACK):
+            return 0.0
+        return 1.0 - sum(self.by_aten.values()) / max(self.calls, 1)
+
+    @property
+    def detail(self) -> str:
+        """What it says beside its state, and another run of the same compiler says too."""
+        if self.is_of_calls:
+            left = sum(self.by_aten.values())
+            is_whole = left in (0, self.calls) and self.state not in _UNKNOWN
+            return counted(self.calls, "call") if is_whole else f"{left} of {self.calls} by ATen"
+        if self.state in (State.WRONG, State.RAISED):
+            return ", ".join(aspects_of(self.result))
+        names = ", ".join(sorted(self.result.by_aten))
+        if self.state is State.SOME_SAMPLES:
+            samples = samples_of(self.result).values()
+            left = sum(any(calls.by_aten for calls in sample) for sample in samples)
+            return f"{left} of {len(samples)} samples: {names}"
+        return names if self.state in (State.PARTLY, State.BY_ATEN) else ""
+
+    @property
+    def error(self) -> float | None:
+        """The greatest error of a right answer, in units of its bound."""
+        if self.is_of_calls or self.state in _UNKNOWN:
+            return None
+        errors = [verdict.worst for verdict in self.result.verdicts if verdict.worst is not None]
+        return max(errors, default=None)
 
 
 def cells_of(results: Iterable[CaseResult]) -> Iterator[Cell]:
-    """Yield a cell for each case that names an operator and a type."""
+    """Yield a cell for each case that names an operator and a type; then those of the overloads
+    that eager runs, of suites of operators and of each other case.
+    """
+    overloads = defaultdict[tuple[str, ...], list[tuple[OperatorCalls, State, CaseResult]]](list)
     for result in results:
-        point = parts_of(result.case_id)
-        if {"backend", "op", "dtype"} <= point.keys():
-            backend, operator, dtype = (
-                unquote(point.pop(key)) for key in ("backend", "op", "dtype")
-            )
-            rest = ",".join(f"{key}={value}" for key, value in point.items())
-            suite = result.case_id.partition("[")[0] + (f"[{rest}]" if rest else "")
+        point, state = parts_of(result.case_id), state_of(result)
+        is_operator = {"backend", "op", "dtype"} <= point.keys()
+        operator, dtype = (
+            unquote(point.pop(key)) if is_operator else "" for key in ("op", "dtype")
+        )
+        rest = ",".join(f"{key}={value}" for key, value in point.items() if key != "backend")
+        suite = result.case_id.partition("[")[0] + (f"[{rest}]" if rest else "")
+        if is_operator:
             yield Cell(
                 suite=suite,
-                backend=backend,
+                backend=result.backend,
                 operator=operator,
                 type=dtype,
-                state=state_of(result),
+                state=state,
+                calls=result.eager_operators,
+                by_aten=result.by_aten,
                 result=result,
             )
+        for calls in result.operators:
+            table = (suite + BY_OVERLOAD, "") if is_operator else (suite, calls.place)
+            key = (result.backend, table[0], calls.operator, dtype, table[1])
+            overloads[key].append((calls, state, result))
+    for (backend, suite, operator, dtype, place), found in overloads.items():
+        right = [entry for entry in found if entry[1] not in _UNKNOWN] or found
+        count = sum(calls.calls for calls, _, _ in right)
+        left = sum(calls.by_aten for calls, _, _ in right)
+        _, of_case, result = next((entry for entry in right if entry[0].by_aten), right[0])
+        of_calls = State.BY_ATEN if left == count else State.PARTLY if left else State.SERVED
+        is_known = of_case not in (*_UNKNOWN, State.FELL_BACK)
+        yield Cell(
+            suite=suite,
+            backend=backend,
+            operator=operator,
+            type=dtype,
+            place=place,
+            state=of_calls if is_known else of_case,
+            calls=count,
+            by_aten={operator: left} if left else {},
+            result=result,
+        )
 
 
 def measured_cells(results: Iterable[CaseResult]) -> list[Cell]:
@@ -126,12 +223,48 @@ def state_of(result: CaseResult) -> State:
             return {NOT_MEASURED: State.RIGHT, 0: State.MOVES_DATA}.get(
                 result.eager_operators, State.SERVED
             )
+        case _ if sum(result.by_aten.values()) >= result.eager_operators:
+            return State.BY_ATEN
         case _:
-            return (
-                State.BY_ATEN
-                if sum(result.by_aten.values()) >= result.eager_operators
-                else State.PARTLY
-            )
+            samples = [
+                any(calls.by_aten for calls in sample) for sample in samples_of(result).values()
+            ]
+            return State.SOME_SAMPLES if len(set(samples)) == 2 else State.PARTLY
+
+
+def samples_of(result: CaseResult) -> Mapping[str, list[OperatorCalls]]:
+    """Return the operators of each sample of an operator, by its number."""
+    samples = defaultdict[str, list[OperatorCalls]](list)
+    for calls in result.operators:
+        if number := re.match(r"sample (\d+)\b", calls.place):
+            samples[number[1]].append(calls)
+    return samples
+
+
+def aspects_of(result: CaseResult) -> tuple[str, ...]:
+    """Return what is wrong in a case, or how it raised: each once, in a word or two."""
+    if result.outcome in _ENDINGS:
+        return (_ENDINGS[result.outcome],)
+    found = (
+        _aspect(verdict.kind, value)
+        for verdict in result.failed
+        if verdict.kind != PROOF
+        for value in verdict.wrong or (WrongValue(message=verdict.message),)
+    )
+    return tuple(dict.fromkeys(found))
+
+
+_ENDINGS = {Outcome.CRASH: "crash", Outcome.TIMEOUT: "hang"}
+
+_PHASE = re.compile(rf"{NO_EXCEPTION}, observed \S+ in phase '([^']*)'")
+
+
+def _aspect(kind: str, value: WrongValue) -> str:
+    if raised := _PHASE.search(value.message):
+        return "while running" if raised[1] == "run" else "while compiling"
+    if kind == "side-effects" and value.aspect != ALIASING:
+        return RANDOM_STREAM if OF_GENERATOR in value.message else "side effect"
+    return value.aspect or {"close": "structure"}.get(kind, kind)
 
 
 # -- forms -----------------------------------------------------------------------------------------
@@ -146,20 +279,32 @@ def counts_of(states: Iterable[State]) -> dict[str, int]:
 def suites_of(cells: Iterable[Cell]) -> Mapping[tuple[str, str], list[Cell]]:
     """Return the cells of each backend and suite, in an order that no run changes."""
     suites: defaultdict[tuple[str, str], list[Cell]] = defaultdict(list)
-    for cell in sorted(
-        cells, key=lambda cell: (cell.backend, cell.suite, cell.operator, cell.type)
-    ):
+    for cell in sorted(cells, key=_order):
         suites[cell.backend, cell.suite].append(cell)
     return suites
 
 
+def _order(cell: Cell) -> tuple[object, ...]:
+    file, _, line = cell.place.rpartition(":")
+    place = (file, int(line) if line.isdecimal() else 0)
+    return cell.backend, cell.suite, place, cell.operator, cell.type
+
+
 def lines_of(results: Iterable[CaseResult]) -> Iterator[str]:
-    """Yield a line for each table: how many of its cells have each state."""
+    """Yield a line for each suite of operators, and one for all other specs of a backend: how many
+    of its cells have each state.
+    """
+    tables = defaultdict[tuple[str, str], list[State]](list)
     for (backend, suite), cells in suites_of(measured_cells(results)).items():
-        counts = ", ".join(
-            f"{count} {word}" for word, count in counts_of(cell.state for cell in cells).items()
-        )
-        yield f"support by {one_line(backend)} of {one_line(suite)}: {counts}"
+        if not suite.endswith(BY_OVERLOAD):
+            name = "the operators of other specs" if cells[0].place else suite
+            tables[backend, name] += [cell.state for cell in cells]
+    for (backend, name), states in tables.items():
+        yield f"support by {one_line(backend)} of {one_line(name)}: {_words(states)}"
+
+
+def _words(states: Iterable[State]) -> str:
+    return ", ".join(f"{count} {word}" for word, count in counts_of(states).items())
 
 
 def entry_of(cell: Cell) -> dict[str, object]:
@@ -169,23 +314,55 @@ def entry_of(cell: Cell) -> dict[str, object]:
         "suite": cell.suite,
         "operator": cell.operator,
         "type": cell.type,
+        "place": cell.place,
         "state": cell.state.word,
+        "aspects": list(aspects_of(cell.result)),
+        "error": cell.error,
         "case": cell.result.case_id,
         "outcome": cell.result.outcome.label,
         "reason": cell.result.reason,
-        "eager_operators": cell.result.eager_operators,
-        "by_aten": dict(sorted(cell.result.by_aten.items())),
+        "eager_operators": cell.calls,
+        "by_aten": dict(sorted(cell.by_aten.items())),
+        "samples": 0 if cell.is_of_calls else len(samples_of(cell.result)),
+        "samples_by_aten": [] if cell.is_of_calls else list(_samples_by_aten(cell.result)),
     }
+
+
+def _samples_by_aten(result: CaseResult) -> Iterator[Mapping[str, object]]:
+    """Yield the samples of which ATen ran an operator, with their arguments."""
+    for number, sample in samples_of(result).items():
+        left = {calls.operator: calls.by_aten for calls in sample if calls.by_aten}
+        if left:
+            arguments = next(calls.place for calls in sample if calls.by_aten)
+            yield {
+                "sample": int(number),
+                "arguments": arguments.partition(": ")[2],
+                "eager_operators": sum(calls.calls for calls in sample),
+                "by_aten": left,
+            }
+
+
+def compilers_of(header: RunHeader) -> Mapping[str, str]:
+    """Return the packages of the compilers of a run, with their versions, by their names."""
+    return {
+        name.removesuffix(_PACKAGE): version
+        for name, version in header.environment.items()
+        if name.endswith(_PACKAGE)
+    }
+
+
+_PACKAGE = ".package"
 
 
 def document_of(header: RunHeader, results: Sequence[CaseResult]) -> dict[str, object]:
     """Return the table of a run as JSON (``schemas/support.schema.json``)."""
     cells = list(cells_of(results))
-    raised = [cell.result for cell in cells if cell.state is State.RAISED]
+    raised = [cell.result for cell in cells if cell.state is State.RAISED and not cell.is_of_calls]
     return {
         "format": FORMAT,
         "run": header.run_id,
         "environment": dict(header.environment),
+        "compilers": dict(compilers_of(header)),
         "counts": [
             {
                 "backend": backend,
@@ -214,37 +391,70 @@ def markdown_of(header: RunHeader, results: Sequence[CaseResult]) -> str:
         "# Support table",
         "",
         f"Run {_code(header.run_id)}, {_code(facts)}.",
+        *(f"Compiler {_code(name)}: {_code(text)}." for name, text in compilers_of(header).items()),
         "",
         "| cell | is |",
         "|---|---|",
-    ]
-    lines += [f"| {state.word} | {state.meaning} |" for state in State]
-    lines += [
+        *(f"| {state.word} | {state.meaning} |" for state in State),
         "",
         "An empty cell has no case in this run. What ATen ran is named, whatever the entry of "
-        "the backend allows it.",
+        "the backend allows it. In brackets: the greatest error of a right answer, in units of its "
+        "bound.",
     ]
     for (backend, suite), of_suite in suites_of(cells).items():
-        types = sorted({cell.type for cell in of_suite})
-        rows: defaultdict[str, dict[str, Cell]] = defaultdict(dict)
-        for cell in of_suite:
-            rows[cell.operator][cell.type] = cell
-        counts = ", ".join(
-            f"{count} {word}" for word, count in counts_of(cell.state for cell in of_suite).items()
-        )
+        counts = _words(cell.state for cell in of_suite)
         lines += ["", f"## {_code(backend)}: {_code(suite)}", "", f"{counts}.", ""]
-        lines += [f"| operator | {' | '.join(map(_code, types))} |", f"|---|{'---|' * len(types)}"]
-        lines += [
-            f"| {_code(operator)} | {' | '.join(_shown(row.get(dtype)) for dtype in types)} |"
-            for operator, row in rows.items()
-        ]
-        for state in (State.WRONG, State.RAISED, State.FELL_BACK, State.NOT_TRIED):
-            groups = causes(cell.result for cell in of_suite if cell.state is state)
-            lines += ["", f"### {state.word}: {state.meaning}", ""] if groups else []
-            for group in groups:
-                names = ", ".join(_code(f"{cell.operator} {cell.type}") for cell in cells_of(group))
-                lines.append(f"- {len(group)} of one cause: {_code(group[0].reason)}: {names}")
+        lines += _by_place(of_suite) if of_suite[0].place else _by_type(of_suite)
+        for state in State:
+            of_state = (
+                []
+                if of_suite[0].is_of_calls
+                else [cell for cell in of_suite if cell.state is state]
+            )
+            if state is State.SOME_SAMPLES:
+                entries = list(map(_fallen_back, of_state))
+            elif state in (State.WRONG, State.RAISED, State.FELL_BACK, State.NOT_TRIED):
+                entries = [
+                    f"- {len(group)} of one cause: {_code(group[0].reason)}: "
+                    + ", ".join(
+                        _code(f"{cell.operator} {cell.type}")
+                        for cell in cells_of(group)
+                        if not cell.is_of_calls
+                    )
+                    for group in causes(cell.result for cell in of_state)
+                ]
+            else:
+                continue
+            lines += ["", f"### {state.word}: {state.meaning}", "", *entries] if entries else []
     return "\n".join(lines) + "\n"
+
+
+def _by_type(cells: Sequence[Cell]) -> Iterator[str]:
+    types = sorted({cell.type for cell in cells})
+    rows: defaultdict[str, dict[str, Cell]] = defaultdict(dict)
+    for cell in cells:
+        rows[cell.operator][cell.type] = cell
+    yield f"| operator | {' | '.join(map(_code, types))} |"
+    yield f"|---|{'---|' * len(types)}"
+    for operator, row in rows.items():
+        yield f"| {_code(operator)} | {' | '.join(_shown(row.get(dtype)) for dtype in types)} |"
+
+
+def _by_place(cells: Sequence[Cell]) -> Iterator[str]:
+    result = cells[0].result
+    yield f"The case is {result.outcome.label}. {_code(result.reason)}"
+    yield from ("", "| operator | place | calls |", "|---|---|---|")
+    for cell in cells:
+        yield f"| {_code(cell.operator)} | {_code(cell.place)} | {_shown(cell)} |"
+
+
+def _fallen_back(cell: Cell) -> str:
+    samples = list(_samples_by_aten(cell.result))
+    texts = [
+        f"sample {sample['sample']}: {sample['arguments']}" for sample in samples[:_MOST_SAMPLES]
+    ]
+    more = f", and {len(samples) - len(texts)} more" if len(samples) > len(texts) else ""
+    return f"- {_code(f'{cell.operator} {cell.type}')}: {', '.join(map(_code, texts))}{more}"
 
 
 def _code(text: str) -> str:
@@ -256,7 +466,8 @@ def _code(text: str) -> str:
 def _shown(cell: Cell | None) -> str:
     if cell is None:
         return ""
-    return f"{cell.state.word}: {_code(cell.operators)}" if cell.operators else cell.state.word
+    error = "" if cell.error is None else f" ({cell.error:.2g})"
+    return cell.state.word + (f": {_code(cell.detail)}" if cell.detail else "") + error
 
 
 def write(path: Path, header: RunHeader, results: Sequence[CaseResult]) -> None:

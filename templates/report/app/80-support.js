@@ -1,5 +1,5 @@
-// The support table of a compiler: a row for each operator, a column for each type; a cell opens its case.
-const STATE_TONES = { served: "pass", partly: "warn", "by-aten": "fell", "fell-back": "fell", right: "pass", wrong: "bad", raised: "odd" };
+// The support table of a compiler: a row for each operator, a column for each type, or one for the calls; a cell opens its case.
+const STATE_TONES = { served: "pass", "some-samples": "warn", partly: "warn", "by-aten": "fell", "fell-back": "fell", right: "pass", wrong: "bad", raised: "odd" };
 const FACETS = { state: "", backend: "backend", dtype: "type" };
 
 T.supportView = (state) => {
@@ -9,6 +9,7 @@ T.supportView = (state) => {
   T.part("support").then((support) => {
     D.cells = cellsOf(support);
     D.states = support.states;
+    D.compilers = Object.entries(support.compilers).map(([name, text]) => `${name}: ${text}`).join(", ");
     if (view.isConnected) T.render();
   }).catch((error) => view.append(T.el("p", { class: "failed" }, error.message)));
   return { nodes: [view], ready: () => {} };
@@ -73,7 +74,7 @@ const filters = (state, counts) => {
     button("state", word, stateChip(word), T.el("b", { class: "num" }, T.number(counts.state.get(word))), T.el("span", { class: "dim" }, meaning)));
   const others = ["backend", "dtype"].filter((key) => counts[key].size > 1 || state[key].length).map((key) => T.el("div", { class: "filters", role: "group", "aria-label": FACETS[key] },
     T.el("span", { class: "dim" }, FACETS[key]), [...counts[key]].map(([value, count]) => button(key, value, value, T.el("span", { class: "dim" }, T.number(count))))));
-  return T.el("div", { class: "intro" }, T.el("h1", { tabindex: "-1" }, "Support table"), T.el("div", { class: "states", role: "group", "aria-label": "state" }, states), others);
+  return T.el("div", { class: "intro" }, T.el("h1", { tabindex: "-1" }, "Support table"), D.compilers && T.el("p", { class: "dim" }, D.compilers), T.el("div", { class: "states", role: "group", "aria-label": "state" }, states), others);
 };
 
 const sortOf = (state) => (state.sort.startsWith("-") ? [state.sort.slice(1), true] : [state.sort, false]);
@@ -103,7 +104,7 @@ const rowNode = (state, row, at, columns, types) => {
   return T.el("div", { class: "srow", role: "row", style: { gridTemplateColumns: columns } }, T.el("span", { class: "mono", role: "rowheader", title: row.operator }, row.operator), types.map((dtype, column) => {
     const cell = row.cells.get(dtype);
     if (!cell) return T.el("span", { role: "cell" });
-    const title = [`${row.operator} ${dtype}`, cell.table, D.states[cell.kind][1], cell.ran && `ATen ran ${cell.ran}`, cell.reason].filter(Boolean).join("\n");
+    const title = [`${row.operator} ${dtype}`, cell.table, D.states[cell.kind][1], cell.ran, cell.reason].filter(Boolean).join("\n");
     return T.el("span", { role: "cell" }, T.to({ ...state, view: "case", id: T.id(cell.i), from: "support" }, { title, "data-mark": `${at} ${column}` }, stateChip(cell.state), cell.ran && T.el("span", { class: "mono dim" }, ` ${cell.ran}`)));
   }));
 };

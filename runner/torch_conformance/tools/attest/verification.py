@@ -803,6 +803,7 @@ def problems_of_case(
             "timings",
             "eager_operators",
             "by_aten",
+            "operators",
         )
     }
     judged = result_of(

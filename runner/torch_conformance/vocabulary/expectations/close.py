@@ -9,6 +9,7 @@ import contextlib
 import functools
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -16,7 +17,15 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
-from torch_conformance.model.expectation import About, Mutant, Status, Verdict, WrongValue
+from torch_conformance.model.expectation import (
+    ALIASING,
+    NUMBERS,
+    About,
+    Mutant,
+    Status,
+    Verdict,
+    WrongValue,
+)
 from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.expectations import calibrated
 from torch_conformance.vocabulary.expectations.comparing import (
@@ -353,7 +362,8 @@ class Close(ConditionalOnCode):
             ]
         if problem := self.first_problem(measured["leaves"]):
             return [problem]
-        return [Verdict.passed(expected=expected, observed=told(measured["leaves"]))]
+        held = Verdict.passed(expected=expected, observed=told(measured["leaves"]))
+        return [replace(held, worst=greatest_error(measured["leaves"]))]
 
     def first_problem(self, leaves: Sequence[Mapping[str, Any]]) -> Verdict | None:
         """Return the judgement of the first wrong value, which names all of them for waivers; None
@@ -374,6 +384,7 @@ class Close(ConditionalOnCode):
             WrongValue(
                 message=f"expected {judgement.expected}, observed {judgement.observed}",
                 numbers=numbers_of(leaf),
+                aspect=aspect_of(leaf, compares_strides=self.strides is None),
             )
             for leaf, judgement in problems
         )
@@ -440,7 +451,7 @@ class Close(ConditionalOnCode):
     def problem(self, leaf: Mapping[str, Any]) -> Verdict | None:
         """Return the judgement of a value that is not close to its reference; None if it is."""
         where = f"{self.of}{leaf['path']}"
-        for fact in ("type", "shape", "dtype", "device"):
+        for fact in _FORM:
             if leaf[fact] != leaf[f"reference_{fact}"]:
                 return Verdict.failed(
                     expected=f"{where} of {fact} {leaf[f'reference_{fact}']}",
@@ -584,6 +595,36 @@ class Close(ConditionalOnCode):
                 f"{least or 'none'}{place}"
             )
         return "; ".join(sentences)
+
+
+_FORM = ("type", "shape", "dtype", "device")
+
+_OF_MEMORY = re.compile("memory of |the earlier call")
+"""In what is said of a tensor that should share memory with another one, or should not."""
+
+
+def aspect_of(leaf: Mapping[str, Any], *, compares_strides: bool) -> str:
+    """Return what of a wrong value is wrong, in a word or two."""
+    if _OF_MEMORY.search(f"{leaf.get('value')} {leaf.get('reference_value')}"):
+        return ALIASING
+    compared = (*_FORM, "strides") if compares_strides and "strides" in leaf else _FORM
+    return next((fact for fact in compared if leaf[fact] != leaf[f"reference_{fact}"]), NUMBERS)
+
+
+def greatest_error(leaves: Iterable[Mapping[str, Any]]) -> float | None:
+    """Return the greatest error of right values, in units of the bounds of their elements; None
+    where no bound judged one.
+    """
+    shares = []
+    for leaf in leaves:
+        facts = leaf.get("calibrated", {})
+        form = calibrated.form_of(leaf["dtype"] or "", facts) if facts.get("numel") else None
+        if form is not None:
+            bound = calibrated.element_bound(facts, form)
+            shares += [float(facts["worst"]["error"]) / bound] if bound else []
+        elif leaf.get("atol") and "numel" not in facts:
+            shares.append(max(0.0, leaf["excess"] / leaf["atol"]))
+    return max(filter(math.isfinite, shares), default=None)
 
 
 def numbers_of(leaf: Mapping[str, Any]) -> dict[str, float]:

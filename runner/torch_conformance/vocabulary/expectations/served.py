@@ -2,6 +2,7 @@
 computed itself.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -10,6 +11,7 @@ from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.expectation import About, Mutant, Verdict
 from torch_conformance.model.protocol import Json
+from torch_conformance.model.results import OperatorCalls
 from torch_conformance.vocabulary.expectations.additional_calls import Repeated
 from torch_conformance.vocabulary.expectations.expectation_base import BadExpectation
 from torch_conformance.vocabulary.forms import Form, Keywords
@@ -28,8 +30,28 @@ Share = Annotated[float, Form({"type": "number", "exclusiveMinimum": 0, "maximum
 OF_OPERATORS = ("served", "residue")
 """The kinds of this module."""
 
+_MOST_PLACES = 10
+"""How many operators by ATen a verdict shows with their places."""
+
 _UNSERVED = "aten.one_more"
 """What a mutant adds to the residue."""
+
+
+def calls_of(measured: Mapping[str, Any]) -> Iterator[OperatorCalls]:
+    """Yield how often eager runs each overload at each place, and how many of these calls the
+    compiler cannot be shown to have computed; nothing for facts of a run before these were known.
+    """
+    whole = range(len(measured["eager"]))
+    replaced = {at for name in measured["residue"] for at in measured["replaces"].get(name, whole)}
+    places = (place for place, count in measured.get("places", ()) for _ in range(count))
+    of_places = defaultdict[tuple[str, str], list[bool]](list)
+    columns = zip(measured["eager"], measured.get("overloads", ()), places, strict=False)
+    for at, (name, overload, place) in enumerate(columns):
+        of_places[f"{name}.{overload}", place].append(at in replaced)
+    for (name, place), are_replaced in of_places.items():
+        yield OperatorCalls(
+            operator=name, place=place, calls=len(are_replaced), by_aten=sum(are_replaced)
+        )
 
 
 def replaced_by(measured: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:
@@ -123,7 +145,17 @@ class Served(OfOperators):
         share = 1 - replaced / len(eager) if eager else 0.0
         by_aten = f"by ATen: {', '.join(dict.fromkeys(residue))}" if residue else "none by ATen"
         observed = f"{share:.0%} of {len(eager)} operators; {by_aten}"
-        return Verdict.of(share >= self.min, expected=self.expected, observed=observed)
+        places = [
+            f"{calls.operator}, {calls.by_aten} of {calls.calls} by ATen: {calls.place}".rstrip(
+                ": "
+            )
+            for calls in calls_of(facts.measured)
+            if calls.by_aten
+        ]
+        detail = "\n".join([*places[:_MOST_PLACES], "..."][: len(places)])
+        return Verdict.of(
+            share >= self.min, expected=self.expected, observed=observed, detail=detail
+        )
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Yield also every operator of eager by ATen, and as many others but one."""

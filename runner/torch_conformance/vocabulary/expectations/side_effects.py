@@ -17,7 +17,7 @@ from typing import Any
 from torch_conformance.model.case import Step
 from torch_conformance.model.case_facts import Effects
 from torch_conformance.model.conditions import Surroundings, holds, without_code
-from torch_conformance.model.expectation import Verdict
+from torch_conformance.model.expectation import OF_GENERATOR, Verdict
 from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.expectations.calibrated import (
     LEAST_CHANGE,
@@ -73,7 +73,7 @@ class SideEffects:
         # a generator that eager does not use must not change. The opposite is allowed without
         # ``fallback_random``: torch then removes random operators whose result is unused.
         for state in facts.generators:
-            where = f"RNG state of {state.name}"
+            where = f"{OF_GENERATOR} {state.name}"
             if state.same and state.eager_advanced != state.compiled_advanced:
                 return Verdict.error(
                     f"one {where} after both, and only one of them advanced it", expected=_EXPECTED

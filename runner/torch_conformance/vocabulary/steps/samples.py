@@ -10,9 +10,12 @@ from typing import Any, ClassVar
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import Diagnostic
-from torch_conformance.model.escaping import headline
+from torch_conformance.model.escaping import counted, headline
 from torch_conformance.model.expectation import (
+    ALIASING,
     NO_EXCEPTION,
+    NUMBERS,
+    RANDOM_STREAM,
     About,
     Expectation,
     Mutant,
@@ -60,12 +63,16 @@ class Done:
     takes_out: bool
     takes_gradients: bool
     reseed: Callable[[], None]
+    has_drawn: Callable[[], bool] = lambda: False
+    """Returns whether the generators differ from their state after ``reseed``."""
     refused: str = ""
     """The exception of eager: the sample claims nothing."""
     no_gradients: str = ""
     """The exception of eager's backward: only the results are compared."""
     raised: dict[str, str] | None = None
     """The exception of the compiled call."""
+    draws: bool = False
+    """Whether eager draws random numbers."""
     graphs: int = 0
     """How many compiled graphs the compiled call ran."""
     compiled: dict[str, Any] = field(default_factory=dict)
@@ -100,6 +107,7 @@ class Done:
         is_eager = function is self.operator
         with torch.enable_grad():
             outputs = self._call(function, arguments, around())
+            self.draws = self.has_drawn() if is_eager else self.draws
             if not self.takes_gradients or self.no_gradients:
                 return outputs
             self.reseed()
@@ -206,6 +214,7 @@ def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
         takes_out=operator.takes_out,
         takes_gradients=operator.takes_gradients,
         reseed=session.reseed,
+        has_drawn=session.has_drawn,
     )
     session.opinfo.announce_sample(index, done.text)
     theirs = own()
@@ -400,7 +409,7 @@ def measure_samples(arguments: Mapping[str, Any], value: Callable[[str], Any]) -
     for done in value(OUTPUT):
         entry = {
             name: getattr(done, name)
-            for name in ("index", "text", "refused", "no_gradients", "raised", "graphs")
+            for name in ("index", "text", "refused", "no_gradients", "raised", "draws", "graphs")
         }
         entry.update(value=None, why_not="")
         if not done.refused and done.raised is None:
@@ -479,7 +488,7 @@ class EachSample(Expectation):
         if wrong:
             entry, first = wrong[0]
             lines = [
-                f"{len(wrong)} of {len(judged)} samples failed",
+                f"{_count(wrong)} of {_count(judged)} samples failed",
                 f"sample {entry['index']}: {entry['text']}",
             ]
             lines += [first.detail] if first.detail else []
@@ -490,18 +499,7 @@ class EachSample(Expectation):
             if len(wrong) > 1 + _MOST_NAMED:
                 lines.append(f"and {len(wrong) - 1 - _MOST_NAMED} more")
             # a waiver is compared with every wrong sample
-            texts = (
-                (
-                    one.wrong,
-                    f"expected sample {bad['index']}: {one.expected}, observed {one.observed}",
-                )
-                for bad, one in wrong
-            )
-            values = tuple(
-                value
-                for values, message in texts
-                for value in values or [WrongValue(message=message)]
-            )
+            values = tuple(value for bad, one in wrong for value in _wrong_values(bad, one))
             return [
                 replace(
                     first,
@@ -512,15 +510,17 @@ class EachSample(Expectation):
             ]
         if all(judgement.status is Status.NOT_APPLICABLE for _, judgement in judged):
             return [Verdict.not_applicable()]
+        # a sample that was called again, with other numbers, has two entries
+        samples = {entry["index"]: entry for entry in reversed(entries)}.values()
         others = {
-            "refused by eager": sum(bool(entry["refused"]) for entry in entries),
-            "without a value": sum(_is_empty(entry["value"]) for entry in entries),
-            "without gradients": sum(bool(entry["no_gradients"]) for entry in entries),
+            "refused by eager": sum(bool(entry["refused"]) for entry in samples),
+            "without a value": sum(_is_empty(entry["value"]) for entry in samples),
+            "without gradients": sum(bool(entry["no_gradients"]) for entry in samples),
             "without a compiled graph": sum(
-                not entry["graphs"] and not entry["refused"] for entry in entries
+                not entry["graphs"] and not entry["refused"] for entry in samples
             ),
         }
-        parts = [f"{len(judged)} sample{'' if len(judged) == 1 else 's'} compared"]
+        parts = [f"{counted(_count(judged), 'sample')} compared"]
         observed = ", ".join(
             [*parts, *(f"{number} {what}" for what, number in others.items() if number)]
         )
@@ -539,7 +539,9 @@ class EachSample(Expectation):
                 else ""
             )
             observed += f"; {told(by_value)}{by_form}"
-        return [Verdict.passed(expected="every sample close to eager", observed=observed)]
+        held = Verdict.passed(expected="every sample close to eager", observed=observed)
+        worst = [judgement.worst for _, judgement in judged if judgement.worst is not None]
+        return [replace(held, worst=max(worst, default=None))]
 
     def _judged(
         self, entry: Mapping[str, Any], facts: StepFacts, surroundings: Surroundings
@@ -597,6 +599,25 @@ class EachSample(Expectation):
                     *entries[index + 1 :],
                 ]
                 yield replace(mutant, facts=facts.with_measured(samples=changed))
+
+
+def _count(entries: Sequence[tuple[Mapping[str, Any], Verdict]]) -> int:
+    """Return of how many samples entries are: one that is called again has two."""
+    return len({entry["index"] for entry, _ in entries})
+
+
+_OF_ARGUMENTS = tuple(f"expected {OUTPUT}['{key}']" for key in ("arguments", UNCHANGED))
+
+
+def _wrong_values(entry: Mapping[str, Any], judgement: Verdict) -> Iterator[WrongValue]:
+    """Yield what a judgement of a sample refuses, with what of it is wrong."""
+    texts = f"sample {entry['index']}: {judgement.expected}, observed {judgement.observed}"
+    aspect = "" if entry["raised"] else "structure"
+    for value in judgement.wrong or [WrongValue(message=f"expected {texts}", aspect=aspect)]:
+        of_arguments = value.message.startswith(_OF_ARGUMENTS) and value.aspect != ALIASING
+        of_stream = entry.get("draws") and value.aspect == NUMBERS
+        aspect = "side effect" if of_arguments else RANDOM_STREAM if of_stream else value.aspect
+        yield replace(value, aspect=aspect)
 
 
 def _is_empty(measured: Mapping[str, Any] | None) -> bool:

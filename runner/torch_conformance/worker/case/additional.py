@@ -593,14 +593,17 @@ class RepeatableCall:
         def call(arguments: list[Any], around: Around, of: RepeatableCall = self) -> Any:
             return of.run(arguments, around())
 
+        in_eager = functools.partial(call, of=replace(self, target=self.called[0], executed=0))
         own, expected, result, records = with_other_numbers(
-            self.arguments,
-            functools.partial(call, of=replace(self, target=self.called[0], executed=0)),
-            call,
-            of_backward=self.differentiate is not None,
+            self.arguments, in_eager, call, of_backward=self.differentiate is not None
         )
         if isinstance(result, Exception):
             raise result
+        # operators of higher order refuse a mode, with exceptions of no common class
+        with suppress(Exception), compiling.reference_stance():
+            lines = residue.Lines()
+            in_eager(own(), lambda: lines)
+            records[0].places = lines.of
         again = {}
         if self.comparisons and differing_bits(result, expected):
             runs = self.eager_runs.with_arguments(own())
@@ -1088,6 +1091,7 @@ class AdditionalCalls:
             others, again.eager, result, done.operators = with_other_numbers(
                 own, functools.partial(call, function=done.operator), call
             )
+            done.operators[0].places = lambda operator: f"sample {done.index}: {done.text}"
         except CannotRepeat as error:
             self._why_no_operators = str(error)
             return None

@@ -273,6 +273,12 @@ class Session:
         """Set every generator to the case's seed."""
         state.reseed(self.plan["seed"])
 
+    def has_drawn(self) -> bool:
+        """Whether a generator has another state than the case's seed gives; seed it again."""
+        now = state.Generators.now()
+        self.reseed()
+        return now.differs_from(state.Generators.now())
+
     def close(self) -> None:
         """Close the resources of ``let`` and of steps, the last first, and restore the handlers."""
         self.scope.closing.close()

@@ -47,9 +47,6 @@ The zygote serves forks in between.
 _FORK_SECONDS = 10.0
 """Time limit for retries of a fork that fails, for example with EAGAIN."""
 
-_IMPORT_SECONDS = 60
-"""Time limit for the import of a module of a compiler ahead of its cases."""
-
 _CORES_OF_PROBES = 4
 """With fewer cores the probes of vector instructions would delay the imports beside them."""
 
@@ -158,12 +155,23 @@ def _import_where_safe(module: str, seal: Seal) -> None:
     """
 
     def imported() -> str:
-        signal.alarm(_IMPORT_SECONDS)  # ends the child
+        os.setsid()
         importlib.import_module(module)
         seal.check()
         return danger()
 
-    if os.waitpid(_fork(imported), 0)[1] == 0:
+    child, statuses = _fork(imported), list[int]()
+
+    def is_done() -> object:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        statuses.extend([status] * bool(pid))
+        return statuses
+
+    if not imports.ends(child, is_done):
+        imports.HANGING.add(module)
+        os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    elif statuses == [0]:
         importlib.import_module(module)
         seal.check()
 

@@ -472,7 +472,7 @@ def _watching_captured(original: Callable[..., Any], output: Any, *args: Any, **
     )
     def counted(*inputs: Any, **named: Any) -> Any:
         count()
-        return compiled(*inputs, **named)
+        return _in_phase("run", compiled, *inputs, **named)
 
     return counted
 

@@ -11,7 +11,6 @@ import os
 import platform
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -157,11 +156,6 @@ class DeviceApi:
 
 
 # -- facts of the machine --------------------------------------------------------------------------
-
-_SECONDS = 120.0
-"""How long the import of vendors' modules and the look at their devices may take, all at the same
-time.
-"""
 
 _BYTES = 64_000
 
@@ -334,28 +328,30 @@ def _answer(path: str) -> str:
     )
 
 
-def answers(questions: Iterable[str], seconds: float = _SECONDS) -> dict[str, str]:
+def answers(questions: Iterable[str]) -> dict[str, str]:
     """Return for each question ``HOLDS`` where torch sees a vendor's device or knows a compiler,
     else the reason.
 
     Each is asked in a process of its own: a fork where this process has its module, else a new
     Python, as a module need not work in forks.
     """
-    until = time.monotonic() + seconds
+    said = dict[str, str]()
     asked = []
     for question in questions:
-        has_module = question.replace("=", "@").partition("@")[2] in sys.modules
+        module = question.replace("=", "@").partition("@")[2]
+        said[question] = "the import of its module does not end"
+        if module in imports.HANGING:
+            continue
+        has_module = module in sys.modules
         context: Any = multiprocessing.get_context("fork" if has_module else "spawn")
         mine, theirs = context.Pipe(duplex=False)
         child = context.Process(target=_look, args=(question, theirs))
         child.start()
         theirs.close()
         asked.append((question, child, mine))
-    said = {}
     for question, child, mine in asked:
-        said[question] = f"the import of its module did not end within {seconds:.0f} s"
         try:
-            if mine.poll(max(until - time.monotonic(), 0)):
+            if imports.ends(child.pid, mine.poll):
                 said[question] = mine.recv_bytes(_BYTES).decode("utf-8", "replace")
         except (EOFError, OSError):
             child.join(1)
@@ -396,9 +392,13 @@ def _description(question: str) -> str:
     of its module returns.
     """
     name, _, path = question.replace("=", "@").partition("@")
+    if not path:  # an entry point names the module
+        path = str(getattr(torch._dynamo.lookup_backend(name), "__module__", ""))
     owners = metadata.packages_distributions().get(path.partition(".")[0])
-    facts = {"package": f"{owners[0]} {_distribution(owners[0])}"} if owners else {}
     top = sys.modules.get(path.partition(".")[0])
+    facts = {"package": f"{owners[0]} {_distribution(owners[0])}"} if owners else {}
+    if not owners and (version := getattr(top, "__version__", "")):
+        facts["package"] = f"{path.partition('.')[0]} {version}"
     folders = [Path(folder) for folder in getattr(top, "__path__", ())]
     files = sorted(
         file for folder in folders for file in folder.rglob("*") if file.suffix in (".py", ".so")

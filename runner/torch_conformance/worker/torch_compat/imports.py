@@ -43,6 +43,43 @@ def be_silent() -> None:
     os.dup2(os.dup2(os.open(os.devnull, os.O_WRONLY), 1), 2)
 
 
+_IMPORT_SECONDS = 120.0
+"""How long the import of a vendor's module may take."""
+
+_IDLE_SECONDS = 15.0
+_LEAST_TICKS = 2
+"""An import whose processes used less of a processor in these seconds than so many hundredths of a
+second waits for something that does not come."""
+
+HANGING: set[str] = set()
+"""Modules whose import did not end in this process, or in the one that it was forked from."""
+
+
+def ends(process: int, is_done: Callable[[], object]) -> bool:
+    """Wait until an import is done that leads a session of its own; return False where it hangs, or
+    takes too long.
+    """
+    until = time.monotonic() + _IMPORT_SECONDS
+    ticks, idle_until = 0, time.monotonic() + _IDLE_SECONDS
+    while not is_done():
+        if (used := _ticks_of(process)) >= ticks + _LEAST_TICKS:
+            ticks, idle_until = used, time.monotonic() + _IDLE_SECONDS
+        if time.monotonic() > min(until, idle_until):
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _ticks_of(session: int) -> int:
+    """Return the time of processors that the processes of a session used."""
+    used = 0
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="utf-8") as stream:
+            fields = stream.read().rpartition(")")[2].split()
+            used += sum(map(int, fields[11:15])) * (int(fields[3]) == session)
+    return used
+
+
 def name_lines(file: str, names: Mapping[int, str]) -> None:
     """Store the function of each line of a file in dynamo's cache.
 

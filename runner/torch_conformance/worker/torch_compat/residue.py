@@ -4,13 +4,18 @@ that only move or describe data.
 
 import contextlib
 import functools
+import os
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+import types
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_conformance.vocabulary.expectations.additional_calls import CannotRepeat
 
@@ -77,6 +82,8 @@ class Operator(NamedTuple):
     """Such as ``aten.mm``; that of a kernel of a GPU, such as ``at::native::CUDAFunctor_add``."""
     shapes: list[Any]
     """The shapes of its arguments, as the profiler tells them."""
+    overload: str = ""
+    """Such as ``default`` or ``Tensor``; empty for a kernel."""
 
 
 @dataclass
@@ -84,6 +91,8 @@ class Record:
     """What was recorded of a call."""
 
     operators: list[Operator] = field(default_factory=list)
+    places: Callable[[Operator], str] = lambda operator: ""
+    """Asked for each operator in their order, returns where the call has it."""
     compiles: list[Any] = field(default_factory=list)
     """One for each time that torch compiled in it."""
 
@@ -152,19 +161,22 @@ def recorded(record: Record, *, of_backward: bool = False) -> Iterator[None]:
         if not of_backward or (
             nodes[-1] not in _OF_LOSS if nodes else event.thread != marks[0].thread
         ):
-            record.operators.append(Operator(name, event.input_shapes))
+            overload = event.overload_name or "default"
+            record.operators.append(Operator(name, event.input_shapes, overload))
     kernels = _kernels_without_operator(recorded_events)
     record.operators.extend(Operator(name, []) for name in kernels)
 
 
 def facts(calls: Iterable[tuple[Record, Record]]) -> dict[str, Any]:
     """Return what was recorded of calls of eager and of the compiled function: the names of the
-    operators, and the positions of those of eager that each may have run in place of.
+    operators, the positions of those of eager that each may have run in place of, and the overloads
+    and the places of those of eager, each place with how many follow each other there.
     """
     eager, left, replaces = list[str](), list[str](), dict[str, set[int]]()
+    overloads, places = list[str](), list[str]()
     for of_eager, of_call in calls:
         taken, whole = set[int](), dict(enumerate(of_eager.operators, len(eager)))
-        for name, shapes in of_call.operators:
+        for name, shapes, _ in of_call.operators:
             alike = [at for at, own in whole.items() if own.name.rstrip("_") == name.rstrip("_")]
             # out= comes last
             same = [at for at in alike if (own := whole[at].shapes) == shapes[: len(own)]]
@@ -174,8 +186,39 @@ def facts(calls: Iterable[tuple[Record, Record]]) -> dict[str, Any]:
             replaces.setdefault(name, set()).update(place or alike or whole)
         eager += [operator.name for operator in of_eager.operators]
         left += [operator.name for operator in of_call.operators]
-    of_names = {name: sorted(places) for name, places in replaces.items()}
-    return {"eager": eager, "residue": left, "replaces": of_names}
+        overloads += [operator.overload for operator in of_eager.operators]
+        places += map(of_eager.places, of_eager.operators)
+    return {
+        "eager": eager,
+        "residue": left,
+        "replaces": {name: sorted(positions) for name, positions in replaces.items()},
+        "overloads": overloads,
+        "places": [[place, len(list(same))] for place, same in groupby(places)],
+    }
+
+
+class Lines(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch
+    """Notes the lines of a spec that call each operator, in their order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._found = defaultdict[tuple[str, str], list[str]](list)
+
+    def __torch_dispatch__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Note the innermost line of a spec, and call the operator."""
+        frame: types.FrameType | None = sys._getframe(1)
+        while frame and not frame.f_code.co_filename.endswith((".yaml", ".yml")):
+            frame = frame.f_back
+        name = str(func.name()).partition(".")[0].replace("::", ".")
+        self._found[name, func._overloadname].append(
+            f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
+        )
+        return func(*args, **(kwargs or {}))
+
+    def of(self, operator: Operator) -> str:
+        """Return the next line that called an operator; nothing where none is known."""
+        found = self._found[operator.name, operator.overload]
+        return found.pop(0) if found else ""
 
 
 def _computing(event: Any) -> str:

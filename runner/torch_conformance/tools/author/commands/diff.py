@@ -35,6 +35,9 @@ from torch_conformance.tools.author.compared_runs import (
 FORMAT = 2
 """The number of the form of the JSON."""
 
+LOST = "lost-cells"
+"""The word of ``--fail-on`` that counts cells of the support table, not cases."""
+
 LISTED = 30
 """How many cases of one change the text lists; JSON and the page list all."""
 
@@ -70,9 +73,11 @@ def lines_of(comparison: Comparison, *, with_code: bool = False) -> Iterator[str
         if len(cases) > LISTED:
             yield f"  and {len(cases) - LISTED} more (--json lists all)"
     if cells := changed_cells(comparison):
-        yield from ("", f"cells of the support table that differ ({len(cells)}):")
+        lost = sum(is_lost(then, now) for then, now in cells)
+        yield from ("", f"cells of the support table that differ ({len(cells)}, {lost} lost):")
         yield from (
             f"  {one_line(f'{_name(then, now)}: {_state(then)}, then {_state(now)}')}"
+            + " [lost]" * is_lost(then, now)
             for then, now in cells[:LISTED]
         )
         yield from (
@@ -87,26 +92,29 @@ def changed_cells(comparison: Comparison) -> list[tuple[Cell | None, Cell | None
     ATen ran; None where a run has no case.
     """
     sides = [
-        {str(cell.result.case_id): cell for cell in measured_cells(side.run.results)}
+        {cell.key: cell for cell in measured_cells(side.run.results)}
         for side in (comparison.before, comparison.after)
     ]
-    pairs = [(sides[0].get(case_id), sides[1].get(case_id)) for case_id in {**sides[1], **sides[0]}]
+    pairs = [(sides[0].get(key), sides[1].get(key)) for key in {**sides[1], **sides[0]}]
     return [(then, now) for then, now in pairs if _state(then) != _state(now)]
 
 
+def is_lost(then: Cell | None, now: Cell | None) -> bool:
+    """Whether the compiler computed more of a right answer in the first run than in the second."""
+    before, after = (-1.0 if cell is None else cell.share for cell in (then, now))
+    return after < before
+
+
 def _state(cell: Cell | None) -> str:
-    return (
-        "no case"
-        if cell is None
-        else f"{cell.state.word} ({cell.operators})"
-        if cell.operators
-        else cell.state.word
-    )
+    if cell is None:
+        return "no case"
+    return f"{cell.state.word} ({cell.detail})" if cell.detail else cell.state.word
 
 
 def _name(*cells: Cell | None) -> str:
     cell = next(cell for cell in cells if cell is not None)
-    return f"{cell.backend} {cell.operator} {cell.type}, {cell.suite}"
+    words = filter(None, (cell.backend, cell.operator, cell.type, cell.place))
+    return f"{' '.join(words)}, {cell.suite}"
 
 
 def _side_line(word: str, side: NamedRun) -> str:
@@ -171,7 +179,7 @@ def document_of(
             for then, now in changed_cells(comparison)
         ],
         "fail_on": list(fail_on),
-        "reached": comparison.reached(fail_on),
+        "reached": _reached(comparison, fail_on),
         "exit_code": exit_code,
     }
 
@@ -223,6 +231,12 @@ def page_of(comparison: Comparison) -> str:
     return rendered("comparison.html.j2", words)
 
 
+def _reached(comparison: Comparison, words: Sequence[str]) -> dict[str, int]:
+    """Return how many cases or cells have each of these words, for those that some have."""
+    lost = sum(is_lost(then, now) for then, now in changed_cells(comparison))
+    return comparison.reached(words) | ({LOST: lost} if lost and LOST in words else {})
+
+
 # -- the command -----------------------------------------------------------------------------------
 
 
@@ -238,7 +252,8 @@ class DiffOptions:
         "WORDS",
         "exit 1 if a case has one of these words, with commas between them: broken, "
         "new-failure, gone, no-longer-executed, waived, "
-        "changed, still-failing, fixed, new, now-executed, spec-changed",
+        "changed, still-failing, fixed, new, now-executed, spec-changed; or lost-cells, if the "
+        "compiler computes less of the support table",
     )
     code: bool = flag("print what differs in the generated code and the graphs of changed cases")
     html: Path | None = report_file(
@@ -254,11 +269,11 @@ def main(options: DiffOptions) -> ExitCode:
     require_free_reports(report_files(options))
     fail_on = [word.strip() for words in options.fail_on for word in words.split(",")]
     for word in fail_on:
-        if word not in FAIL_ON:
-            message, hint = unknown("change", word, FAIL_ON)
+        if word not in (*FAIL_ON, LOST):
+            message, hint = unknown("change", word, (*FAIL_ON, LOST))
             raise UsageError(f"--fail-on: {message} ({hint})")
     comparison = compare(read_placed(options.before), read_placed(options.after))
-    reached = comparison.reached(fail_on)
+    reached = _reached(comparison, fail_on)
     code = ExitCode.FAILED if reached else ExitCode.OK if comparison.both else ExitCode.NOTHING
     if options.html is not None:
         replace(options.html, page_of(comparison).encode("utf-8"))
