@@ -82,12 +82,13 @@ def test_without_the_package_every_case_is_unavailable(specs: Path) -> None:
 ASK = """\
 import multiprocessing, sys
 import torch
-from torch_conformance.worker.torch_compat import device_modules
+from torch_conformance.worker.torch_compat import device_modules, imports
 
+imports._IMPORT_SECONDS, imports._IDLE_SECONDS = 40, 5
 print(*device_modules.answers(["madeup=vendor_not_forked"]).values())
 forks = multiprocessing.get_context("fork")  # a new Python for each imports torch for seconds
 multiprocessing.get_context = lambda kind: forks
-print(*device_modules.answers(sys.argv[1:], seconds=15).values(), sep="\\n")
+print(*device_modules.answers(sys.argv[1:]).values(), sep="\\n")
 assert not [name for name in sys.modules if name.startswith("vendor_")]
 """
 
@@ -116,11 +117,11 @@ MODULES = {
     ),
     "vendor_floods": (
         "while True: print('x' * 10000, flush=True)",
-        "the import of its module did not end within 15 s",
+        "the import of its module does not end: it waits, or takes minutes",
     ),
     "vendor_hangs": (
         "import time; time.sleep(600)",
-        "the import of its module did not end within 15 s",
+        "the import of its module does not end: it waits, or takes minutes",
     ),
     "vendor_nothing": (
         "",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from pathlib import Path
+from types import UnionType
 from typing import Any, NewType, get_args, get_origin, get_type_hints
 
 import pytest
@@ -49,6 +50,8 @@ def filled(kind: Any) -> Any:
                 if COMPUTED not in field.metadata
             }
         )
+    if get_origin(kind) is UnionType:  # of one type and None
+        return filled(get_args(kind)[0])
     if get_origin(kind) is tuple:
         return (filled(get_args(kind)[0]),) * 2
     if get_origin(kind) is Mapping:

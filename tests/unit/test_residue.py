@@ -196,14 +196,39 @@ def test_an_operator_replaces_those_of_eager_whose_work_it_may_have_done(
         )
 
     calls = [(record(eager), record(residue_of_call))] * 2
+    calls[0][0].places = lambda operator: f"at {operator.name}"
     facts, count = residue.facts(calls), len(eager.split())
     assert facts["replaces"] == {
         name: [*places, *(place + count for place in places)] for name, places in replaces.items()
     }
+    assert sum(number for _, number in facts["places"]) == len(facts["overloads"]) == 2 * count
+    assert [place for place, _ in facts["places"]][:1] == [
+        f"at {name}" for name in facts["eager"][:1]
+    ]
     assert (len(facts["eager"]), facts["residue"][0]) == (
         2 * count,
         residue_of_call.split()[0].rstrip("0123456789"),
     )
+
+
+def test_lines_of_a_spec_that_call_operators_are_noted_in_their_order() -> None:
+    import torch
+
+    from torch_conformance.worker.torch_compat import residue
+
+    source = "def fn(x):\n    y = x.exp() + 1\n    return torch.nn.functional.linear(y, y).exp()\n"
+    names: dict[str, Any] = {"torch": torch}
+    exec(compile(f"\n\n{source}", "/some/folder/model.yaml", "exec"), names)
+    lines = residue.Lines()
+    with torch.no_grad(), lines:
+        names["fn"](torch.rand(2, 2))
+        torch.rand(2).cos()
+    asked = ["exp default", "exp default", "exp default", "mm default", "add Tensor", "cos default"]
+    found = [
+        lines.of(residue.Operator(f"aten.{name}", [], overload))
+        for name, overload in map(str.split, asked)
+    ]
+    assert found == ["model.yaml:4", "model.yaml:5", "", "model.yaml:5", "model.yaml:4", ""]
 
 
 @pytest.mark.parametrize(

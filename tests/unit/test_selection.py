@@ -150,6 +150,12 @@ def test_a_glob_after_an_exclamation_mark_takes_cases_out(
     assert unmatched(globs, CASES) == [hints[glob] for glob in globs if glob in hints]
 
 
+def test_a_glob_for_shipped_specs_that_were_not_read_names_their_folder() -> None:
+    (hint,) = unmatched(["operators/opinfo-functions[*"], CASES)
+    assert "the shipped specs have 'operators', and were not read: name /" in hint
+    assert hint.endswith("/specs")
+
+
 def test_an_unknown_backend_is_wrong_usage() -> None:
     with pytest.raises(UsageError, match=r"^unknown backend 'cdua' \(did you mean 'cuda'\?\)$"):
         chosen(names=["cpu", "cdua"])

@@ -19,7 +19,8 @@ from tests.unit.test_events import Go, execution, go
 from torch_conformance.cli.parser import main
 from torch_conformance.model.expectation import WrongValue
 from torch_conformance.model.outcomes import ExitCode, Outcome
-from torch_conformance.model.results import CaseResult
+from torch_conformance.model.results import CaseResult, OperatorCalls
+from torch_conformance.report.support_table import aspects_of
 from torch_conformance.report.terminal import report_of
 
 __all__ = ["go"]  # a fixture of test_events
@@ -47,6 +48,21 @@ def of_operator(
     )
 
 
+def calls(*places: tuple[str, int, int], operator: str = "aten.cos.default") -> Any:
+    """Return the calls of an operator by place: how many there are, and how many ATen made."""
+    return tuple(
+        OperatorCalls(operator=operator, place=place, calls=count, by_aten=left)
+        for place, count, left in places
+    )
+
+
+ONE_OF_EIGHT = calls(
+    *((f"sample {n}" + ": 0: float32[]" * (n == 3), 1, int(n == 3)) for n in range(8))
+)
+EACH_OF_EIGHT = (
+    *calls(*((f"sample {n}: 0: float32[]", 1, 1) for n in range(8))),
+    *calls(*((f"sample {n}", 7, 0) for n in range(8)), operator="aten.mul.Tensor"),
+)
 WRONG = of_operator("wrong", Outcome.FAIL)
 MIXED = of_operator("mixed", Outcome.FAIL, **RAISED)
 MIXED = replace(
@@ -66,6 +82,14 @@ CELLS: Mapping[str, tuple[CaseResult, str]] = {
         replace(
             of_operator("rms", Outcome.FELL_BACK, 1), by_aten={"aten.mean": 1, "aten.rsqrt": 0}
         ),
+        "partly",
+    ),
+    "all of one sample in eight": (
+        of_operator("asin", Outcome.FELL_BACK, 1, eager_operators=8, operators=ONE_OF_EIGHT),
+        "some-samples",
+    ),
+    "one operator in each of eight samples": (
+        of_operator("asinh", Outcome.FELL_BACK, 8, eager_operators=64, operators=EACH_OF_EIGHT),
         "partly",
     ),
     "allowed to ATen": (of_operator("mm", Outcome.PASS, 4), "by-aten"),
@@ -122,14 +146,120 @@ def test_the_state_of_each_cell(tmp_path: Path) -> None:
     document = table(
         tmp_path / "run", *(result for result, _ in CELLS.values()), recorded("no-operator")
     )
-    states = [cell["state"] for cell in document["cells"]]
+    cells = [cell for cell in document["cells"] if "by ATen overload" not in cell["suite"]]
+    states = [cell["state"] for cell in cells]
     assert dict(zip(CELLS, states, strict=True)) == {
         name: state for name, (_, state) in CELLS.items()
     }
-    (counts,) = document["counts"]
+    counts, _ = document["counts"]
     assert (counts["backend"], counts["suite"]) == ("other", f"{SUITE}[dynamic=false]")
     assert counts["states"] == {state: states.count(state) for state in dict.fromkeys(states)}
-    assert document["cells"][1]["by_aten"] == {"aten.cos": 3}
+    assert cells[1]["by_aten"] == {"aten.cos": 3}
+    (of_some,) = (cell for cell in cells if cell["state"] == "some-samples")
+    assert (of_some["samples"], of_some["samples_by_aten"]) == (
+        8,
+        [
+            {
+                "sample": 3,
+                "arguments": "0: float32[]",
+                "eager_operators": 1,
+                "by_aten": {"aten.cos.default": 1},
+            }
+        ],
+    )
+
+
+def wrong(kind: str, *values: tuple[str, str], outcome: Outcome = Outcome.FAIL) -> CaseResult:
+    """Return a result with one failed verdict, which refuses values: message and aspect."""
+    result = of_operator("cos", outcome)
+    refused = tuple(WrongValue(message=message, aspect=aspect) for message, aspect in values)
+    return replace(
+        result, verdicts=tuple(replace(one, kind=kind, wrong=refused) for one in result.verdicts)
+    )
+
+
+LATER, EARLIER = (
+    f"expected sample 0: no exception, observed a.B in phase '{phase}': no"
+    for phase in ("run", "trace")
+)
+
+
+@pytest.mark.parametrize(
+    ("result", "aspects"),
+    [
+        (wrong("close", ("a", "strides"), ("b", "numbers"), ("c", "strides")), "strides numbers"),
+        (wrong("close", (LATER, ""), (EARLIER, "")), "while-running while-compiling"),
+        (wrong("close"), "structure"),
+        (wrong("side-effects", ("a buffer", "numbers")), "side-effect"),
+        (wrong("side-effects", ("a view", "aliasing")), "aliasing"),
+        (wrong("side-effects", ("expected RNG state of cpu unchanged", "")), "random-stream"),
+        (wrong("counter"), "counter"),
+        (of_operator("cos", Outcome.CRASH), "crash"),
+        (of_operator("cos", Outcome.TIMEOUT), "hang"),
+        (of_operator("cos", Outcome.FELL_BACK, 1), ""),
+    ],
+)
+def test_what_is_wrong_is_told_apart(result: CaseResult, aspects: str) -> None:
+    assert [aspect.replace(" ", "-") for aspect in aspects_of(result)] == aspects.split()
+
+
+PLACES = calls(("b.yaml:12", 4, 1), ("b.yaml:9", 2, 0), ("", 0, 0))[:2]
+MODEL = recorded(
+    "model",
+    Outcome.FELL_BACK,
+    backend="other",
+    eager_operators=6,
+    by_aten={"aten.cos": 1},
+    operators=PLACES,
+)
+SUITE_CALLS = (
+    of_operator("cos", operators=calls(("sample 0", 2, 0))),
+    of_operator("cosh", Outcome.FELL_BACK, 1, operators=calls(("sample 0", 3, 3))),
+    of_operator("sin", Outcome.FAIL, operators=calls(("sample 0", 9, 0))),
+    of_operator("sin", dtype="int64", operators=calls(("sample 0", 1, 0))),
+)
+
+
+def test_operators_of_a_model_have_places_and_those_of_a_suite_types(tmp_path: Path) -> None:
+    cells = table(tmp_path / "run", MODEL, *SUITE_CALLS)["cells"]
+    found = [
+        (cell["suite"], cell["type"], cell["place"], cell["state"], cell["eager_operators"])
+        for cell in cells
+        if cell["operator"] == "aten.cos.default"
+    ]
+    overloads = f"{SUITE}[dynamic=false] by ATen overload"
+    assert found == [
+        ("area/model", "", "b.yaml:12", "partly", 4),
+        ("area/model", "", "b.yaml:9", "served", 2),
+        # not those of a wrong answer, where others are right
+        (overloads, "float32", "", "partly", 5),
+        (overloads, "int64", "", "served", 1),
+    ]
+    out = tmp_path / "s.md"
+    assert main(["report", str(tmp_path / "run"), "--support", str(out)]) == ExitCode.OK
+    lines = out.read_text().splitlines()
+    assert "| `aten.cos.default` | `b.yaml:12` | partly: `1 of 4 by ATen` |" in lines
+    assert "| `aten.cos.default` | partly: `3 of 5 by ATen` | served: `1 call` |" in lines
+    rows = [line.split("`")[3] for line in lines if "| `b.yaml" in line]
+    assert rows == ["b.yaml:9", "b.yaml:12"]
+    assert "support by other of the operators of other specs: 1 served, 1 partly" in shown(MODEL)
+
+
+def test_the_table_names_the_compiler_and_the_greatest_error(tmp_path: Path) -> None:
+    held = of_operator("add")
+    held = replace(held, verdicts=tuple(replace(one, worst=0.375) for one in held.verdicts))
+    assert held.verdicts
+    run = run_of(held, environment={"torch": "2.13.0", "other.package": "vendor 1.2"})
+    write_run(tmp_path / "run", run)
+    for name in ("s.md", "s.json"):
+        out = str(tmp_path / name)
+        assert main(["report", str(tmp_path / "run"), "--support", out]) == ExitCode.OK
+    lines = (tmp_path / "s.md").read_text().splitlines()
+    assert "Compiler `other`: `vendor 1.2`." in lines
+    assert "| `add` | served (0.38) |" in lines
+    document = json.loads((tmp_path / "s.json").read_text())
+    assert document["compilers"] == {"other": "vendor 1.2"}
+    assert document["cells"][0]["error"] == 0.375
 
 
 CONVERSION = "Model wasn't fully converted. -- No conversion rule found for operations: {}"
@@ -185,7 +315,7 @@ def test_markdown_has_a_row_for_each_operator_and_no_text_that_drives_it(tmp_pat
     lines = (tmp_path / "s.md").read_text().splitlines()
     assert "| operator | `float32` | `int64` |" in lines
     assert "| `log` | by-aten: `aten.log` | served |" in lines
-    assert "| `add` | wrong |  |" in lines
+    assert "| `add` | wrong: `counter` |  |" in lines
     assert not any("<b>" in line and "`<b>'/x`" not in line for line in lines)
 
 
@@ -280,10 +410,44 @@ def test_diff_shows_the_cells_that_changed(
     page = " ".join(re.sub("<[^>]*>", " ", (tmp_path / "diff.html").read_text("utf-8")).split())
     for row in (
         "log float32 by-aten aten.log served",
-        "mm float32 by-aten aten.mm wrong",
+        "mm float32 by-aten aten.mm wrong counter",
         "cos float32 no case served",
     ):
         assert f" {row} other: {SUITE}[dynamic=false]" in page
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lost"),
+    [
+        (of_operator("cos"), of_operator("cos"), 0),
+        (of_operator("cos"), of_operator("cos", Outcome.FELL_BACK, 3), 1),
+        (of_operator("cos", Outcome.FELL_BACK, 2), of_operator("cos", Outcome.FELL_BACK, 3), 1),
+        (of_operator("cos", Outcome.FELL_BACK, 3), of_operator("cos", Outcome.FELL_BACK, 2), 0),
+        (of_operator("cos", Outcome.FELL_BACK, 4), of_operator("cos", Outcome.FAIL), 1),
+        (of_operator("cos", Outcome.FAIL), of_operator("cos", Outcome.FELL_BACK, 4), 0),
+        (of_operator("cos"), of_operator("cos", Outcome.UNAVAILABLE, reason="no module"), 1),
+        (of_operator("cos"), None, 1),
+        (None, of_operator("cos"), 0),
+        (MODEL, replace(MODEL, operators=calls(("b.yaml:12", 4, 2), ("b.yaml:9", 2, 0))), 1),
+    ],
+)
+def test_lost_cells_fail_a_comparison(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    before: CaseResult | None,
+    after: CaseResult | None,
+    lost: int,
+) -> None:
+    names = [
+        str(write_run(tmp_path / name, run_of(of_operator("add"), *filter(None, [result]))))
+        for name, result in (("a", before), ("b", after))
+    ]
+    code = main(["diff", *names, "--fail-on", "lost-cells", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    validator("diff").validate(document)
+    assert (code, document["reached"]) == (
+        (ExitCode.FAILED, {"lost-cells": lost}) if lost else (ExitCode.OK, {})
+    )
 
 
 def test_run_writes_the_table_and_refuses_another_ending(go: Go) -> None:
@@ -326,6 +490,34 @@ def test_a_result_has_what_its_calls_measured() -> None:
         result = verdict_of(case(step(claim)), observation(facts), by=by)
         assert (result.outcome is Outcome.PASS) == ("aten.cos" not in by_aten)
         assert (result.eager_operators, dict(result.by_aten)) == (2, by_aten)
+        assert result.operators == ()  # facts before overloads and places were known
+
+
+def test_calls_have_their_place_or_that_of_the_step() -> None:
+    measured = {
+        "eager": ["aten.mm", "aten.cos", "aten.cos", "aten.cos"],
+        "residue": ["aten.cos"],
+        "replaces": {"aten.cos": [2]},
+        "overloads": ["default"] * 4,
+        "places": [["", 1], ["sample 0: 0: float32[]", 1], ["sample 1: 0: float32[2]", 2]],
+        "tensors": 1,
+        "done": True,
+        "eager_calls": 0,
+    }
+    dynamo = {"graphs": 1, "calls": 1, "calls_others": 0, "frames": 1, "broken": []}
+    claim = expected("counter", {"inductor.fxgraph_cache_miss": 1})
+    facts = seen(measured={"proof": measured}, dynamo=dynamo)
+    result = verdict_of(case(step(claim)), observation(facts), by=backend(service={}))
+    (of_step, *others) = result.operators
+    assert (of_step.operator, of_step.calls, of_step.by_aten) == ("aten.mm.default", 1, 0)
+    assert re.fullmatch(r"[\w-]+\.yaml:\d+", of_step.place)
+    assert others == [
+        *calls(("sample 0", 1, 0)),
+        # its arguments are said where ATen ran an operator of it
+        *calls(("sample 1: 0: float32[2]", 2, 1)),
+    ]
+    (proof,) = (verdict for verdict in result.verdicts if verdict.kind == "proof")
+    assert proof.detail == "aten.cos.default, 1 of 2 by ATen: sample 1: 0: float32[2]"
 
 
 OF_ATEN = "buf1 = torch.ops.aten.sort.stable(buf0)\nasync_compile.wait(globals())\n"

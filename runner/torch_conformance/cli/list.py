@@ -2,6 +2,7 @@
 tests, or of a ledger.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -213,14 +214,10 @@ def _totals(cases: Sequence[Case], verdicts: Sequence[CaseAvailability]) -> Iter
     """Yield how many cases and specs there are, how many can run here, and why the others
     cannot.
     """
-    answers = Counter((verdict.availability, verdict.reason) for verdict in verdicts)
-    counts = {
-        kind: sum(count for (other, _), count in answers.items() if other is kind)
-        for kind in _WORDS
-    }
+    counts = Counter(verdict.availability for verdict in verdicts)
     parts = [
         f"{count} {_WORDS[kind] or 'can run here'}"
-        for kind, count in counts.items()
+        for kind, count in ((kind, counts[kind]) for kind in _WORDS)
         if count or kind is Availability.YES
     ]
     yield ""
@@ -234,10 +231,31 @@ def _totals(cases: Sequence[Case], verdicts: Sequence[CaseAvailability]) -> Iter
     if count := sum(case.on_request for case in cases):
         yield f"  {count:5}  on request: run only when a path, --tag or --select names them"
     for kind, word in _WORDS.items():
-        reasons = Counter(
-            {reason: count for (other, reason), count in answers.items() if other is kind and word}
-        )
-        yield from (f"  {count:5}  {word}: {reason}" for reason, count in reasons.most_common())
+        reasons = [verdict.reason for verdict in verdicts if verdict.availability is kind and word]
+        yield from (f"  {count:5}  {word}: {cause}" for count, cause in _causes(reasons))
+
+
+_PLACE = re.compile(r" \(line \d+\)| of \S+:\d+:\d+(?= )")
+_OF_INDUCTOR = re.compile(r"(?:the )?(\w+).*? (is about Inductor, .*)")
+"""Why a word of a spec keeps another compiler from a case; options by their section."""
+
+
+def _causes(reasons: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield how many cases have each cause, most first: reasons without their places, and one cause
+    for all words about Inductor.
+    """
+    causes, words = Counter[str](), Counter[tuple[str, str]]()
+    for reason in reasons:
+        without_places = _PLACE.sub("", reason)
+        found = [_OF_INDUCTOR.fullmatch(part) for part in without_places.split("; ")]
+        named = {match[1]: f"a word {match[2]}" for match in found if match}
+        causes[next(iter(named.values()), without_places)] += 1
+        words.update(named.items())
+    for cause, count in causes.most_common():
+        of_cause = [
+            f"{word} in {number}" for (word, other), number in words.most_common() if other == cause
+        ]
+        yield count, f"{cause}: {', '.join(of_cause)}" if of_cause else cause
 
 
 # -- the upstream tests ----------------------------------------------------------------------------

@@ -125,11 +125,13 @@ class Cell:
         if self.state in (State.WRONG, State.RAISED):
             return ", ".join(aspects_of(self.result))
         names = ", ".join(sorted(self.result.by_aten))
+        if self.state is State.PARTLY:
+            return f"{sum(self.by_aten.values())} of {self.calls}: {names}"
         if self.state is State.SOME_SAMPLES:
             samples = samples_of(self.result).values()
             left = sum(any(calls.by_aten for calls in sample) for sample in samples)
             return f"{left} of {len(samples)} samples: {names}"
-        return names if self.state in (State.PARTLY, State.BY_ATEN) else ""
+        return names if self.state is State.BY_ATEN else ""
 
     @property
     def error(self) -> float | None:

@@ -339,7 +339,7 @@ def answers(questions: Iterable[str]) -> dict[str, str]:
     asked = []
     for question in questions:
         module = question.replace("=", "@").partition("@")[2]
-        said[question] = "the import of its module does not end"
+        said[question] = "the import of its module does not end: it waits, or takes minutes"
         if module in imports.HANGING:
             continue
         has_module = module in sys.modules

@@ -70,13 +70,13 @@ def ends(process: int, is_done: Callable[[], object]) -> bool:
     return True
 
 
-def _ticks_of(session: int) -> int:
-    """Return the time of processors that the processes of a session used."""
+def _ticks_of(leader: int) -> int:
+    """Return the time of processors that a process and its session used."""
     used = 0
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="utf-8") as stream:
             fields = stream.read().rpartition(")")[2].split()
-            used += sum(map(int, fields[11:15])) * (int(fields[3]) == session)
+            used += sum(map(int, fields[11:15])) * (leader in (int(pid), int(fields[3])))
     return used
 
 

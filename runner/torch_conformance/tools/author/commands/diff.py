@@ -89,20 +89,27 @@ def lines_of(comparison: Comparison, *, with_code: bool = False) -> Iterator[str
 
 def changed_cells(comparison: Comparison) -> list[tuple[Cell | None, Cell | None]]:
     """Return the cells of the support tables of both runs that differ in their state, or in what
-    ATen ran; None where a run has no case.
+    ATen ran or how often; None where a run has no case.
     """
     sides = [
         {cell.key: cell for cell in measured_cells(side.run.results)}
         for side in (comparison.before, comparison.after)
     ]
     pairs = [(sides[0].get(key), sides[1].get(key)) for key in {**sides[1], **sides[0]}]
-    return [(then, now) for then, now in pairs if _state(then) != _state(now)]
+    return [
+        (then, now)
+        for then, now in pairs
+        if (_state(then), _share(then)) != (_state(now), _share(now))
+    ]
 
 
 def is_lost(then: Cell | None, now: Cell | None) -> bool:
     """Whether the compiler computed more of a right answer in the first run than in the second."""
-    before, after = (-1.0 if cell is None else cell.share for cell in (then, now))
-    return after < before
+    return _share(now) < _share(then)
+
+
+def _share(cell: Cell | None) -> float:
+    return -1.0 if cell is None else cell.share
 
 
 def _state(cell: Cell | None) -> str:
