@@ -59,6 +59,7 @@ TABLE = [
     ("batched", SERVED, FELL_BACK, "0% of 5 operators"),
     ("own_operators", SERVED, FELL_BACK, "60% of 5 operators; by ATen: aten.tanh, aten.exp"),
     ("stored_by_place", SERVED, FAIL, "one more call, with other numbers"),
+    ("refuses", SERVED, FAIL, "RuntimeError in phase 'run': no such kernel"),
     # docs/guides/any-compiler.md lists these: who hides so is not seen
     ("past_dispatcher", SERVED, PASS, ""),
     ("in_process", SERVED, PASS, ""),

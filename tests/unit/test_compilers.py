@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import LoadSuite
+from torch_conformance.cli.list import causes_of
 from torch_conformance.language.backends import load_backends
 from torch_conformance.language.load import load
 from torch_conformance.model.diagnostics import InvalidSpecs
@@ -252,3 +253,24 @@ def test_an_unknown_operator_of_a_spec_has_its_place(load_suite: LoadSuite, body
     (problem,) = raised.value.diagnostics
     assert (problem.position.line, problem.position.column) == (5, line.index("aten") + 1)
     assert "aten.sort" in problem.hint
+
+
+def test_list_groups_reasons_by_cause() -> None:
+    word, claim = "{} (line {}) is about Inductor, and x compiles with y", "not claimed by x: {}"
+    reasons = [
+        f"{word.format('config.freezing', 6)}; {word.format('counter', 9)}",
+        f"{word.format('config.cpp.simdlen', 7)}; {word.format('config.freezing', 7)}",
+        f"the spy lowered is about Inductor, and x compiles with y; {claim.format('gradients')}",
+        *(claim.format(f"gradients (line {line})") for line in (5, 7)),
+        "compile of specs/a.yaml:19:11 is its own",
+        "no torch",
+    ]
+    assert list(causes_of(reasons)) == [
+        (
+            3,
+            "a word is about Inductor, and x compiles with y: config in 2, counter in 1, spy in 1",
+        ),
+        (2, "not claimed by x: gradients"),
+        (1, "compile is its own"),
+        (1, "no torch"),
+    ]

@@ -146,6 +146,50 @@ def test_a_wrong_sample_is_refused(judge: Callable[..., Judged], dtype: Any, wro
     )
 
 
+def exp(x: Any) -> Any:
+    return x.exp()
+
+
+def writing(x: Any) -> Any:
+    answer = x.exp()
+    x.add_(1)
+    return answer
+
+
+ASPECTS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "numbers": (exp, lambda x: x.exp() * 1.02),
+    "strides": (exp, lambda x: x.exp().t().contiguous().t()),
+    "dtype": (exp, lambda x: x.exp().double()),
+    "shape": (exp, lambda x: x.exp()[None]),
+    "structure": (exp, lambda x: (x.exp(), x.exp())),
+    "aliasing": (torch.clone, lambda x: x),
+    "side effect": (exp, writing),
+    "random stream": (torch.rand_like, lambda x: torch.rand(2, *x.shape)[1]),
+}
+
+
+@pytest.mark.parametrize("aspect", ASPECTS)
+def test_what_of_a_sample_is_wrong_is_told(judge: Callable[..., Judged], aspect: str) -> None:
+    function, answer = ASPECTS[aspect]
+    found, _ = judge(function, answer, made(8, 16, needs=False))
+    assert {value.aspect for value in found.wrong} == {aspect}
+    assert found.worst is None
+
+
+def test_a_sample_that_was_called_again_counts_once(judge: Callable[..., Judged]) -> None:
+    given, check = made(8, 16, needs=False), EachSample(check=Close.parse({"to": "eager"}))
+    _, right = judge(exp, exp, given, count=2)
+    _, (wrong,) = judge(exp, ASPECTS["numbers"][1], given)
+    entries = [*right, {**right[0], "text": "again"}]
+    (held,) = check.judge(StepFacts(measured={"samples": entries}), HERE)
+    assert held.observed.startswith("2 samples compared")
+    assert held.worst is not None
+    assert 0 <= held.worst <= 1
+    entries += [{**wrong, "index": 1, "text": text} for text in ("first", "again")]
+    (failed,) = check.judge(StepFacts(measured={"samples": entries}), HERE)
+    assert failed.detail.startswith("1 of 2 samples failed")
+
+
 def cancelling(x: Any) -> Any:
     """Lose most digits in the dtype of the input, in the result and in the gradient."""
     return torch.sigmoid(x) * (1 + torch.tanh(x)) - torch.sigmoid(x) * torch.tanh(x)

@@ -232,7 +232,7 @@ def _totals(cases: Sequence[Case], verdicts: Sequence[CaseAvailability]) -> Iter
         yield f"  {count:5}  on request: run only when a path, --tag or --select names them"
     for kind, word in _WORDS.items():
         reasons = [verdict.reason for verdict in verdicts if verdict.availability is kind and word]
-        yield from (f"  {count:5}  {word}: {cause}" for count, cause in _causes(reasons))
+        yield from (f"  {count:5}  {word}: {cause}" for count, cause in causes_of(reasons))
 
 
 _PLACE = re.compile(r" \(line \d+\)| of \S+:\d+:\d+(?= )")
@@ -240,7 +240,7 @@ _OF_INDUCTOR = re.compile(r"(?:the )?(\w+).*? (is about Inductor, .*)")
 """Why a word of a spec keeps another compiler from a case; options by their section."""
 
 
-def _causes(reasons: Iterable[str]) -> Iterator[tuple[int, str]]:
+def causes_of(reasons: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Yield how many cases have each cause, most first: reasons without their places, and one cause
     for all words about Inductor.
     """
