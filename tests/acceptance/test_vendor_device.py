@@ -84,7 +84,7 @@ import multiprocessing, sys
 import torch
 from torch_conformance.worker.torch_compat import device_modules, imports
 
-imports._IMPORT_SECONDS, imports._IDLE_SECONDS = 40, 5
+imports._INTERVALS, imports._SECONDS = 8, 5
 print(*device_modules.answers(["madeup=vendor_not_forked"]).values())
 forks = multiprocessing.get_context("fork")  # a new Python for each imports torch for seconds
 multiprocessing.get_context = lambda kind: forks

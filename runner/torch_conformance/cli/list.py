@@ -173,11 +173,7 @@ def as_json(case: Case, verdict: CaseAvailability) -> Mapping[str, Any]:
         "id": case.id,
         "spec": case.spec,
         "line": case.position.line,
-        "summary": case.summary,
-        "area": case.area,
-        "name": case.name,
-        "backend": case.backend,
-        "params": case.params,
+        **{word: getattr(case, word) for word in ("summary", "area", "name", "backend", "params")},
         "requires": list(dict.fromkeys(map(str, case.requires))),
         "covers": list(case.covers),
         "tags": list(case.tags),
@@ -216,9 +212,9 @@ def _totals(cases: Sequence[Case], verdicts: Sequence[CaseAvailability]) -> Iter
     """
     counts = Counter(verdict.availability for verdict in verdicts)
     parts = [
-        f"{count} {_WORDS[kind] or 'can run here'}"
-        for kind, count in ((kind, counts[kind]) for kind in _WORDS)
-        if count or kind is Availability.YES
+        f"{counts[kind]} {word or 'can run here'}"
+        for kind, word in _WORDS.items()
+        if counts[kind] or not word
     ]
     yield ""
     yield (
@@ -232,30 +228,22 @@ def _totals(cases: Sequence[Case], verdicts: Sequence[CaseAvailability]) -> Iter
         yield f"  {count:5}  on request: run only when a path, --tag or --select names them"
     for kind, word in _WORDS.items():
         reasons = [verdict.reason for verdict in verdicts if verdict.availability is kind and word]
-        yield from (f"  {count:5}  {word}: {cause}" for count, cause in causes_of(reasons))
+        yield from (f"  {count:5}  {word}: {cause}" for cause, count in causes_of(reasons))
 
 
 _PLACE = re.compile(r" \(line \d+\)| of \S+:\d+:\d+(?= )")
-_OF_INDUCTOR = re.compile(r"(?:the )?(\w+).*? (is about Inductor, .*)")
-"""Why a word of a spec keeps another compiler from a case; options by their section."""
+_OF_INDUCTOR = re.compile(r" is about Inductor, [^;]*")
 
 
-def causes_of(reasons: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Yield how many cases have each cause, most first: reasons without their places, and one cause
-    for all words about Inductor.
+def causes_of(reasons: Iterable[str]) -> Iterable[tuple[str, int]]:
+    """Return the causes of reasons and how many have each, most first: they are reasons without
+    their places, and one for all words about Inductor.
     """
-    causes, words = Counter[str](), Counter[tuple[str, str]]()
-    for reason in reasons:
-        without_places = _PLACE.sub("", reason)
-        found = [_OF_INDUCTOR.fullmatch(part) for part in without_places.split("; ")]
-        named = {match[1]: f"a word {match[2]}" for match in found if match}
-        causes[next(iter(named.values()), without_places)] += 1
-        words.update(named.items())
-    for cause, count in causes.most_common():
-        of_cause = [
-            f"{word} in {number}" for (word, other), number in words.most_common() if other == cause
-        ]
-        yield count, f"{cause}: {', '.join(of_cause)}" if of_cause else cause
+    causes = Counter[str]()
+    for text in (_PLACE.sub("", reason) for reason in reasons):
+        word = _OF_INDUCTOR.search(text)
+        causes[f"a word of the spec{word[0]}" if word else text] += 1
+    return causes.most_common()
 
 
 # -- the upstream tests ----------------------------------------------------------------------------

@@ -383,10 +383,7 @@ def operators_of(result: CaseResult, steps: Sequence[CarriedOut]) -> CaseResult:
             by_aten.update(replaced_by(facts, facts["residue"]))
             position = known.step.position
             of_step = f"{posixpath.basename(position.file)}:{position.line}"
-            for calls in calls_of(facts):
-                sample = calls.place.partition(": ")[0]
-                place = calls.place if calls.by_aten else sample
-                operators.append(replace(calls, place=place or of_step))
+            operators += [replace(calls, place=calls.place or of_step) for calls in calls_of(facts)]
     return replace(result, eager_operators=eager, by_aten=by_aten, operators=tuple(operators))
 
 

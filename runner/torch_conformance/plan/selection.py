@@ -92,19 +92,18 @@ def unmatched(globs: Sequence[str], cases: Sequence[Case]) -> list[str]:
     """Return a hint for each glob that matches no case, also for one after ``!``."""
     ids = Ids(case.id for case in cases)
     return [
-        no_case(pattern, ids) + _where_shipped(pattern, cases)
+        no_case(pattern, ids) + _where_shipped(pattern, ids)
         for pattern in (text.removeprefix(NOT) for text in globs)
         if not ids.matching(pattern)
     ]
 
 
-def _where_shipped(pattern: str, cases: Sequence[Case]) -> str:
+def _where_shipped(pattern: str, ids: Ids) -> str:
     """Return which folder to name where a glob is for an area of shipped specs that was not
     read.
     """
-    area, shipped = pattern.partition("/")[0], folder("specs")
-    is_read = any(case.area.partition("/")[0] == area for case in cases)
-    if is_read or "/" not in pattern or not (shipped / area).is_dir():
+    (area, slash, _), shipped = pattern.partition("/"), folder("specs")
+    if not slash or ids.matching(f"{area}/*") or not (shipped / area).is_dir():
         return ""
     return f"; the shipped specs have '{one_line(area)}', and were not read: name {shipped}"
 

@@ -75,19 +75,19 @@ _UNKNOWN = (State.WRONG, State.RAISED, State.NOT_CLAIMED, State.NOT_TRIED)
 """The states without a right answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Cell:
     """One operator and type of a compiler, which is one case; or the calls of an ATen overload."""
 
+    backend: str
     suite: str
     """The name of the spec, with the point of its matrix but for operator and type:
     ``operators/opinfo-functions[dynamic=false]``.
     """
-    backend: str
     operator: str
     type: str
     """Empty for a spec that is no suite of operators."""
-    place: str = ""
+    place: str
     """The line of such a spec."""
     state: State
     calls: int
@@ -128,9 +128,8 @@ class Cell:
         if self.state is State.PARTLY:
             return f"{sum(self.by_aten.values())} of {self.calls}: {names}"
         if self.state is State.SOME_SAMPLES:
-            samples = samples_of(self.result).values()
-            left = sum(any(calls.by_aten for calls in sample) for sample in samples)
-            return f"{left} of {len(samples)} samples: {names}"
+            count, by_aten = samples_of(self.result)
+            return f"{len(by_aten)} of {count} samples: {names}"
         return names if self.state is State.BY_ATEN else ""
 
     @property
@@ -146,7 +145,9 @@ def cells_of(results: Iterable[CaseResult]) -> Iterator[Cell]:
     """Yield a cell for each case that names an operator and a type; then those of the overloads
     that eager runs, of suites of operators and of each other case.
     """
-    overloads = defaultdict[tuple[str, ...], list[tuple[OperatorCalls, State, CaseResult]]](list)
+    overloads = defaultdict[
+        tuple[str, str, str, str, str], list[tuple[OperatorCalls, State, CaseResult]]
+    ](list)
     for result in results:
         point, state = parts_of(result.case_id), state_of(result)
         is_operator = {"backend", "op", "dtype"} <= point.keys()
@@ -156,38 +157,21 @@ def cells_of(results: Iterable[CaseResult]) -> Iterator[Cell]:
         rest = ",".join(f"{key}={value}" for key, value in point.items() if key != "backend")
         suite = result.case_id.partition("[")[0] + (f"[{rest}]" if rest else "")
         if is_operator:
-            yield Cell(
-                suite=suite,
-                backend=result.backend,
-                operator=operator,
-                type=dtype,
-                state=state,
-                calls=result.eager_operators,
-                by_aten=result.by_aten,
-                result=result,
-            )
+            about = state, result.eager_operators, result.by_aten, result
+            yield Cell(result.backend, suite, operator, dtype, "", *about)
         for calls in result.operators:
             table = (suite + BY_OVERLOAD, "") if is_operator else (suite, calls.place)
             key = (result.backend, table[0], calls.operator, dtype, table[1])
             overloads[key].append((calls, state, result))
-    for (backend, suite, operator, dtype, place), found in overloads.items():
+    for key, found in overloads.items():
         right = [entry for entry in found if entry[1] not in _UNKNOWN] or found
         count = sum(calls.calls for calls, _, _ in right)
         left = sum(calls.by_aten for calls, _, _ in right)
         _, of_case, result = next((entry for entry in right if entry[0].by_aten), right[0])
         of_calls = State.BY_ATEN if left == count else State.PARTLY if left else State.SERVED
         is_known = of_case not in (*_UNKNOWN, State.FELL_BACK)
-        yield Cell(
-            suite=suite,
-            backend=backend,
-            operator=operator,
-            type=dtype,
-            place=place,
-            state=of_calls if is_known else of_case,
-            calls=count,
-            by_aten={operator: left} if left else {},
-            result=result,
-        )
+        by_aten = {key[2]: left} if left else {}
+        yield Cell(*key, of_calls if is_known else of_case, count, by_aten, result)
 
 
 def measured_cells(results: Iterable[CaseResult]) -> list[Cell]:
@@ -228,19 +212,18 @@ def state_of(result: CaseResult) -> State:
         case _ if sum(result.by_aten.values()) >= result.eager_operators:
             return State.BY_ATEN
         case _:
-            samples = [
-                any(calls.by_aten for calls in sample) for sample in samples_of(result).values()
-            ]
-            return State.SOME_SAMPLES if len(set(samples)) == 2 else State.PARTLY
+            count, by_aten = samples_of(result)
+            return State.SOME_SAMPLES if 0 < len(by_aten) < count else State.PARTLY
 
 
-def samples_of(result: CaseResult) -> Mapping[str, list[OperatorCalls]]:
-    """Return the operators of each sample of an operator, by its number."""
-    samples = defaultdict[str, list[OperatorCalls]](list)
-    for calls in result.operators:
-        if number := re.match(r"sample (\d+)\b", calls.place):
-            samples[number[1]].append(calls)
-    return samples
+def samples_of(result: CaseResult) -> tuple[int, list[str]]:
+    """Return how many samples of an operator compute something; and those in which ATen ran an
+    operator, with their arguments.
+    """
+    places = [calls.place for calls in result.operators if calls.place.startswith("sample ")]
+    by_aten = [calls.place for calls in result.operators if calls.by_aten]
+    short = {place.partition(": ")[0] for place in places}
+    return len(short), [place for place in dict.fromkeys(places) if place in by_aten]
 
 
 def aspects_of(result: CaseResult) -> tuple[str, ...]:
@@ -281,15 +264,10 @@ def counts_of(states: Iterable[State]) -> dict[str, int]:
 def suites_of(cells: Iterable[Cell]) -> Mapping[tuple[str, str], list[Cell]]:
     """Return the cells of each backend and suite, in an order that no run changes."""
     suites: defaultdict[tuple[str, str], list[Cell]] = defaultdict(list)
-    for cell in sorted(cells, key=_order):
+    # shorter places first: so those of one file are in the order of their lines
+    for cell in sorted(cells, key=lambda cell: (len(cell.place), cell.place, cell.key)):
         suites[cell.backend, cell.suite].append(cell)
-    return suites
-
-
-def _order(cell: Cell) -> tuple[object, ...]:
-    file, _, line = cell.place.rpartition(":")
-    place = (file, int(line) if line.isdecimal() else 0)
-    return cell.backend, cell.suite, place, cell.operator, cell.type
+    return dict(sorted(suites.items()))
 
 
 def lines_of(results: Iterable[CaseResult]) -> Iterator[str]:
@@ -311,6 +289,7 @@ def _words(states: Iterable[State]) -> str:
 
 def entry_of(cell: Cell) -> dict[str, object]:
     """Return a cell as JSON."""
+    samples = (0, []) if cell.is_of_calls else samples_of(cell.result)
     return {
         "backend": cell.backend,
         "suite": cell.suite,
@@ -325,23 +304,12 @@ def entry_of(cell: Cell) -> dict[str, object]:
         "reason": cell.result.reason,
         "eager_operators": cell.calls,
         "by_aten": dict(sorted(cell.by_aten.items())),
-        "samples": 0 if cell.is_of_calls else len(samples_of(cell.result)),
-        "samples_by_aten": [] if cell.is_of_calls else list(_samples_by_aten(cell.result)),
+        "samples": samples[0],
+        "samples_by_aten": [
+            {"sample": int(name.removeprefix("sample ")), "arguments": arguments}
+            for name, _, arguments in (place.partition(": ") for place in samples[1])
+        ],
     }
-
-
-def _samples_by_aten(result: CaseResult) -> Iterator[Mapping[str, object]]:
-    """Yield the samples of which ATen ran an operator, with their arguments."""
-    for number, sample in samples_of(result).items():
-        left = {calls.operator: calls.by_aten for calls in sample if calls.by_aten}
-        if left:
-            arguments = next(calls.place for calls in sample if calls.by_aten)
-            yield {
-                "sample": int(number),
-                "arguments": arguments.partition(": ")[2],
-                "eager_operators": sum(calls.calls for calls in sample),
-                "by_aten": left,
-            }
 
 
 def compilers_of(header: RunHeader) -> Mapping[str, str]:
@@ -407,28 +375,26 @@ def markdown_of(header: RunHeader, results: Sequence[CaseResult]) -> str:
         counts = _words(cell.state for cell in of_suite)
         lines += ["", f"## {_code(backend)}: {_code(suite)}", "", f"{counts}.", ""]
         lines += _by_place(of_suite) if of_suite[0].place else _by_type(of_suite)
-        for state in State:
-            of_state = (
-                []
-                if of_suite[0].is_of_calls
-                else [cell for cell in of_suite if cell.state is state]
-            )
-            if state is State.SOME_SAMPLES:
-                entries = list(map(_fallen_back, of_state))
-            elif state in (State.WRONG, State.RAISED, State.FELL_BACK, State.NOT_TRIED):
-                entries = [
-                    f"- {len(group)} of one cause: {_code(group[0].reason)}: "
-                    + ", ".join(
-                        _code(f"{cell.operator} {cell.type}")
-                        for cell in cells_of(group)
-                        if not cell.is_of_calls
-                    )
-                    for group in causes(cell.result for cell in of_state)
-                ]
-            else:
-                continue
+        names = {
+            cell.result.case_id: _code(f"{cell.operator} {cell.type}")
+            for cell in of_suite
+            if not cell.is_of_calls
+        }
+        for state in _LISTED:
+            found = [cell.result for cell in of_suite if cell.state is state]
+            entries = [
+                f"- {len(group)} of one cause: {_code(group[0].reason)}: "
+                + ", ".join(names[result.case_id] for result in group)
+                for group in causes(found if names else [])
+            ]
+            if names and state is State.SOME_SAMPLES:
+                entries = [f"- {names[result.case_id]}: {_fallen_back(result)}" for result in found]
             lines += ["", f"### {state.word}: {state.meaning}", "", *entries] if entries else []
     return "\n".join(lines) + "\n"
+
+
+_LISTED = (State.SOME_SAMPLES, State.WRONG, State.RAISED, State.FELL_BACK, State.NOT_TRIED)
+"""The states whose cells stand below a table, with more than fits into it."""
 
 
 def _by_type(cells: Sequence[Cell]) -> Iterator[str]:
@@ -450,13 +416,9 @@ def _by_place(cells: Sequence[Cell]) -> Iterator[str]:
         yield f"| {_code(cell.operator)} | {_code(cell.place)} | {_shown(cell)} |"
 
 
-def _fallen_back(cell: Cell) -> str:
-    samples = list(_samples_by_aten(cell.result))
-    texts = [
-        f"sample {sample['sample']}: {sample['arguments']}" for sample in samples[:_MOST_SAMPLES]
-    ]
-    more = f", and {len(samples) - len(texts)} more" if len(samples) > len(texts) else ""
-    return f"- {_code(f'{cell.operator} {cell.type}')}: {', '.join(map(_code, texts))}{more}"
+def _fallen_back(result: CaseResult) -> str:
+    texts = list(map(_code, samples_of(result)[1]))
+    return ", ".join([*texts[:_MOST_SAMPLES], "..."][: len(texts)])
 
 
 def _code(text: str) -> str:
@@ -474,12 +436,9 @@ def _shown(cell: Cell | None) -> str:
 
 def write(path: Path, header: RunHeader, results: Sequence[CaseResult]) -> None:
     """Write the table of a run to a file, as JSON or as Markdown by the ending of its name."""
-    is_json = path.suffix == ".json"
-    text = (
-        json.dumps(document_of(header, results), indent=1) + "\n"
-        if is_json
-        else markdown_of(header, results)
-    )
+    text = markdown_of(header, results)
+    if path.suffix == ".json":
+        text = json.dumps(document_of(header, results), indent=1) + "\n"
     replace(path, text.encode("utf-8", "replace"))
 
 

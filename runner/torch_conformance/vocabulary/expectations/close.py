@@ -450,13 +450,9 @@ class Close(ConditionalOnCode):
 
     def problem(self, leaf: Mapping[str, Any]) -> Verdict | None:
         """Return the judgement of a value that is not close to its reference; None if it is."""
+        if (other_form := form_problem(leaf, self.of)) is not None:
+            return other_form
         where = f"{self.of}{leaf['path']}"
-        for fact in _FORM:
-            if leaf[fact] != leaf[f"reference_{fact}"]:
-                return Verdict.failed(
-                    expected=f"{where} of {fact} {leaf[f'reference_{fact}']}",
-                    observed=str(leaf[fact]),
-                )
         if self.strides is None and leaf.get("strides") != leaf.get("reference_strides"):
             hint = "dimensions of size 1 are 0; where torch promises no layout: strides: any"
             return Verdict.failed(
@@ -603,6 +599,15 @@ _OF_MEMORY = re.compile("memory of |the earlier call")
 """In what is said of a tensor that should share memory with another one, or should not."""
 
 
+def form_problem(leaf: Mapping[str, Any], of: str = OUTPUT) -> Verdict | None:
+    """Return the judgement of a value with another form than its reference; None if it has that."""
+    for fact in _FORM:
+        if leaf[fact] != leaf[f"reference_{fact}"]:
+            expected = f"{of}{leaf['path']} of {fact} {leaf[f'reference_{fact}']}"
+            return Verdict.failed(expected=expected, observed=str(leaf[fact]))
+    return None
+
+
 def aspect_of(leaf: Mapping[str, Any], *, compares_strides: bool) -> str:
     """Return what of a wrong value is wrong, in a word or two."""
     if _OF_MEMORY.search(f"{leaf.get('value')} {leaf.get('reference_value')}"):
@@ -618,13 +623,13 @@ def greatest_error(leaves: Iterable[Mapping[str, Any]]) -> float | None:
     shares = []
     for leaf in leaves:
         facts = leaf.get("calibrated", {})
-        form = calibrated.form_of(leaf["dtype"] or "", facts) if facts.get("numel") else None
+        form = calibrated.form_of(leaf["dtype"], facts) if facts.get("worst") else None
         if form is not None:
             bound = calibrated.element_bound(facts, form)
-            shares += [float(facts["worst"]["error"]) / bound] if bound else []
-        elif leaf.get("atol") and "numel" not in facts:
+            shares.append(float(facts["worst"]["error"]) / bound)
+        elif leaf.get("atol"):
             shares.append(max(0.0, leaf["excess"] / leaf["atol"]))
-    return max(filter(math.isfinite, shares), default=None)
+    return max(shares, default=None)
 
 
 def numbers_of(leaf: Mapping[str, Any]) -> dict[str, float]:

@@ -49,9 +49,9 @@ def calls_of(measured: Mapping[str, Any]) -> Iterator[OperatorCalls]:
     for at, (name, overload, place) in enumerate(columns):
         of_places[f"{name}.{overload}", place].append(at in replaced)
     for (name, place), are_replaced in of_places.items():
-        yield OperatorCalls(
-            operator=name, place=place, calls=len(are_replaced), by_aten=sum(are_replaced)
-        )
+        left = sum(are_replaced)
+        short = place if left else place.partition(": ")[0]
+        yield OperatorCalls(operator=name, place=short, calls=len(are_replaced), by_aten=left)
 
 
 def replaced_by(measured: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:
@@ -152,7 +152,7 @@ class Served(OfOperators):
             for calls in calls_of(facts.measured)
             if calls.by_aten
         ]
-        detail = "\n".join([*places[:_MOST_PLACES], "..."][: len(places)])
+        detail = "\n".join(places[:_MOST_PLACES])
         return Verdict.of(
             share >= self.min, expected=self.expected, observed=observed, detail=detail
         )

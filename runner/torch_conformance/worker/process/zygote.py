@@ -160,18 +160,12 @@ def _import_where_safe(module: str, seal: Seal) -> None:
         seal.check()
         return danger()
 
-    child, statuses = _fork(imported), list[int]()
-
-    def is_done() -> object:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        statuses.extend([status] * bool(pid))
-        return statuses
-
-    if not imports.ends(child, is_done):
+    child = _fork(imported)
+    if not imports.ends(child, end := os.pidfd_open(child)):
         imports.HANGING.add(module)
         os.killpg(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    elif statuses == [0]:
+    os.close(end)
+    if os.waitpid(child, 0)[1] == 0:
         importlib.import_module(module)
         seal.check()
 

@@ -351,7 +351,7 @@ def answers(questions: Iterable[str]) -> dict[str, str]:
         asked.append((question, child, mine))
     for question, child, mine in asked:
         try:
-            if imports.ends(child.pid, mine.poll):
+            if imports.ends(child.pid, mine):
                 said[question] = mine.recv_bytes(_BYTES).decode("utf-8", "replace")
         except (EOFError, OSError):
             child.join(1)

@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import os
 import pkgutil
+import select
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -43,31 +44,29 @@ def be_silent() -> None:
     os.dup2(os.dup2(os.open(os.devnull, os.O_WRONLY), 1), 2)
 
 
-_IMPORT_SECONDS = 120.0
-"""How long the import of a vendor's module may take."""
+_INTERVALS, _SECONDS = 12, 10.0
+"""For how long the import of a vendor's module may go on."""
 
-_IDLE_SECONDS = 15.0
 _LEAST_TICKS = 2
-"""An import whose processes used less of a processor in these seconds than so many hundredths of a
+"""An import whose processes use less of a processor in an interval than so many hundredths of a
 second waits for something that does not come."""
 
 HANGING: set[str] = set()
 """Modules whose import did not end in this process, or in the one that it was forked from."""
 
 
-def ends(process: int, is_done: Callable[[], object]) -> bool:
-    """Wait until an import is done that leads a session of its own; return False where it hangs, or
-    takes too long.
+def ends(leader: int, end: Any) -> bool:
+    """Wait until a file that shows the end of an import can be read; return False where it hangs,
+    or takes too long. ``leader`` is its process, which leads a session.
     """
-    until = time.monotonic() + _IMPORT_SECONDS
-    ticks, idle_until = 0, time.monotonic() + _IDLE_SECONDS
-    while not is_done():
-        if (used := _ticks_of(process)) >= ticks + _LEAST_TICKS:
-            ticks, idle_until = used, time.monotonic() + _IDLE_SECONDS
-        if time.monotonic() > min(until, idle_until):
-            return False
-        time.sleep(0.05)
-    return True
+    ticks = 0
+    for _ in range(_INTERVALS):
+        if select.select([end], [], [], _SECONDS)[0]:
+            return True
+        before, ticks = ticks, _ticks_of(leader)
+        if ticks < before + _LEAST_TICKS:
+            break
+    return False
 
 
 def _ticks_of(leader: int) -> int:

@@ -202,22 +202,21 @@ class Lines(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow to
 
     def __init__(self) -> None:
         super().__init__()
-        self._found = defaultdict[tuple[str, str], list[str]](list)
+        self._found = defaultdict[str, list[str]](list)
 
     def __torch_dispatch__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Note the innermost line of a spec, and call the operator."""
         frame: types.FrameType | None = sys._getframe(1)
         while frame and not frame.f_code.co_filename.endswith((".yaml", ".yml")):
             frame = frame.f_back
-        name = str(func.name()).partition(".")[0].replace("::", ".")
-        self._found[name, func._overloadname].append(
+        self._found[str(func)].append(
             f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
         )
         return func(*args, **(kwargs or {}))
 
     def of(self, operator: Operator) -> str:
         """Return the next line that called an operator; nothing where none is known."""
-        found = self._found[operator.name, operator.overload]
+        found = self._found[f"{operator.name}.{operator.overload}"]
         return found.pop(0) if found else ""
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torch_conformance.machine import output
+from torch_conformance.model.codec import encode
 from torch_conformance.model.diagnostics import UsageError, shown_path, unknown
 from torch_conformance.model.escaping import one_line, plain
 from torch_conformance.model.options import argument, flag, report_file, report_files, several
@@ -73,8 +74,7 @@ def lines_of(comparison: Comparison, *, with_code: bool = False) -> Iterator[str
         if len(cases) > LISTED:
             yield f"  and {len(cases) - LISTED} more (--json lists all)"
     if cells := changed_cells(comparison):
-        lost = sum(is_lost(then, now) for then, now in cells)
-        yield from ("", f"cells of the support table that differ ({len(cells)}, {lost} lost):")
+        yield from ("", f"cells of the support table that differ ({len(cells)}):")
         yield from (
             f"  {one_line(f'{_name(then, now)}: {_state(then)}, then {_state(now)}')}"
             + " [lost]" * is_lost(then, now)
@@ -179,10 +179,7 @@ def document_of(
             if case.words
         ],
         "support": [
-            {
-                "before": None if then is None else entry_of(then),
-                "after": None if now is None else entry_of(now),
-            }
+            {"before": then and entry_of(then), "after": now and entry_of(now)}
             for then, now in changed_cells(comparison)
         ],
         "fail_on": list(fail_on),
@@ -208,20 +205,8 @@ def _totals(side: NamedRun) -> Counter[Outcome]:
 
 
 def _result(result: CaseResult | None) -> Mapping[str, object] | None:
-    if result is None:
-        return None
-    return {
-        "outcome": result.outcome.label,
-        "reason": result.reason,
-        "failure_type": result.failure_type,
-        "seconds": result.seconds,
-        "position": {
-            "file": result.position.file,
-            "line": result.position.line,
-            "column": result.position.column,
-        },
-        "folder": result.folder,
-    }
+    names = ("outcome", "reason", "failure_type", "seconds", "position", "folder")
+    return None if result is None else {name: encode(getattr(result, name)) for name in names}
 
 
 def page_of(comparison: Comparison) -> str:
