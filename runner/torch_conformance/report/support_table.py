@@ -228,8 +228,6 @@ def samples_of(result: CaseResult) -> tuple[int, list[str]]:
 
 def aspects_of(result: CaseResult) -> tuple[str, ...]:
     """Return what is wrong in a case, or how it raised: each once, in a word or two."""
-    if result.outcome in _ENDINGS:
-        return (_ENDINGS[result.outcome],)
     found = (
         _aspect(verdict.kind, value)
         for verdict in result.failed
@@ -239,8 +237,6 @@ def aspects_of(result: CaseResult) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-_ENDINGS = {Outcome.CRASH: "crash", Outcome.TIMEOUT: "hang"}
-
 _PHASE = re.compile(rf"{NO_EXCEPTION}, observed \S+ in phase '([^']*)'")
 
 
@@ -249,7 +245,7 @@ def _aspect(kind: str, value: WrongValue) -> str:
         return "while running" if raised[1] == "run" else "while compiling"
     if kind == "side-effects" and value.aspect != ALIASING:
         return RANDOM_STREAM if OF_GENERATOR in value.message else "side effect"
-    return value.aspect or {"close": "structure"}.get(kind, kind)
+    return value.aspect or {"close": "structure", "timeout": "hang"}.get(kind, kind)
 
 
 # -- forms -----------------------------------------------------------------------------------------
@@ -265,9 +261,11 @@ def suites_of(cells: Iterable[Cell]) -> Mapping[tuple[str, str], list[Cell]]:
     """Return the cells of each backend and suite, in an order that no run changes."""
     suites: defaultdict[tuple[str, str], list[Cell]] = defaultdict(list)
     # shorter places first: so those of one file are in the order of their lines
-    for cell in sorted(cells, key=lambda cell: (len(cell.place), cell.place, cell.key)):
+    for cell in sorted(
+        cells, key=lambda cell: (*cell.key[:2], len(cell.place), cell.place, cell.key)
+    ):
         suites[cell.backend, cell.suite].append(cell)
-    return dict(sorted(suites.items()))
+    return suites
 
 
 def lines_of(results: Iterable[CaseResult]) -> Iterator[str]:
@@ -275,11 +273,11 @@ def lines_of(results: Iterable[CaseResult]) -> Iterator[str]:
     of its cells have each state.
     """
     tables = defaultdict[tuple[str, str], list[State]](list)
-    for (backend, suite), cells in suites_of(measured_cells(results)).items():
-        if not suite.endswith(BY_OVERLOAD):
-            name = "the operators of other specs" if cells[0].place else suite
-            tables[backend, name] += [cell.state for cell in cells]
-    for (backend, name), states in tables.items():
+    for cell in measured_cells(results):
+        if not cell.suite.endswith(BY_OVERLOAD):
+            name = "the operators of other specs" if cell.place else cell.suite
+            tables[cell.backend, name].append(cell.state)
+    for (backend, name), states in sorted(tables.items()):
         yield f"support by {one_line(backend)} of {one_line(name)}: {_words(states)}"
 
 
@@ -291,11 +289,7 @@ def entry_of(cell: Cell) -> dict[str, object]:
     """Return a cell as JSON."""
     samples = (0, []) if cell.is_of_calls else samples_of(cell.result)
     return {
-        "backend": cell.backend,
-        "suite": cell.suite,
-        "operator": cell.operator,
-        "type": cell.type,
-        "place": cell.place,
+        **dict(zip(("backend", "suite", "operator", "type", "place"), cell.key, strict=True)),
         "state": cell.state.word,
         "aspects": list(aspects_of(cell.result)),
         "error": cell.error,
