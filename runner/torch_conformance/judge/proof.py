@@ -11,6 +11,7 @@ from dataclasses import replace
 from torch_conformance.judge.evidence import CarriedOut, first_line
 from torch_conformance.language.backends import INDUCTOR, Backend, Serves
 from torch_conformance.model.case import Case
+from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.devices import kind_of
 from torch_conformance.model.expectation import Status, Verdict
@@ -225,6 +226,9 @@ def proof(
                 f" (and {more} or more other samples)" if more else ""
             )
             return failed(expected=f"every sample of {where} runs compiled", observed=why)
+        if backend.proof.served is None and (why := _why_not_compiled(observed, steps)):
+            of = f"of the operators that the answer of {where} comes from"
+            return failed(expected=f"most {of} are compiled", observed=why)
         if wants_none:
             if why := _why_not_captured(steps[:number]):
                 return failed(expected=f"{where} runs a graph that dynamo captured", observed=why)
@@ -439,6 +443,32 @@ def _is_refused_as_claimed(
     return bool(checks) and all(check in above for check in checks)
 
 
+_WHERE_CLAIMED = "(where that is the claim, expect graph_breaks or the counter stats.unique_graphs)"
+
+
+def _claims_capture(known: CarriedOut) -> bool:
+    return any(expected.check.claims_capture for expected in known.step.expectations)
+
+
+def _why_not_compiled(observed: StepFacts, steps: Sequence[CarriedOut]) -> str:
+    """Return why eager computed the answer of a step rather than the compiler: it ran half of the
+    operators or more; empty where it did not, or where a step claims what dynamo captured.
+    """
+    origins = observed.origins
+    if not origins or 2 * len(origins.outside) < max(1, len(origins.eager)):
+        return ""
+    if any(map(_claims_capture, steps)):
+        return ""
+    broken = (
+        reason for known in steps if known.facts.dynamo for reason in known.facts.dynamo.broken
+    )
+    names = ", ".join(dict.fromkeys(origins.outside))
+    return (
+        f"{len(origins.outside)} of {len(origins.eager)} ran outside of compiled graphs: {names}; "
+        f"dynamo broke the graph: {first_line(next(broken, ''))} {_WHERE_CLAIMED}"
+    )
+
+
 def _why_not_captured(steps: Sequence[CarriedOut]) -> str:
     """Return why the last of these steps shows nothing of dynamo; empty where it called a captured
     graph, or nothing could be captured.
@@ -454,16 +484,13 @@ def _why_not_captured(steps: Sequence[CarriedOut]) -> str:
         or (traced := last.facts.dynamo) is None
     ):
         return ""
-    if traced.calls or any(expected.check.claims_capture for expected in last.step.expectations):
+    if traced.calls or _claims_capture(last):
         return ""
     known = [step.facts.dynamo for step in steps if step.facts.dynamo]
     if (
         broken := next((reason for step in reversed(known) for reason in step.broken), None)
     ) is not None:
-        return (
-            f"it ran eagerly: {first_line(broken)} (where that is the claim, expect graph_breaks "
-            "or the counter stats.unique_graphs)"
-        )
+        return f"it ran eagerly: {first_line(broken)} {_WHERE_CLAIMED}"
     earlier = sum(
         step.facts.dynamo.frames
         for step in before

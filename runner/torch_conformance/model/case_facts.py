@@ -256,6 +256,16 @@ class Traced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Origins:
+    """The operators that compute the answer of a call."""
+
+    eager: tuple[str, ...] = ()
+    """In eager; none where that is not known."""
+    outside: tuple[str, ...] = ()
+    """Those that ran outside of the compiled graphs in the compiled call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Repetition:
     """Equal repetitions of a step before the last, as one expectation measured them."""
 
@@ -307,6 +317,8 @@ class StepFacts:
     """Samples of an operator whose compiled call ran eagerly though it had operations, the first
     ones, each with the reason.
     """
+    origins: Origins | None = None
+    """Where dynamo broke a graph of the case's functions."""
     runtime_calls: int | None = None
     """The fewest calls of the vendor's function that the proof names, in one compiled call; None
     where none were counted.

@@ -782,6 +782,8 @@ class Entry:
     """Makes the calls, and completes the facts that it was made for."""
     calls_eager_alone: bool = True
     """Such entries come first, and are made too where a step has ended the case."""
+    is_last: bool = False
+    """It sets nothing back."""
 
 
 class AdditionalCalls:
@@ -831,7 +833,7 @@ class AdditionalCalls:
     def run(self, *, references_only: bool = False) -> None:
         """Make the calls, those of eager alone first; with ``references_only`` no others."""
         entries, self._entries = (
-            sorted(self._entries, key=lambda entry: not entry.calls_eager_alone),
+            sorted(self._entries, key=lambda entry: (entry.is_last, not entry.calls_eager_alone)),
             [],
         )
         with self._session.phases("compare"), torch.no_grad():
@@ -1133,6 +1135,37 @@ class AdditionalCalls:
             )
         except Exception as error:  # copying arguments of a spec may raise anything
             self._latest = f"the call cannot be repeated: {error}"[:_WORDS]
+
+    def origins(
+        self, target: Callable[..., Any], called: list[Any], enter: Enter
+    ) -> dict[str, list[str]]:
+        """Add the calls that show which operators the answer comes from, in eager, and outside of
+        compiled graphs; return these facts, which stay empty where that is not known.
+
+        No state is set back, and nothing is measured after them.
+        """
+        facts: dict[str, list[str]] = {}
+
+        def traced(function: Callable[..., Any]) -> tuple[list[str], int]:
+            with self._session.unseen() as seen, enter(), residue.Origins() as seen.origins:
+                answer = function(*called[1:])
+            return seen.origins.of(answer, copies.tensors_of(called)), seen.own_calls
+
+        @torch.enable_grad()  # type: ignore[untyped-decorator]  # mypy does not follow torch
+        def complete() -> None:
+            # the call may raise anything where it was made before
+            with suppress(Exception):
+                with self._session.unseen() as seen, enter():
+                    target(*called[1:])  # what the case changed since may have to be compiled
+                outside, graphs = traced(target)
+                with compiling.reference_stance():
+                    eager, _ = traced(called[0])
+                if graphs == seen.own_calls > 0:
+                    facts.update(eager=eager, outside=outside)
+
+        if not self._why_observed:
+            self._entries.append(Entry(complete, calls_eager_alone=False, is_last=True))
+        return facts
 
     def repeat(
         self,

@@ -223,6 +223,9 @@ class Session:
         """Storage of kinds of steps until the case ends, by kind."""
         self.output: Any = None
         self.exit: dict[str, Any] | None = None
+        self.origins: dict[str, Any] | None = None
+        """The operators that the answer of a call comes from, where dynamo broke a graph."""
+        self._is_broken = False
         self.bench: dict[str, Any] | None = None
         self._log_begin = 0
         self._twins = copies.Twins()
@@ -285,7 +288,7 @@ class Session:
 
     def begin_step(self, step: Mapping[str, Any]) -> None:
         """Begin a step of the plan: reset its results, and store the position in standard error."""
-        self.exit, self.bench, self.runtime.least = None, None, None
+        self.exit, self.bench, self.runtime.least, self.origins = None, None, None, None
         self._were_compared = self.effects.facts is not None
         self.reference.begin_step(may_raise=bool(step.get("expects_raise")))
         self.effects.begin_step(step)
@@ -381,6 +384,9 @@ class Session:
         with self.phases(phase):
             self.output = self.compiled.run(target, called, enter)
             self.device_api.synchronize()
+        self._is_broken |= bool(self.unseen.witness.seen.broken)
+        if self._is_broken and not is_package and target is not called[0]:
+            self.origins = self.additional.origins(target, called, enter)
         self.effects.finish(self.compiled.called, self.eager, self.output)
         self.reference.is_apart |= self.effects.facts is None
 

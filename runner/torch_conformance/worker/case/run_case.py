@@ -149,6 +149,7 @@ def _run_step(
         "exit": session.exit,
         "bench": session.bench,
         "effects": session.effects.facts,
+        "origins": session.origins,
         "repetitions": session.repetitions.facts or None,
     }
     facts.update({name: fact for name, fact in own.items() if fact is not None})

@@ -30,6 +30,7 @@ from torch._inductor.virtualized import V
 from torch_conformance.vocabulary.expectations import compilation
 from torch_conformance.worker.process.channel import Phases, said
 from torch_conformance.worker.torch_compat import choice_census, compiling
+from torch_conformance.worker.torch_compat.residue import Origins
 
 _MOST_REASONS = 20
 _MOST_REASON = 500
@@ -131,11 +132,17 @@ class Seen:
     """The kernels that were compiled."""
     ungenerated: list[str] = field(default_factory=list)
     """Why kernels that were compiled could not be counted."""
+    origins: Origins | None = None
+    """What traces where values come from, and learns which operators a compiled graph called."""
 
     @property
     def own_calls(self) -> int:
         """Calls of graphs of the case's own functions, whichever backend compiled them."""
         return sum(self.executed.values()) + self.captured
+
+    def run(self, graph: Callable[..., Any], *inputs: Any) -> Any:
+        """Call a graph of the case's functions."""
+        return self.origins.through(graph, *inputs) if self.origins else graph(*inputs)
 
     def facts(self) -> dict[str, Any]:
         """Return what is sent of each step, without the code, which goes to files.
@@ -472,7 +479,8 @@ def _watching_captured(original: Callable[..., Any], output: Any, *args: Any, **
     )
     def counted(*inputs: Any, **named: Any) -> Any:
         count()
-        return _in_phase("run", compiled, *inputs, **named)
+        call = functools.partial(_in_phase, "run", compiled, **named)
+        return _watch.seen.run(call, *inputs) if is_own else call(*inputs)
 
     return counted
 
@@ -543,7 +551,7 @@ def _counting_direct_entries(
         seen = _watch.seen
         seen.counted += is_own
         _count(seen.executed if is_own else seen.executed_others, devices)
-        return compiled(*again)
+        return seen.run(compiled, *again)
 
     return counted
 
@@ -660,10 +668,10 @@ def _counting_calls(original: Callable[..., Any], graph: Any, inputs: Any) -> An
     is_own = (known := _watch.own.get(id(graph))) is not None and known() is graph
     _count(seen.executed if is_own else seen.executed_others, graph.device_types)
     if not is_own or "kernels" not in _watch.asked:
-        return original(graph, inputs)
+        return seen.run(original, graph, inputs)
     seen.counted += 1
     with compiling.counted() as census:
-        returned = original(graph, inputs)
+        returned = seen.run(original, graph, inputs)
     if not census.to_the_end:
         seen.uncounted.append(_REPLACED)
     elif census.in_cpp:

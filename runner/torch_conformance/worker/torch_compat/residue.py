@@ -1,5 +1,5 @@
-"""The operators that ATen runs in a call, by torch's profiler: those that compute, without those
-that only move or describe data.
+"""The operators that ATen runs in a call: those that compute, without those that only move or
+describe data. All of them by torch's profiler; by a mode, those outside of compiled graphs.
 """
 
 import contextlib
@@ -15,6 +15,8 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_conformance.vocabulary.expectations.additional_calls import CannotRepeat
@@ -165,6 +167,80 @@ def recorded(record: Record, *, of_backward: bool = False) -> Iterator[None]:
             record.operators.append(Operator(name, event.input_shapes, overload))
     kernels = _kernels_without_operator(recorded_events)
     record.operators.extend(Operator(name, []) for name in kernels)
+
+
+class Origins(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch
+    """Records which operators that ran outside of compiled graphs each value comes from: a number
+    with a bit for each.
+    """
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Without this, dynamo runs no compiled code within a mode."""
+        return True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._names: list[str] = []
+        self._numbers = self._depth = 0
+        # a weak reference keeps the address of a storage that was freed from being used again
+        self._of: dict[int, tuple[StorageWeakRef, int]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call the operator, and record it unless a compiled graph called it."""
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        operands = _storages((args, kwargs))
+        if self._depth or not operands:  # a constant comes from no operator
+            return result
+        origins, name = self._origins(operands), func._schema.name.replace("::", ".")
+        if not func.is_view and name.partition(".")[2] not in NO_COMPUTATION:
+            origins |= 1 << len(self._names)
+            self._names.append(name)
+        written = [
+            args[index] if index < len(args) else kwargs.get(argument.name)
+            for index, argument in enumerate(func._schema.arguments)
+            if argument.alias_info is not None and argument.alias_info.is_write
+        ]
+        self._add(_storages((result, written)), origins)
+        if name == "aten._local_scalar_dense":
+            self._numbers |= origins
+        return result
+
+    def through(self, graph: Callable[..., Any], *inputs: Any) -> Any:
+        """Call a compiled graph: what it returns comes from where its inputs come from."""
+        origins = self._origins(_storages(inputs))  # inductor's graphs clear the list of inputs
+        self._depth += 1
+        try:
+            result = graph(*inputs)
+        finally:
+            self._depth -= 1
+        self._add(_storages(result), origins)
+        return result
+
+    def of(self, answer: Any, changed: Iterable[torch.Tensor]) -> list[str]:
+        """Return the operators that an answer, and what a call changed, come from."""
+        origins = self._origins(_storages((answer, list(changed))))
+        if any(isinstance(leaf, int | float) for leaf in pytree.tree_leaves(answer)):
+            origins |= self._numbers
+        return [name for at, name in enumerate(self._names) if origins >> at & 1]
+
+    def _origins(self, storages: Iterable[StorageWeakRef]) -> int:
+        known = (self._of.get(storage.cdata, (None, 0))[1] for storage in storages)
+        return functools.reduce(int.__or__, known, 0)
+
+    def _add(self, storages: Iterable[StorageWeakRef], origins: int) -> None:
+        for storage in storages:
+            self._of[storage.cdata] = storage, origins | self._origins([storage])
+
+
+def _storages(value: Any) -> list[StorageWeakRef]:
+    tensors = (leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor))
+    storages = []
+    for tensor in tensors:
+        with contextlib.suppress(NotImplementedError, RuntimeError):  # it has none of its own
+            storages.append(StorageWeakRef(tensor.untyped_storage()))
+    return storages
 
 
 def facts(calls: Iterable[tuple[Record, Record]]) -> dict[str, Any]:
