@@ -60,6 +60,7 @@ TABLE = [
     ("own_operators", SERVED, FELL_BACK, "60% of 5 operators; by ATen: aten.tanh, aten.exp"),
     ("stored_by_place", SERVED, FAIL, "one more call, with other numbers"),
     ("refuses", SERVED, FAIL, "RuntimeError in phase 'run': no such kernel"),
+    ("eager_backward", CALLS, FELL_BACK, "step 2 (backward, line 9)"),
     # docs/guides/any-compiler.md lists these: who hides so is not seen
     ("past_dispatcher", SERVED, PASS, ""),
     ("in_process", SERVED, PASS, ""),
@@ -91,6 +92,21 @@ steps:
 """
 
 
+IDLE = """\
+summary: The gradients of a sum are the tangent
+backends: [{}]
+function: "def fn(x, y): return x + y"
+inputs: [{{rand: [8, 8], requires_grad: true}}, {{rand: [8, 8], requires_grad: true}}]
+steps:
+  - call: {{}}
+    expect: [{{close: {{to: eager}}}}]
+  - backward: {{}}
+    expect: [{{close: {{to: eager}}}}]
+"""
+"""Its backward graph calls nothing."""
+LEAVES_IDLE = next(number for number, row in enumerate(TABLE) if row[0] == "eager_backward")
+
+
 def backend(number: int, compiler: str, proof: str) -> str:
     module, fork = (
         compiler if compiler in ("dies", "replaces") else "registered",
@@ -101,9 +117,9 @@ def backend(number: int, compiler: str, proof: str) -> str:
     )
 
 
-IN_CI = (0, 1, 9, 11, 16)
+IN_CI = (0, 1, 9, 11, 16, LEAVES_IDLE)
 """Rows that every run of the tests tries: a pass, and an answer of ATen in each call, after the
-first, in another thread, from a store.
+first, in another thread, from a store, in the backward.
 """
 
 
@@ -113,9 +129,11 @@ def run(folder: Path, numbers: Sequence[int]) -> Ran:
     (folder / "b.yaml").write_text(
         "".join(backend(number, *TABLE[number][:2]) for number in numbers)
     )
+    if LEAVES_IDLE in numbers:
+        (folder / "idle.yaml").write_text(IDLE.format(f"b{LEAVES_IDLE}"))
     done = program(
         "run",
-        folder / "s.yaml",
+        *folder.glob("[is]*.yaml"),
         "--backends",
         folder / "b.yaml",
         "--out",
@@ -145,6 +163,12 @@ def test_each_compiler_is_named_for_what_it_is(ran: Ran, number: int) -> None:
     assert "profiler_start" not in result.stderr, (
         "what measures the call writes nothing into the output of the case"
     )
+
+
+@pytest.mark.torch
+def test_a_backward_graph_that_calls_nothing_needs_no_call(ran: Ran) -> None:
+    result = ran.results[f"idle[backend=b{LEAVES_IDLE}]"]
+    assert result.outcome is PASS, result.reason
 
 
 @pytest.mark.nightly(

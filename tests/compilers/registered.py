@@ -281,6 +281,7 @@ for name, kernel in (("past_dispatcher", of_aten(redispatched)), ("in_process", 
 register("without_records", without_records, without_records)
 register("while_watched", while_watched)
 register("returns_eager", eager, eager)
+register("eager_backward", compiled, eager)
 register("three_in_eager", lambda graph, inputs: compiled(graph, inputs, IN_EAGER))
 register("wrong_for_one", lambda graph, inputs: compiled(graph, inputs, WRONG))
 register("wrong_backward", compiled, lambda graph, inputs: compiled(graph, inputs, WRONG_BACKWARD))

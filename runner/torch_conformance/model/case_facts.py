@@ -253,6 +253,10 @@ class Traced:
     """Calls of graphs that it captured for a backend other than inductor."""
     calls_others: int
     """The same of other functions."""
+    is_backward_idle: bool = False
+    """Whether a compiler other than inductor got backward graphs until now, and none calls
+    anything: they return tangents or saved tensors.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

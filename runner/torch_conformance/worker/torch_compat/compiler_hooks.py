@@ -9,6 +9,7 @@ Each function of torch has one hook, beside that of its phase. What only an expe
 import contextlib
 import functools
 import importlib
+import inspect
 import math
 import threading
 import types
@@ -168,6 +169,7 @@ class Seen:
                 "graphs": self.handed,
                 "calls": self.captured,
                 "calls_others": self.captured_others,
+                "is_backward_idle": bool(_watch.backwards) and not any(_watch.backwards),
             },
             "abandoned": self.abandoned[:_MOST_REASONS],
             "uncompiled": [reason[:_MOST_REASON] for reason in self.uncompiled[:_MOST_REASONS]],
@@ -269,6 +271,9 @@ class Watch:
     """The number of calls of inductor's entry on the stack."""
     own: dict[int, weakref.ref[Any]] = field(default_factory=dict)
     """The graphs that these backends compiled, by ``id``."""
+    backwards: list[bool] = field(default_factory=list)
+    """For each backward graph that a compiler other than inductor got, whether it calls anything.
+    """
     contexts: dict[int, Any] = field(default_factory=dict)
     """Torch's contexts of these compiles, by ``id``.
 
@@ -337,6 +342,8 @@ def install() -> None:
         ("torch._dynamo.convert_frame", "ConvertFrame.__call__", _noticing_abandoned),
         ("torch._dynamo.convert_frame", "ConvertFrameAssert.__call__", _watching_frames),
         ("torch._dynamo.output_graph", "OutputGraph.call_user_compiler", _watching_captured),
+        ("torch._functorch.aot_autograd", "aot_module_simplified", _noting_backward),
+        ("torch._dynamo.backends.common", "aot_module_simplified", _noting_backward),
         ("torch._inductor.compile_fx", "compile_fx", _counting_entries),
         ("torch._inductor.compile_fx", "_compile_fx_inner", _counting_direct_entries),
         ("torch._inductor.graph", "GraphLowering.codegen", _noting_graph),
@@ -516,6 +523,20 @@ def _compiling_own(
         return original(backend, graph, *args, **kwargs)
     finally:
         _watch.depth -= is_own
+
+
+def _noting_backward(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    arguments = inspect.signature(original).bind(*args, **kwargs).arguments
+    compiler = arguments.get("bw_compiler") or arguments["fw_compiler"]
+    if not _watch.depth or not isinstance(compiler, types.FunctionType | types.MethodType):
+        return original(*args, **kwargs)
+
+    @functools.wraps(compiler)
+    def noting(graph: Any, *inputs: Any) -> Any:
+        _watch.backwards.append(compiling.calls(graph))
+        return compiler(graph, *inputs)
+
+    return original(**{**arguments, "bw_compiler": noting})
 
 
 def _counting_entries(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
