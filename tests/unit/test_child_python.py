@@ -117,6 +117,14 @@ def test_no_variable_of_a_case_takes_it_away(tmp_path, name, value):
     assert said([sys.executable, "-P", "-c", WHERE], tmp_path, found)[0] == str(PACKAGE)
 
 
+def test_the_asserts_of_a_child_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONOPTIMIZE", "2")
+    found = environment_for(Environment(variables={}), 1, tmp_path)
+    assert said(
+        [sys.executable, "-c", "import sys; print(sys.flags.optimize)"], tmp_path, found
+    ) == ["0"]
+
+
 INSPECT = """
 from torch_conformance.__main__ import leave_out_working_folder
 leave_out_working_folder()

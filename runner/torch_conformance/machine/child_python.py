@@ -53,10 +53,12 @@ def variables(environ: Mapping[str, str], scratch: Path) -> dict[str, str]:
     Each call makes a new folder for the package in ``scratch``, because a running case may have
     written into an older one.
     """
+    from torch_conformance.model.protocol import NO_ASSERTS
+
     # a parent that ignores the variables (-E) found its torch without them
     search = "" if sys.flags.ignore_environment else environ.get(_SEARCH, "")
     environment = {
-        **environ,
+        **{name: value for name, value in environ.items() if name != NO_ASSERTS},
         _SEARCH: os.pathsep.join([_folder_of_package(scratch), *folders(search)]),
         _SAFE_PATH: "1",
     }

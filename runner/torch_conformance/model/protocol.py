@@ -23,6 +23,9 @@ MAX_MESSAGE = 64 << 20
 MAX_ATTACHMENT = 8 << 20
 """The maximum size of a file that a report attaches, in bytes."""
 
+NO_ASSERTS = "PYTHONOPTIMIZE"
+"""The environment variable with which Python leaves out asserts: what they claim cannot fail."""
+
 THREADS = "TORCH_CONFORMANCE_THREADS"
 """The environment variable with the number of OpenMP threads of a worker."""
 

@@ -61,6 +61,7 @@ from torch_conformance.model.conditions import (
 from torch_conformance.model.devices import CPU, kind_of
 from torch_conformance.model.diagnostics import Diagnostic, one_of, unknown_word
 from torch_conformance.model.optional import hooks
+from torch_conformance.model.protocol import NO_ASSERTS
 from torch_conformance.model.targets import EXAMPLE, OFFLINE_BACKENDS
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.expectations.close import Close
@@ -198,14 +199,16 @@ def _value_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
 
 
 def process_problems(document: Document, path: DataPath) -> Iterator[Diagnostic]:
-    """Yield the problems of ``env`` and ``torch`` of a spec or a backend: values that no process
-    accepts.
+    """Yield the problems of ``env`` of a spec or a backend: values that no process accepts, and
+    asserts that cannot fail.
     """
     data = document.value(path)
     for place, name in option_names(data.get("env"), (*path, "env")):
         value = document.value(place)
         if isinstance(value, str) and "\0" in value:
             yield document.diagnostic(place, "nul-character", name=name)
+        if name == NO_ASSERTS and value is not None:
+            yield document.diagnostic(place, "asserts-left-out", key=True, name=name)
 
 
 def requirement_problems(anatomy: Anatomy, *, filled: bool = False) -> Iterator[Diagnostic]:
