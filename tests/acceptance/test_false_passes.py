@@ -55,6 +55,12 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "captured-whole-without-tensors": (Outcome.PASS, ""),
     "captured-around-disabled": (Outcome.PASS, ""),
     "captured-break-is-claimed": (Outcome.PASS, ""),
+    "eager-behind-a-graph": (
+        Outcome.FELL_BACK,
+        "of 4 ran outside of compiled graphs: aten.mm, aten.relu",
+    ),
+    "eager-part-is-claimed": (Outcome.PASS, ""),
+    "small-part-in-eager": (Outcome.PASS, ""),
     "captured-by-own-backend": (Outcome.PASS, ""),
     "labels-of-whole-numbers": (Outcome.FAIL, "close: expected output within"),
     "compiled-helper-in-reference": (Outcome.FAIL, "close: expected output within"),
@@ -407,7 +413,7 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
 IN_CI = (
     # what ran was not what was compiled
     "disabled-helper refused-before-backend refused-after-backend refused-by-eager "
-    "captured-only-disabled captured-dynamo-off "
+    "captured-only-disabled captured-dynamo-off eager-behind-a-graph "
     "compiled-though-disabled misspelt-name-raises child-exits-early "
     "captured-raise-dynamo-off captured-eager-stance "
     "captured-no-operation compiled-in-prelude script-runs-eagerly suppressed-lowering-error "
@@ -425,6 +431,7 @@ IN_CI = (
     "deepcopy-returns-self "
     # what is right passes
     "captured-whole-without-tensors captured-around-disabled captured-break-is-claimed "
+    "small-part-in-eager eager-part-is-claimed "
     "captured-by-own-backend "
     "expected-raise-in-one-call dataclass-output pytree-class-output dict-subclass-output "
     "views-as-results python-values state-of-every-kind storage-freed-in-call "

@@ -76,7 +76,7 @@ class Roundings(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follo
         known = _storages_of(operands)
         result = func(*args, **kwargs)
         if isinstance(func, torch._ops.OpOverload):
-            before = "" if _takes_shapes_alone(func) else min_of(*map(self.narrowest, operands))
+            before = "" if takes_shapes_alone(func) else min_of(*map(self.narrowest, operands))
             for tensor in _written(func, args, kwargs, known, result):
                 name, storage = _name(tensor), _storage(tensor)
                 if name not in _NARROW or _is_exact_copy(func, operands, name):
@@ -134,7 +134,7 @@ class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
         is_moved = (
             bool(operands)
             and isinstance(func, torch._ops.OpOverload)
-            and not (_takes_shapes_alone(func) or _draws(func))
+            and not (takes_shapes_alone(func) or _draws(func))
             and not (self.keeps_copies and func._overloadpacket in _COPIES)
         )
         adds = is_moved and self._is_fine and not _is_pointwise(func)
@@ -409,7 +409,8 @@ def _written(func: Any, args: Any, kwargs: Any, known: set[int], result: Any) ->
     return written
 
 
-def _takes_shapes_alone(func: Any) -> bool:
+def takes_shapes_alone(func: Any) -> bool:
+    """Whether an operator reads no number of its operands."""
     operator = func._schema.name.rpartition("::")[2]
     return bool(operator.endswith("_like") or operator.startswith("new_"))
 

@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_conformance.vocabulary.expectations.additional_calls import CannotRepeat
+from torch_conformance.worker.torch_compat.numerics import takes_shapes_alone
 
 NO_COMPUTATION: Mapping[str, str] = {
     **dict.fromkeys(
@@ -191,7 +192,8 @@ class Origins(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow 
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         operands = _storages((args, kwargs))
-        if self._depth or not operands:  # a constant comes from no operator
+        # a constant comes from no operator
+        if self._depth or not operands or takes_shapes_alone(func):
             return result
         origins, name = self._origins(operands), func._schema.name.replace("::", ".")
         if not func.is_view and name.partition(".")[2] not in NO_COMPUTATION:
