@@ -70,6 +70,7 @@ def test_calls_that_nothing_reaches_or_any_function_makes() -> None:
     assert spied({"same": True}, where={"same": False}, count=0) == set()
     assert spied({}, path=GRAPH) == spied({}, path=GRAPH, count={"min": 1}) == {TRIVIAL_CALLS}
     assert spied({}, path=GRAPH, count=1) == spied({}, path=LOOKUP) == set()
+    assert spied({}, spy={"graph": "before_inner_compile"}) == {TRIVIAL_CALLS}
     # whether the change of a spy was made is worth a claim
     assert spied({}, path=GRAPH, spy={"around": "changed"}) == set()
 
@@ -186,6 +187,36 @@ def test_an_operator_that_torch_decomposes_is_an_error_where_it_does_not_occur()
     assert judged({"aten.linear.default": 1}) is Status.FAILED
 
 
+SINE = {"ops": {"aten.sin.default": 1, "placeholder": 1}, "text": "", "cut": False, "problem": ""}
+
+
+@pytest.mark.parametrize(
+    ("ops", "elsewhere", "is_hollow"),
+    [
+        ({"aten.mm": 0}, {}, True),
+        ({"aten.mm": 0, "aten.cos": {"max": 1}}, {}, True),
+        ({"aten.mm": 0, "aten.sin": 1}, {}, False),
+        ({"aten.relu": 0}, {"torch.relu": 1}, False),
+    ],
+)
+def test_an_operator_that_no_graph_has(ops: Any, elsewhere: Any, is_hollow: bool) -> None:
+    of_step = {"available": True, "unknown": [], "never": [], "decomposed": []}
+    before = [of_step | {"graphs": [SINE | {"ops": elsewhere}]}] if elsewhere else []
+    claims = [expected("graph", {"stage": "dynamo", "ops": elsewhere}) for _ in before]
+    claims.append(expected("graph", {"stage": "post_grad", "ops": ops}))
+    measured = dict(enumerate([*before, of_step | {"graphs": [SINE]}]))
+    known = seen(measured={str(index): facts for index, facts in measured.items()})
+    assert (UNREACHED in survivors((tuple(claims), known))) == is_hollow
+
+
+def test_every_number_of_graph_breaks_that_can_occur() -> None:
+    known = {"recorded": True, "frames": 1, "reused": 0, "count": 0, "events": []}
+    for most, is_hollow in ((1, True), (5, True), (0, False)):
+        claim = expected("graph_breaks", {"count": {"max": most} if most else 0})
+        found = survivors(((claim,), seen(measured={"0": known})))
+        assert ("every count that can occur" in found) == is_hollow
+
+
 def conditional(**code: str) -> Any:
     return expected("close", {"to": "eager", "when": {"code": code}})
 
@@ -222,6 +253,10 @@ def raised(name: str, message: str) -> Raised:
             False,
         ),
         ({}, "ValueError", "a bad shape", False),
+        ({}, "KeyError", "'wiegth'", True),
+        ({"match": "wiegth"}, "KeyError", "'wiegth'", False),
+        ({}, "TypeError", "sum() got an unexpected keyword argument 'dimm'", True),
+        ({}, "TypeError", "unsupported operand type(s) for +", False),
     ],
 )
 def test_what_a_typo_raises_in_eager_too(

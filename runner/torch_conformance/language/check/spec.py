@@ -255,9 +255,17 @@ def all_condition_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Dia
                     yield anatomy.document.diagnostic(place, "other-releases", word=word)
         words = {word: when[word] for word in known if word in when}
         is_known = all(known[word].issuperset(as_list(words[word])) for word in words)
+        arch = as_list(when.get("arch", ""))[0]
+        words.update({word: when[word] for word in when.keys() & {"arch"}})
         if is_known and not any(
             holds(
-                words, Surroundings(backends=frozenset(of.names), device=of.device, vendor=vendor)
+                words,
+                Surroundings(
+                    backends=frozenset(of.names),
+                    device=of.device,
+                    vendor=vendor,
+                    arch=vendor and arch,
+                ),
             )
             for of in chosen
             for vendor in (VENDORS if of_targets or kind_of(of.device) != CPU else (None,))

@@ -6,9 +6,11 @@ set, in a step, after a step. All places may use the names that are available at
 """
 
 import ast
+import contextlib
 import functools
+import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch_conformance.language.backends import Backends
@@ -412,20 +414,77 @@ def _is_given(anatomy: Anatomy, name: str) -> bool:
 
 
 def _uncalled(anatomy: Anatomy, step: RawStep) -> Iterator[str]:
-    """Yield what does not run of a child's Python: functions that nothing names, and asserts that
-    an option of Python leaves out.
+    """Yield what cannot end a child: functions that nothing names, asserts that an option of Python
+    leaves out, and what runs in vain.
     """
     argv = [*map(str, step.arguments.get("argv", [])), "-c", ""]
     at = argv.index("-c")
     text = argv[at + 1]
     if "O" in "".join(argv[:at]) and re.search(r"\bassert\b", text):
-        yield "assert, because of -O"
+        yield "assert (because of -O)"
     for tree in anatomy.prelude_trees.values():
         function = python_source.top_level_functions(tree).get(step.arguments.get("call"))
         text += "".join(f"{ast.unparse(line)}\n" for line in function.body) if function else ""
+    trees = [*anatomy.prelude_trees.values()]
+    with contextlib.suppress(SyntaxError):  # the child will report it
+        trees.append(ast.parse(text))
+        yield from _in_vain(trees[-1], trees)
     for decorator, name in re.findall(r"(@.*\n *)?\bdef (\w+)\((?!self|cls)", text):
         if not decorator and len(re.findall(rf"\b{name}\b", text)) == 1:
             yield name
+
+
+def _in_vain(tree: ast.Module, trees: Sequence[ast.Module]) -> Iterator[str]:
+    """Yield what a Python program runs and cannot fail by: calls of generators and coroutines whose
+    body never runs, asserts of a tuple, what an except clause swallows, what a thread raises, what
+    follows an exit.
+    """
+    functions = {
+        node.name: node
+        for node in itertools.chain.from_iterable(map(ast.walk, trees))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+    def has(nodes: Iterable[ast.AST], *kinds: type[ast.AST]) -> bool:
+        return any(isinstance(node, kinds) for part in nodes for node in ast.walk(part))
+
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Name(id=name))) if (
+                found := functions.get(name)
+            ) and (isinstance(found, ast.AsyncFunctionDef) or has([found], ast.Yield)):
+                yield f"{name} (a call of it runs nothing)"
+            case ast.Assert(test=ast.Tuple(elts=[_, *_])):
+                yield "assert (a tuple is always true)"
+            case ast.Try(body=body, handlers=handlers) if has(body, ast.Assert) and any(
+                ast.unparse(handler.type) in _SWALLOWS
+                and not has(handler.body, ast.Call, ast.Raise)
+                if handler.type
+                else not has(handler.body, ast.Call, ast.Raise)
+                for handler in handlers
+            ):
+                yield "assert (an except clause swallows it)"
+            case ast.Call(
+                func=ast.Name(id="Thread") | ast.Attribute(attr="Thread"), keywords=keywords
+            ):
+                for keyword in keywords:
+                    target = functions.get(ast.unparse(keyword.value))
+                    if keyword.arg == "target" and target and has([target], ast.Assert, ast.Raise):
+                        yield f"{target.name} in a thread"
+        lines = getattr(node, "body", None)
+        if isinstance(lines, list):
+            exits = [
+                index
+                for index, line in enumerate(lines)
+                if isinstance(line, ast.Raise | ast.Return)
+                or (isinstance(line, ast.Expr) and _EXITS.match(ast.unparse(line)))
+            ]
+            if exits and has(lines[exits[0] + 1 :], ast.Assert, ast.Raise):
+                yield "what follows the exit"
+
+
+_SWALLOWS = ("AssertionError", "Exception", "BaseException")
+_EXITS = re.compile(r"(?:sys\.exit|os\._exit|exit|quit)\(")
 
 
 def _kinds_with(trait: str) -> str:

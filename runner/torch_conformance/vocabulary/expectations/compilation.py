@@ -395,6 +395,10 @@ class GraphBreaks(_Events):
             "compile ran, and may have graph breaks"
         )
 
+    def most(self, facts: StepFacts) -> float | None:
+        """One for each frame that dynamo traced: each ends at its first break."""
+        return max(1, int(facts.measured["frames"]), int(facts.measured["count"]))
+
 
 Graph = Mapping[str, Any]
 
@@ -551,6 +555,26 @@ class GraphOfStage(Conditional):
             else:
                 judged.append(judge_checks(self.checks, _graph_text(chosen), surroundings))
         return judged
+
+    def is_reached(self, leaf: str, steps: Sequence[StepFacts], others: Sequence[Self]) -> bool:
+        """A graph of the case has an operator of the name, the expectation counts others, or the
+        spec expects another number elsewhere.
+        """
+        name = leaf.removeprefix("ops ")
+        word = (name.partition("aten.")[2] or name.rpartition(".")[2]).partition(".")[0]
+        return (
+            leaf == "count"
+            or not all(map(allows_zero, self.ops.values()))
+            or any(other.ops.get(name, 0) != 0 for other in others)
+            or any(
+                word in known.split(".")
+                for facts in steps
+                for measured in facts.measurements.values()
+                if isinstance(measured, Mapping)
+                for graph in measured.get("graphs", ())
+                for known in graph["ops"]
+            )
+        )
 
     def _choose(self, graphs: Sequence[Graph]) -> Sequence[Graph] | str:
         """Return the chosen graphs, or what was expected instead of these."""

@@ -390,10 +390,13 @@ class Calls(ConditionalOnCode):
             self.where is None
             and spy.keys().isdisjoint(("around", "instead", "result"))
             and self.count in (None, AT_LEAST_ONE)
-            and any(
-                str(path).removeprefix(f"{module}.") in names
-                for path in spy.values()
-                for module, names in trivial_code()["calls"].items()
+            and (
+                "graph" in spy
+                or any(
+                    str(path).removeprefix(f"{module}.") in names
+                    for path in spy.values()
+                    for module, names in trivial_code()["calls"].items()
+                )
             )
         )
 

@@ -641,6 +641,9 @@ _OF_A_TYPO = {
     "builtins.NameError": "name 'other' is not defined",
     "builtins.ImportError": "cannot import name 'other' from 'thing' (unknown location)",
     "builtins.ModuleNotFoundError": "No module named 'other'",
+    "builtins.KeyError": "'other'",
+    "builtins.TypeError": "thing() got an unexpected keyword argument 'other'; thing() received an "
+    "invalid combination of arguments",
 }
 """What an exception of a type says where a name is misspelt."""
 _OF_ALMOST_ALL = ("torch._dynamo.exc.TorchDynamoException", "torch._dynamo.exc.TorchRuntimeError")
@@ -827,7 +830,8 @@ class Raises(Conditional):
                 facts=replace(facts, raised=replace(facts.raised, message=text)),
             )
         said = _OF_A_TYPO.get(facts.raised.type, "")
-        if self.as_eager and said and (self.match is None or search(self.match, said)):
+        is_like = facts.raised.type != "builtins.TypeError" or "argument" in facts.raised.message
+        if self.as_eager and said and is_like and (not self.match or search(self.match, said)):
             yield Mutant(name="a misspelt name in the function", facts=facts)
         if self.before and facts.dynamo is not None:
             yield Mutant(
