@@ -14,6 +14,7 @@ from torch_conformance.model.case_facts import (
     Choice,
     Effects,
     Facts,
+    Origins,
     Raised,
     SpyCalls,
     Timing,
@@ -53,6 +54,7 @@ FULL: dict[str, Any] = seen(
     effects={"compared": 3, "apart": ["x"], "leaves": [{"path": ""}]},
     calls={"spy": {"count": 2, "entries": [{"a": 1}]}},
     exit={"code": 3, "stderr": "planted"},
+    origins={"eager": ["aten.mm", "aten.sin"], "outside": ["aten.sin"]},
     runtime_calls=4,
     bench={"timings": [TIMING], "attachments": ["trace.json"], "notes": ["why"]},
 )
@@ -109,13 +111,16 @@ def test_every_fact_of_a_step_has_its_attribute() -> None:
     assert step.effects == Effects(compared=3, apart=("x",), leaves=({"path": ""},))
     assert step.calls == {"spy": SpyCalls(count=2, entries=({"a": 1},))}
     assert step.exit == ChildExit(code=3, stderr="planted")
+    assert step.origins == Origins(eager=("aten.mm", "aten.sin"), outside=("aten.sin",))
     assert step.runtime_calls == 4
     assert step.bench == Bench(
         timings=(Timing(**TIMING),), attachments=("trace.json",), notes=("why",)
     )
 
 
-@pytest.mark.parametrize("name", ["remote", "repetitions", "effects", "calls", "exit", "bench"])
+@pytest.mark.parametrize(
+    "name", ["remote", "repetitions", "effects", "origins", "calls", "exit", "bench"]
+)
 def test_what_a_step_need_not_have_is_absent(name: str) -> None:
     assert name not in SCHEMA["$defs"]["step"]["required"]
     (step,) = read(observation({key: value for key, value in FULL.items() if key != name})).steps
