@@ -479,6 +479,7 @@ class Backward(Compared):
         session.reference.backward(of, differentiate)
         if eager is not None:
             session.effects.eager_done(eager.called)
+        session.compiled_functions.differentiates(differentiable(result))
         with session.phases("trace"):  # the backward graph is compiled when it is first run
             session.output = gradients_of(result, compiled, differentiate)
             session.device_api.synchronize()

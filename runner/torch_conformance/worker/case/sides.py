@@ -114,6 +114,11 @@ class Compiled:
         """Begin to watch a call of something compiled."""
         return Watched(self._witness)
 
+    def differentiates(self, tensors: Sequence[Any]) -> None:
+        """Count a graph where there is nothing to compile: results that are views of arguments."""
+        if compiling.are_views(tensors):
+            self._witness.seen.count(tensor.device.type for tensor in tensors)
+
     def named(self, side: Side) -> Any:
         """Return the value of ``compiled``: the compiled function, or a namespace of several."""
         targets = {name: self.target(side, name) for name in side.targets}

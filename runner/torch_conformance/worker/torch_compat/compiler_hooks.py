@@ -145,6 +145,10 @@ class Seen:
         """Call a graph of the case's functions."""
         return self.origins.through(graph, *inputs) if self.origins else graph(*inputs)
 
+    def count(self, devices: Iterable[str]) -> None:
+        """Count a call of a graph of the case's own functions."""
+        _count(self.executed, devices)
+
     def facts(self) -> dict[str, Any]:
         """Return what is sent of each step, without the code, which goes to files.
 

@@ -184,6 +184,36 @@ def calls(graph: Any) -> bool:
     return any(node.op.startswith("call_") for node in graph.graph.nodes)
 
 
+def are_views(tensors: Sequence[Any]) -> bool:
+    """Whether autograd recorded nothing but views of leaves: torch compiles no backward of these,
+    and replays the views outside of the graph.
+    """
+    nodes = [tensor.grad_fn for tensor in tensors]
+    seen = set()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        nodes += [following for following, _ in node.next_functions]
+        name, is_operator, _ = node.name().partition("Backward")
+        operator = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+        if node.name() != "torch::autograd::AccumulateGrad" and not (
+            is_operator and _returns_view(getattr(torch.ops.aten, operator, None))
+        ):
+            return False
+    return True
+
+
+def _returns_view(operator: Any) -> bool:
+    schemas = [getattr(operator, name)._schema for name in operator.overloads()] if operator else []
+    return any(
+        value.alias_info is not None and not value.alias_info.is_write
+        for schema in schemas
+        for value in schema.returns
+    )
+
+
 def graph_of_code(lowered: Any) -> dict[str, list[str]]:
     """Return the arguments of a graph that inductor lowered, and the operators, before
     decompositions, that its nodes come from.
