@@ -692,6 +692,12 @@ JUDGED = {
         lambda output: output + 0.0,
         False,
     ),
+    "signs of zeros that eager's sum of one term lost": (
+        "return (x.abs() * -0.0).sum(0, keepdim=True) * x",
+        "{randn: [1, 64]}",
+        lambda output: -output,
+        True,
+    ),
     "a sign of zero that a sum has not": (
         "return x.relu()",
         "{randn: [64]}",

@@ -554,6 +554,8 @@ class Scale:
     """How far eager moves in each run with fine roundings, in ulp; None where there are none."""
     sizes: Any
     """The magnitudes that the ulp is of."""
+    negative_zeros: Any
+    """Where eager, float64, and eager with other roundings all have -0."""
     why_not: str = ""
     """Why there is no float64 reference, and eager itself is the reference."""
 
@@ -1150,6 +1152,12 @@ def scale_of(
         errors=[error / units for error in (*errors, own)],
         fine=None if fine is None else [_by_neighbours(part) / units for part in finely],
         sizes=sizes,
+        negative_zeros=torch.stack(
+            [
+                (numbers == 0) & numbers.signbit()
+                for numbers in (eager, precise, *map(flat, jittered))
+            ]
+        ).all(0),
         unexplained=unexplained,
     )
     if math.isinf(form.bias_floor):
@@ -1232,8 +1240,7 @@ def compare(
         "moved": 0.0 if scale.form.nudges else float(scale.by_rounding[place]),
     }
     # a kernel that adds to 0 has no -0: the other way around the sign says nothing
-    is_negative = (eager == 0) & eager.signbit() & (scale.precise == 0) & scale.precise.signbit()
-    if lost := int((is_negative & (answer == 0) & ~answer.signbit()).sum()):
+    if lost := int((scale.negative_zeros & (answer == 0) & ~answer.signbit()).sum()):
         facts["negative_zeros"] = lost
     eager_errors = errors_of(eager, right)
     eager_ulps = eager_errors / scale.units

@@ -142,6 +142,9 @@ class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
         result = self._of_moved(func, args, kwargs) if adds else func(*args, **kwargs)
         if is_moved:
             for tensor in _written(func, args, kwargs, known, result):
+                if func._overloadpacket is torch.ops.aten.sum:
+                    # 0 of a sum of -0 that begins with 0: a kernel that adds nothing has -0
+                    tensor.copy_(torch.where(tensor == 0, -tensor, tensor))
                 is_selected = func._overloadpacket in _SELECTIONS or _is_selection(operands, tensor)
                 if not (_is_exact_copy(func, operands, _name(tensor)) or is_selected):
                     times, terms = self._amplitude if _is_wide(tensor) else 1.0, _FEW_TERMS
