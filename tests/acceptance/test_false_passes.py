@@ -22,6 +22,7 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "backward-by-helper": (Outcome.FELL_BACK, "step 2 (backward, line 25)"),
     "backward-compiled-late": (Outcome.PASS, ""),
     "backward-without-nodes": (Outcome.PASS, ""),
+    "noise-in-bfloat16": (Outcome.PASS, ""),
     "backward-with-nodes-eager": (Outcome.FELL_BACK, "step 2 (backward, line 13)"),
     "nothing-to-compile-at-all": (Outcome.FELL_BACK, "observed 0 graphs, 0 calls"),
     "refused-before-backend": (Outcome.PASS, ""),

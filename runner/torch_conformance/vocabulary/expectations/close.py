@@ -686,19 +686,15 @@ def _by_rounding(
             return "it is no farther from float64 than eager"
         # as the gradient of a scale that a later norm removes; greater values of the result carry
         # the claim
-        form = (
-            calibrated.form_of(dtype, known)
-            if 0 < zeros.get("excess", 0.0) <= most * _SMALL
-            else None
-        )
-        is_moved = (
-            form is not None
-            and not known["outside"]
-            and known["worst"]["error"] <= form.nudges * known["worst"]["nudge"]
-        )
-        return (
-            "rounding moves it as far, and it is small beside the other values" if is_moved else ""
-        )
+        is_small = 0 < zeros.get("excess", 0.0) <= most * _SMALL
+        is_noise = known["nearest"] is not None  # eager's error says little
+        if not (is_small or is_noise) or known["outside"]:
+            return ""
+        form, worst = calibrated.form_of(dtype, known), known["worst"]
+        nudges = 0.0 if form is None else form.nudges
+        is_moved = worst["error"] <= max(nudges * worst["nudge"], worst.get("moved", 0.0))
+        of = "is small beside the other values" if is_small else "is mostly noise in eager"
+        return f"rounding moves it as far, and it {of}" if is_moved else ""
     return (
         "it is nothing but rounding beside the other values"
         if 0 < zeros.get("excess", 0.0) <= most * 2.0**-20
