@@ -5,6 +5,7 @@ and what is compared of each sample.
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -256,3 +257,54 @@ def test_an_exception_of_the_compiled_call_is_that_of_its_sample(
     case, entries = measured("mul")
     assert len(entries) == 3
     assert "ValueError in phase 'trace': no such lowering" in verdict(case, entries).observed
+
+
+def forms_of(torch: Any, function: Any, *args: Any) -> dict[str, list[list[Any]]]:
+    """Return shape, strides and offset of each tensor, by form."""
+    from torch_conformance.worker.torch_compat.sample_forms import FORMS, in_forms
+
+    made: dict[str, list[list[Any]]] = {}
+    for _, form, called, _ in in_forms(function, [SimpleNamespace(args=args, kwargs={})], [*FORMS]):
+        tensors = [leaf for leaf in called if isinstance(leaf, torch.Tensor)]
+        made.setdefault(form, []).append(
+            [(*leaf.shape, *leaf.stride(), leaf.storage_offset()) for leaf in tensors]
+        )
+    return made
+
+
+def test_each_form_has_its_memory_and_its_sizes(torch: Any) -> None:
+    dense = [(3, 4, 4, 1, 0), (4, 5, 5, 1, 0)]
+    assert forms_of(torch, torch.mm, torch.rand(3, 4), torch.rand(4, 5)) == {
+        "transposed": [[(3, 4, 1, 3, 0), (4, 5, 1, 4, 0)], [(3, 4, 1, 3, 0), dense[1]]],
+        "expanded": [[(3, 4, 1, 0, 0), (4, 5, 1, 0, 0)], [(3, 4, 1, 0, 0), dense[1]]],
+        "offset": [[(3, 4, 4, 1, 3), (4, 5, 5, 1, 3)], [(3, 4, 4, 1, 3), dense[1]]],
+        "empty": [[(0, 4, 4, 1, 0), dense[1]], [(3, 0, 1, 1, 0), (0, 5, 5, 1, 0)]],
+        "single": [[(1, 1, 1, 1, 0), (1, 1, 1, 1, 0)]],
+        "odd": [[(7, 9, 9, 1, 0), (9, 11, 11, 1, 0)]],
+        "nonfinite": [dense],
+        "resized": [[(7, 9, 9, 1, 0), (9, 11, 11, 1, 0)]],
+    }
+    # rows have no transposed form of their own, and indices are never expanded
+    assert forms_of(torch, torch.sin, torch.rand(5))["transposed"] == [[(2, 5, 1, 2, 0)]]
+    of_index = forms_of(torch, torch.take, torch.rand(4), torch.tensor([0, 3]))
+    assert of_index["expanded"] == [[(4, 0, 0), (2, 1, 0)]]
+    # what an operator writes is not expanded, and a form that eager refuses is left out
+    written = forms_of(torch, lambda x, y: x.add_(y), torch.rand(3, 4), torch.rand(3, 4))
+    assert "expanded" not in written
+    assert forms_of(torch, torch.arange, 5) == {}
+
+
+def test_a_resized_sample_calls_what_was_compiled_for_the_one_before(
+    measured: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled, plain = [], samples.plain
+    monkeypatch.setattr(samples, "plain", lambda function: compiled.append(1) or plain(function))
+    source = "samples: first, gradients: false, forms: [offset, resized]"
+    case, entries = measured("sin", source=source)
+    texts = [entry["text"].partition(": ")[0] for entry in entries]
+    assert texts == ["0", "offset", "0", "resized"]
+    assert len(compiled) == 3
+    assert verdict(case, entries).status is Status.HELD
+    # each index is the number of a script: those of forms follow those of the database
+    first, offset, before, resized = (entry["index"] for entry in entries)
+    assert (first, before < offset, resized) == (0, True, offset + 1)

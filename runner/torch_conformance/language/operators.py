@@ -92,6 +92,19 @@ Apart from these, ``Operator.promotes`` says which in-place calls eager refuses.
 """
 
 
+WITHOUT_FORMS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "nn.functional.interpolate-bilinear": (
+        ("nonfinite",),
+        "torch's own decomposition multiplies an infinity by a weight of 0, and eager does not",
+    ),
+    "resize_": (
+        ("transposed", "expanded", "offset", "single", "odd", "nonfinite", "resized"),
+        "new elements are whatever the memory held",
+    ),
+}
+"""By the name that an id has, the forms in which eager's answer is no reference, and why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
     """One entry of a table."""
@@ -135,7 +148,7 @@ def rows(
 ) -> Iterator[tuple[Operator, str, list[str]]]:
     """Yield each operator with each call, and the dtypes of its cases on a device."""
     for operator in operators:
-        supported = operator.dtypes.get(kind_of(device), frozenset())
+        supported = operator.dtypes.get(kind_of(device), operator.dtypes["cpu"])
         for call in (call for call in calls if call in operator.calls):
             usable = (dtype for dtype in dtypes if dtype in supported)
             yield (
@@ -250,6 +263,10 @@ def with_operators(
                 "dtype": "",
                 "samples": source["samples"],
             }
+            if "forms" in source:
+                left_out, _ = WITHOUT_FORMS.get(label, ((), ""))
+                arguments["forms"] = [form for form in source["forms"] if form not in left_out]
+
             rule = {} if judged is None else {"rule": judged.rule, "reason": judged.reason}
             for dtype in dtypes:
                 of_operator = Step(

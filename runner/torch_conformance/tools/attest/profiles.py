@@ -50,6 +50,9 @@ SHIPPED = "shipped"
 ANY = "any"
 """The word for the backend of ``--backend``, whatever its compiler."""
 
+_REFERENCE = "cpu"
+"""The shipped backend whose cases stand in the digest of a profile for any compiler."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -429,18 +432,32 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
     )
     chosen = tuple(case for case in suite.cases if case.id in named)
     record = replace(
-        record, digest=digest_of_requirements(record, {case.id: digest_of(case) for case in chosen})
+        record,
+        digest=digest_of_requirements(
+            record,
+            {
+                case.id: digest_of(case)
+                for case in suite.cases
+                if case.id in named or (profile.compiler and case.backend == _REFERENCE)
+            },
+        ),
     )
     return Resolved(record=record, cases=chosen, waivers=replace(waivers, waivers=permitted))
 
 
 def digest_of_requirements(record: ProfileRecord, digests: Mapping[str, str]) -> str:
-    """Return the sha256 of what a profile requires, from the digest of each case by its id."""
-    required = sorted(
-        (case_id, level.name, digests.get(case_id, "lost"))
-        for level in record.levels
-        for case_id in level.required
-    )
+    """Return the sha256 of what a profile requires, from the digest of each case by its id.
+
+    That of a profile for any compiler is the same for each: a case that the reference backend has
+    too is that one.
+    """
+    required = []
+    for level in record.levels:
+        for case_id in level.required:
+            same = case_id.replace(f"[backend={record.compiler}", f"[backend={_REFERENCE}", 1)
+            known = same if record.compiler and same in digests else case_id
+            required.append((known, level.name, digests.get(known, "lost")))
+    required.sort()
     limits = [record.most_by_aten, *(level.most_waived for level in record.levels)]
     whole = [record.torch, limits, required, dict(record.conditions)]
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
@@ -624,7 +641,7 @@ def load_shipped(suite: Suite) -> Iterator[Loaded]:
     waivers = functools.cache(lambda files: load_waivers(files, suite.backends))
     for profile in map(read_profile, shipped_profiles()):
         if profile.is_for_any:
-            entries = (replace(entry, backends=("cpu",)) for entry in profile.entries)
+            entries = (replace(entry, backends=(_REFERENCE,)) for entry in profile.entries)
             profile = replace(profile, entries=tuple(entries))
         yield Loaded(
             profile=profile,

@@ -202,14 +202,15 @@ def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
         """Return copies of the arguments of the sample, with the strides of their tensors."""
 
         def copy(tensor: Any) -> Any:
-            return session.copy(tensor).requires_grad_(tensor.requires_grad)
+            copied = session.opinfo.placed(session.copy(tensor), tensor)
+            return copied.requires_grad_(tensor.requires_grad)
 
         copied: Given = pytree.tree_map_only(torch.Tensor, copy, (list(sample.args), sample.kwargs))
         return copied
 
     done = Done(
         index=index,
-        text=description(sample)[:_MOST_TEXT],
+        text=f"{sample.text}{description(sample)}"[:_MOST_TEXT],
         operator=operator.function,
         takes_out=operator.takes_out,
         takes_gradients=operator.takes_gradients,
@@ -224,11 +225,14 @@ def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
     except NotCarriedOut as error:
         done.refused = str(error.__cause__ or error)[:_MOST_TEXT]
         return done
-    session.torch_state.RESETS["dynamo"]()
+    if not sample.is_further_call:
+        session.torch_state.RESETS["dynamo"]()
     watched, ours = session.compiled_functions.watched(), own()
     try:
         with session.phases("trace"):
-            compiled = session.compiled_functions.of(plain(operator.function))
+            if not sample.is_further_call:
+                session.kept[Samples.kind] = session.compiled_functions.of(plain(operator.function))
+            compiled = session.kept[Samples.kind]
             with session.runtime.counted() if session.runtime.spy is not None else nullcontext():
                 done.compiled = done.called(compiled, ours)
             session.device_api.synchronize()
@@ -344,6 +348,7 @@ class Samples(StepKind):
     samples: str | int = "all"
     operators: Json = None
     gradients: bool | str = True
+    forms: Sequence[str] = ()
     op: str = ""
     variant: str = ""
     dtype: str = ""
@@ -373,7 +378,8 @@ class Samples(StepKind):
                 gradients=bool(self.gradients),
             )
             session.reseed()
-            samples, most = operator.samples(1 if self.samples == "first" else None), self.most
+            first = 1 if self.samples == "first" and not self.forms else None
+            samples, most = operator.samples(first), self.most
             if not samples:
                 raise LookupError(
                     f"no sample of '{self.op}' for {self.dtype} can be called this way"
@@ -381,7 +387,9 @@ class Samples(StepKind):
             # at most so many, spread evenly: those of one kind often stand together
             count = len(samples) if most is None else min(most, len(samples))
             numbers = [index * len(samples) // count for index in range(count)]
-        ran = [_run(session, operator, number, samples[number]) for number in numbers]
+            chosen = [(number, samples[number]) for number in numbers]
+            chosen += session.opinfo.in_forms(operator, samples, self.forms)
+        ran = [_run(session, operator, number, sample) for number, sample in chosen]
         session.output = [
             done for sample in ran for done in (sample, sample.of_operators) if done is not None
         ]

@@ -8,12 +8,15 @@ import random
 import sys
 import types
 import unittest
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy
 import torch
+
+from torch_conformance.worker.torch_compat import sample_forms
+from torch_conformance.worker.torch_compat.sample_forms import RESIZED
 
 _DATABASE = "torch.testing._internal.common_methods_invocations"
 
@@ -26,6 +29,18 @@ class Sample:
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    form: str = ""
+    """The form of ``sample_forms`` that it was given; empty for a sample of the database."""
+
+    @property
+    def text(self) -> str:
+        """The form as the description of the sample begins with it."""
+        return f"{self.form}: " if self.form else ""
+
+    @property
+    def is_further_call(self) -> bool:
+        """Whether what was compiled for the sample before is called."""
+        return self.form == RESIZED
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +81,24 @@ class Operator:
         finally:
             random.setstate(python)
             numpy.random.set_state(of_numpy)
+
+
+def in_forms(
+    operator: Operator, samples: list[Sample], forms: Sequence[str]
+) -> Iterator[tuple[int, Sample]]:
+    """Yield what is made of the samples, numbered after them; before a further call the sample
+    itself.
+    """
+    made = sample_forms.in_forms(operator.function, samples, forms)
+    for number, (base, form, args, kwargs) in enumerate(made, len(samples)):
+        sample = Sample(tuple(args), kwargs, form)
+        yield from [(base, samples[base])] * sample.is_further_call
+        yield number, sample
+
+
+def placed(copy: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a tensor, as far from the beginning of its memory as a form moved it."""
+    return sample_forms.at_offset(copy) if sample_forms.is_at_offset(tensor) else copy
 
 
 def database() -> list[Any]:

@@ -169,6 +169,7 @@ def document_of(case: Case, backends: Backends) -> Document:
                 "calls": [words["call"]],
                 "samples": words["samples"],
                 "gradients": words["gradients"],
+                **({"forms": words["forms"]} if "forms" in words else {}),
             }
             document["source"] = {"opinfo": opinfo}
     elif len(steps) == 1 and set(first) <= {"call", "expect"} and first.get("call") == {}:

@@ -448,6 +448,10 @@ def shrink(
 # -- the command -----------------------------------------------------------------------------------
 
 
+_FORMS = Path(__file__).parents[3] / "worker" / "torch_compat" / "sample_forms.py"
+"""What the script of a sample with ``forms`` makes them by."""
+
+
 def script_of_sample(case: Case, sample: int) -> str:
     """Return the script of a sample, from 0, of a case whose one step is ``samples``: its compiled
     call is compared with eager.
@@ -465,6 +469,7 @@ def script_of_sample(case: Case, sample: int) -> str:
         seed=seed_of(case),
         sample=sample,
         compile="".join(f", {name}={value!a}" for name, value in settings.compile.items()),
+        in_forms=ascii(_FORMS.read_text("utf-8")) if "forms" in words else "",
         **{**words, "op": ascii(words["op"]), "variant": ascii(words["variant"])},
         main=[
             f"{module}.{name} = {value!a}"

@@ -1,0 +1,212 @@
+"""Forms of the samples of an operator: other memory, other sizes, other numbers.
+
+``repro --sample`` writes this file into its script: it needs torch alone.
+"""
+
+import copy
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+RESIZED = "resized"
+"""The form that is called after the sample that it is made of, by what was compiled for that."""
+
+_MOST_ELEMENTS = 1 << 20
+"""Of a tensor with other sizes."""
+
+_OFFSET = 3
+"""In elements: no vector begins there."""
+
+
+def in_forms(
+    function: Callable[..., Any], samples: Sequence[Any], forms: Sequence[str]
+) -> Iterator[tuple[int, str, list[Any], dict[str, Any]]]:
+    """Yield for each form the number of a sample, the form, and the arguments that it makes of that
+    sample: of the one with most elements that it changes, and that eager then takes.
+    """
+
+    def elements(number: int) -> int:
+        return max((leaf.numel() for leaf in _tensors(_call(samples[number]))), default=0)
+
+    largest = sorted(range(len(samples)), key=elements, reverse=True)
+    for form in forms:
+        for number in largest:
+            made = [
+                call
+                for call in FORMS[form](_call(samples[number]))
+                if call is not None and _takes(function, call)
+            ]
+            if made:
+                yield from ((number, form, *call) for call in made)
+                break
+
+
+def _call(sample: Any) -> Any:
+    return list(sample.args), dict(sample.kwargs)
+
+
+def _tensors(call: Any) -> list[torch.Tensor]:
+    return [
+        leaf
+        for leaf in pytree.tree_leaves(call)
+        if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided and not leaf.is_nested
+    ]
+
+
+def _takes(function: Callable[..., Any], call: Any) -> bool:
+    """Whether eager computes it, on the CPU: on a GPU a wrong index ends the process.
+
+    What is expanded may not be written.
+    """
+
+    def copied() -> Any:
+        return pytree.tree_map_only(
+            torch.Tensor, lambda tensor: copy.deepcopy(tensor.detach()).cpu(), call
+        )
+
+    args, kwargs = copied()
+    try:
+        with torch.no_grad():
+            function(*args, **kwargs)
+    except Exception:  # an operator refuses arguments with any exception
+        return False
+    pairs = zip(*map(_tensors, ((args, kwargs), copied())), strict=True)
+    return all(0 not in now.stride() or torch.equal(now, before) for now, before in pairs)
+
+
+def _changed(call: Any, change: Callable[[torch.Tensor], torch.Tensor | None], most: int) -> Any:
+    """Return a call with the first ``most`` tensors that ``change`` changes; None where it changes
+    none, for which it returns None.
+    """
+    known, count = {id(tensor) for tensor in _tensors(call)}, 0
+
+    def other(tensor: torch.Tensor) -> torch.Tensor:
+        nonlocal count
+        if id(tensor) not in known or count == most:
+            return tensor
+        made = change(tensor.detach())
+        count += made is not None
+        return tensor if made is None else made.requires_grad_(tensor.requires_grad)
+
+    result = pytree.tree_map_only(torch.Tensor, other, call)
+    return result if count else None
+
+
+def _elsewhere(change: Callable[[torch.Tensor], torch.Tensor | None], call: Any) -> Iterator[Any]:
+    """Yield the call with all tensors changed, then with the first alone, where there are more."""
+    yield _changed(call, change, len(_tensors(call)))
+    if sum(change(tensor.detach()) is not None for tensor in _tensors(call)) > 1:
+        yield _changed(call, change, 1)
+
+
+def _transposed(tensor: torch.Tensor) -> torch.Tensor | None:
+    is_matrix = tensor.ndim > 1 and min(tensor.shape[-2:]) > 1
+    return tensor.mT.clone(memory_format=torch.contiguous_format).mT if is_matrix else None
+
+
+def _transposed_rows(call: Any) -> Iterator[Any]:
+    """Yield the same of rows, where the call has no matrix: of each its numbers, there and back."""
+    calls = [call for call in _elsewhere(_transposed, call) if call is not None]
+    yield from calls
+    if not calls and max((tensor.ndim for tensor in _tensors(call)), default=0) == 1:
+        yield _changed(
+            call,
+            lambda row: _transposed(torch.stack([row, row.flip(0)])) if row.ndim else None,
+            len(_tensors(call)),
+        )
+
+
+def _expanded(tensor: torch.Tensor) -> torch.Tensor | None:
+    dim = next((dim for dim in reversed(range(tensor.ndim)) if tensor.shape[dim] > 1), None)
+    if dim is None or not tensor.is_floating_point():  # equal indices are another call
+        return None
+    return tensor.narrow(dim, 0, 1).clone().expand(tensor.shape)
+
+
+def at_offset(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a contiguous copy of a tensor, behind other elements."""
+    memory = tensor.new_ones(_OFFSET + tensor.numel(), requires_grad=False)
+    return memory[_OFFSET:].view(tensor.shape).copy_(tensor.detach())
+
+
+def is_at_offset(tensor: torch.Tensor) -> bool:
+    """Whether a tensor lies in its memory as ``at_offset`` places it."""
+    is_plain = tensor.layout is torch.strided and not tensor.is_nested
+    return is_plain and tensor.is_contiguous() and tensor.storage_offset() == _OFFSET
+
+
+def _nonfinite(call: Any) -> Iterator[Any]:
+    """Yield the call with NaN and infinities, at other places in each tensor."""
+    place = -1
+
+    def change(tensor: torch.Tensor) -> torch.Tensor | None:
+        nonlocal place
+        if not tensor.is_floating_point() or not tensor.numel():
+            return None
+        changed = tensor.clone(memory_format=torch.contiguous_format)
+        for value in (torch.nan, torch.inf, -torch.inf)[: tensor.numel()]:
+            place += 1
+            changed.view(-1)[place % tensor.numel()] = value
+        changed.view(-1)[-1] = torch.nan  # where a vector's tail is
+        return changed
+
+    yield _changed(call, change, len(_tensors(call)))
+
+
+def _with_sizes(call: Any, size_of: Callable[[int], int]) -> Any:
+    """Return the call with other sizes, the same for the same size in each tensor; numbers are
+    repeated, and indices remain within the least size.
+    """
+    sizes = {size for tensor in _tensors(call) for size in tensor.shape if size > 1}
+    least = min(map(size_of, sizes), default=1)
+
+    def change(tensor: torch.Tensor) -> torch.Tensor | None:
+        if all(size <= 1 or size_of(size) == size for size in tensor.shape):
+            return None
+        changed = tensor
+        for dim, size in enumerate(tensor.shape):
+            if size > 1:
+                places = torch.arange(size_of(size), device=tensor.device) % size
+                changed = changed.index_select(dim, places)
+        return changed % max(least, 1) if tensor.dtype in (torch.int32, torch.int64) else changed
+
+    elements = sum(
+        torch.Size([size_of(size) if size > 1 else size for size in tensor.shape]).numel()
+        for tensor in _tensors(call)
+    )
+    return _changed(call, change, len(_tensors(call))) if elements <= _MOST_ELEMENTS else None
+
+
+def _single(call: Any) -> Iterator[Any]:
+    yield _with_sizes(call, lambda size: 1)
+
+
+def _odd(call: Any) -> Iterator[Any]:
+    yield _with_sizes(call, lambda size: 2 * size + 1)
+
+
+def _empty(call: Any) -> Iterator[Any]:
+    """Yield the call with each of two sizes as 0: those of an outer and of an inner dimension."""
+    sizes = dict.fromkeys(size for tensor in _tensors(call) for size in tensor.shape if size > 1)
+    for none in [*sizes][:2]:
+        yield _with_sizes(call, functools.partial(_none_of, none))
+
+
+def _none_of(none: int, size: int) -> int:
+    return 0 if size == none else size
+
+
+FORMS: dict[str, Callable[[Any], Iterator[Any]]] = {
+    "transposed": _transposed_rows,
+    "expanded": functools.partial(_elsewhere, _expanded),
+    "offset": functools.partial(_elsewhere, at_offset),
+    "empty": _empty,
+    "single": _single,
+    "odd": _odd,
+    "nonfinite": _nonfinite,
+    RESIZED: _odd,
+}
+"""By name; ``vocabulary/steps/samples`` has what each is."""
