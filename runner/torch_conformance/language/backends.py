@@ -139,6 +139,28 @@ class Claims:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """What a compiler declares that it does otherwise than eager: its cases are judged by it."""
+
+    precision: Mapping[str, str] = field(default_factory=dict)
+    """By dtype, the format that its products are computed in."""
+    random: bool = False
+    """Whether it draws numbers of its own: their distributions are compared."""
+    layout: bool = False
+    """Whether its results have strides of its own."""
+
+    @property
+    def words(self) -> Sequence[str]:
+        """The same in words."""
+        products = (f"products of {dtype} in {form}" for dtype, form in self.precision.items())
+        return [
+            *products,
+            *["random numbers of its own"] * self.random,
+            *["strides of its own"] * self.layout,
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
     """One backend.
 
@@ -168,6 +190,7 @@ class Backend:
     """
     proof: Proof
     claims: Claims = Claims()
+    declared: Declared = Declared()
     document: Document
     settings: Mapping[str, Any]
     """config, dynamo_config, env, torch and compile, as written."""
@@ -187,7 +210,15 @@ class Backend:
         """What is compiled with, and what each call must show, in words."""
         served = self.proof.served.expected if self.proof.served else ""
         return "; ".join(
-            filter(None, [f"compile.backend {self.compiler}", served, str(self.proof.calls or "")])
+            filter(
+                None,
+                [
+                    f"compile.backend {self.compiler}",
+                    served,
+                    str(self.proof.calls or ""),
+                    *self.declared.words,
+                ],
+            )
         )
 
     @property
@@ -340,6 +371,11 @@ def read_backends(extra: Sequence[Path], problems: list[Diagnostic]) -> Backends
             claims=_claims(document, name, problems)
             if body.keys() & {"trains", "dynamic", "dtypes", "claims"}
             else Claims(),
+            declared=Declared(
+                precision=body.get("precision", {}),
+                random="random" in body,
+                layout="layout" in body,
+            ),
             document=document,
             settings={
                 key: body[key]
@@ -454,11 +490,10 @@ def _proof(document: Document, name: str, problems: list[Diagnostic], *, is_ship
     ):
         problems.append(document.diagnostic((*path, "calls", "of"), missing))
     if (torch := installed_torch()) is not None and isinstance(served := proof.get("served"), dict):
-        problems.extend(
-            operator_problems(
-                document, (*path, "served", "allow"), served.get("allow", ()), torch.root
-            )
-        )
+        allow, place = served.get("allow", ()), (*path, "served", "allow")
+        for key, names in allow.items() if isinstance(allow, dict) else [(None, allow)]:
+            below = place if key is None else (*place, key)
+            problems.extend(operator_problems(document, below, names, torch.root))
     is_measured = bool(calls) or "served" in proof
     usual = {"min": 1} if _compiler_of(body) == INDUCTOR else 0
     try:

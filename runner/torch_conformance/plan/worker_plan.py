@@ -159,14 +159,15 @@ def make_plan(
     facts: Mapping[str, object],
     served: Expectation | None = None,
     runtime: str = "",
+    declared: Mapping[str, Json] | None = None,
 ) -> dict[str, Any]:
     """Return the plan as JSON data; raise ``templates.TemplateError`` for a fact that this machine
     does not have.
 
     The plan has no path that a worker opens: the executor adds those of the worker's machine
     (``executor_protocol.with_paths``). The ``file`` of a Python block is only its name in
-    tracebacks. ``served`` is what the proof of its backend measures of each call, and ``runtime``
-    the function whose calls it counts.
+    tracebacks. ``served`` is what the proof of its backend measures of each call, ``runtime``
+    the function whose calls it counts, and ``declared`` what the backend does otherwise than eager.
     """
     plan = {
         "format": 1,
@@ -176,6 +177,7 @@ def make_plan(
         "device": case.device,
         **({"module": case.module} if case.module else {}),
         **({"runtime": runtime} if runtime else {}),
+        **({"declared": declared} if declared else {}),
         "params": case.params,
         "body": resolve_facts(body_as_json(case), facts),
         "seed": seed_of(case),
@@ -190,7 +192,10 @@ def make_plan(
                 for name in expected.check.names
             }
         ),
-        "steps": [_plan_step(case, step, surroundings, facts, served) for step in case.steps],
+        "steps": [
+            _plan_step(case, step, surroundings, facts, served, declared or {})
+            for step in case.steps
+        ],
         **({"target": case.target} if case.target else {}),
     }
     return dict(encode(plan))
@@ -202,6 +207,7 @@ def _plan_step(
     surroundings: Surroundings,
     facts: Mapping[str, object],
     served: Expectation | None,
+    declared: Mapping[str, Json],
 ) -> dict[str, Any]:
     if not step.runs(surroundings):
         return {
@@ -218,6 +224,15 @@ def _plan_step(
     if served is not None and calls_compiler(step) and not expects_raise(step, surroundings):
         checks.append((PROOF, served))
     measures = [(index, check.kind, check.measurement()) for index, check in checks]
+    if declared.get("layout"):  # close measures no strides then, and judges none
+        measures = [
+            (
+                index,
+                kind,
+                {**words, "strides": "any"} if EAGER in str(words and words.get("to")) else words,
+            )
+            for index, kind, words in measures
+        ]
     effects = side_effects.of_step(step, case.steps, surroundings) if needs_eager(case) else None
     return {
         "kind": step.kind,

@@ -144,7 +144,12 @@ class Jobs:
         return Job(
             name=name,
             plan=make_plan(
-                case, around, self.machine.facts, served, "" if calls is None else calls.of
+                case,
+                around,
+                self.machine.facts,
+                served,
+                "" if calls is None else calls.of,
+                {name: value for name, value in asdict(backend.declared).items() if value},
             ),
             folder=folder,
             environment=self.environments[schedule.environment_of(case).key],

@@ -75,7 +75,9 @@ FORMATS: Mapping[str, Format] = {
     "float32": Format(23, -126, 64.0, 32.0, 8.0, 8.0, 2.0**13, math.inf, 2.0**10),
     "float16": Format(10, -24, 1.5, 0.5, 1.0, 0.0, 16.0, 2.0**-6, 64.0),
     "bfloat16": Format(7, -126, 1.5, 0.5, 1.0, 0.0, 4.0, 2.0**-6, 16.0),
+    "tf32": Format(10, -126, 1.5, 0.5, 1.0, 0.0, 16.0, 2.0**-6, 64.0),
 }
+"""By dtype; ``tf32`` is that of operands of float32, and of no result."""
 
 VERSION = 2
 """Of the facts.
@@ -1053,7 +1055,7 @@ def scale_of(
         # rounding can, it says nothing of rounding
         moved = torch.minimum(moved, EXPLAINED * _in_block(by_rounding))
     finer = (
-        limits.eps / torch.finfo(getattr(torch, through)).eps if through else 1.0
+        limits.eps * 2.0 ** FORMATS[through].bits if through else 1.0
     )  # as if all had been roundings to this format
     by_rounding_of_wide = by_rounding * (finer / form.nudges if form.nudges else 0.0)
     finely = [errors_of(flat(other), eager) for other in fine or ()]
@@ -1092,14 +1094,18 @@ def scale_of(
         or greatest_ulp(form) <= form.quantile_floor
     ):
         through = ""
-    is_rounded = bool(through) and all(
-        bool(
-            (
-                (run.answer.to(getattr(torch, through)).to(run.answer.dtype) == run.answer)
-                | ~run.answer.isfinite()
-            ).all()
+    is_rounded = (
+        bool(through)
+        and hasattr(torch, through)
+        and all(
+            bool(
+                (
+                    (run.answer.to(getattr(torch, through)).to(run.answer.dtype) == run.answer)
+                    | ~run.answer.isfinite()
+                ).all()
+            )
+            for run in runs
         )
-        for run in runs
     )
     if is_rounded:
         form = FORMATS[through]

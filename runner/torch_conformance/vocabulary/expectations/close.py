@@ -506,6 +506,8 @@ class Close(ConditionalOnCode):
                 f"{where} within {calibrated.FACTOR:g} x what other roundings change of eager "
                 f"({why})"
             )
+        if products := facts.get("products"):
+            expected += f", its products in {products} as declared"
         form = calibrated.form_of(leaf["dtype"], facts)
         if form is None:
             return Verdict.error(f"values of dtype {leaf['dtype']} are exact", expected=expected)
@@ -825,6 +827,9 @@ def told(leaves: Sequence[Mapping[str, Any]]) -> str:
     for way, group in sorted(ways.items()):
         worst = max(group, key=lambda pair: pair[1]["max_ulp"] if pair[1].get("numel") else 0.0)[1]
         details = [calibrated.summary(worst)] if "numel" in worst else []
+        details += dict.fromkeys(
+            f"products in {f['products']}" for _, f in group if "products" in f
+        )
         if why := "; ".join(list(dict.fromkeys(why for why, _ in group if why))[:_MOST_REASONS]):
             details.append(f"no float64 reference: {why}")
         parts.append(f"{len(group)} values {way}" + (f" ({'; '.join(details)})" if details else ""))
@@ -867,6 +872,8 @@ class Answers:
     """The objects in reach of the call that cannot be set back, in words."""
     why_not: str = ""
     """Why there is no float64 reference; then only runs with other roundings judge."""
+    products: str = ""
+    """The declared format that eager's products were computed in; empty for that of the case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -902,6 +909,7 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
         eager_runs = answers(comparison.values["to"])
         own = {word: leaves_of(value) for word, value in comparison.values.items()}
         again, reference = leaves_of(eager_runs.again), leaves_of(eager_runs.reference)
+        eager = again if eager_runs.products else own["to"]
         pairs = [
             (leaves_of(answer), leaves_of(right), step) for answer, right, step in eager_runs.pairs
         ]
@@ -937,7 +945,7 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
                 else {}
             )
         is_tensor = leaf["type"] == leaf["reference_type"] == "tensor"
-        if leaf["type"] != "tensor" and not leaf["equal"] and again[index] != own["to"][index]:
+        if leaf["type"] != "tensor" and not leaf["equal"] and again[index] != eager[index]:
             why = calibrated.Unrepeatable("a second run of eager gives another answer")
             leaf["calibrated"] = _why(why, eager_runs.opaque)
             continue
@@ -948,7 +956,8 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
                 leaf["mismatches"] and calibrated.format_of(leaf["dtype"]) is None
             ):
                 runs = itertools.chain(
-                    [reference[index]], (leaves_of(run)[index] for run in eager_runs.exact())
+                    [reference[index], again[index]],
+                    (leaves_of(run)[index] for run in eager_runs.exact()),
                 )
                 _add_exact(comparison, leaf, [own[word][index] for word in ("of", "to")], runs)
                 continue
@@ -956,7 +965,7 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
             judged = functools.partial(
                 _scale,
                 leaf,
-                own["to"][index],
+                eager[index],
                 again[index],
                 reference[index],
                 [
@@ -998,6 +1007,8 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
                             leaves_of(eager_runs.otherwise("on the CPU"))[index]
                         )
             _add(comparison, leaf, own["of"][index], scale)
+            if eager_runs.products:
+                leaf["calibrated"]["products"] = eager_runs.products
             if is_wrong:
                 leaf["calibrated"]["is_wrong"] = True
             if (

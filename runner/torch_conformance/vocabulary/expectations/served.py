@@ -2,6 +2,7 @@
 computed itself.
 """
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,19 @@ OPERATOR = Form(
 )
 Operators = Annotated[
     Sequence[str], Form({"type": "array", "uniqueItems": True, "items": OPERATOR})
+]
+Allowed = Annotated[
+    Sequence[str] | Mapping[str, Sequence[str]],
+    Form(
+        {
+            "type": ["array", "object"],
+            "uniqueItems": True,
+            "items": OPERATOR,
+            "minProperties": 1,
+            "propertyNames": {"$ref": "common.schema.json#/$defs/dtype"},
+            "additionalProperties": {"type": "array", "uniqueItems": True, "items": OPERATOR},
+        }
+    ),
 ]
 Share = Annotated[float, Form({"type": "number", "exclusiveMinimum": 0, "maximum": 1})]
 
@@ -115,13 +129,23 @@ class Served(OfOperators):
 
     For example ``0.8``.
     """
-    allow: Operators = ()
-    """Operators that ATen may run. For example ``[aten.mm, aten.addmm]``."""
+    allow: Allowed = ()
+    """Operators that ATen may run; by the type of their first floating-point argument, or of their
+    first tensor, where they are a map. For example ``{float16: [aten.mm, aten.addmm]}``."""
 
     @classmethod
     def parse(cls, body: Any) -> "Served":
         """Read the word or the map."""
-        return cls() if body == "all" else cls(**{**body, "allow": tuple(body.get("allow", ()))})
+        if body == "all":
+            return cls()
+        allow = body.get("allow", ())
+        return cls(**{**body, "allow": allow if isinstance(allow, Mapping) else tuple(allow)})
+
+    def allows(self, name: str, dtype: str) -> bool:
+        """Whether ATen may run an operator for a type."""
+        return name in (
+            self.allow.get(dtype, ()) if isinstance(self.allow, Mapping) else self.allow
+        )
 
     @property
     def expected(self) -> str:
@@ -129,8 +153,13 @@ class Served(OfOperators):
         share = (
             "every operator" if self.min == 1 else f"at least {100 * self.min:g}% of the operators"
         )
+        allowed = (
+            [f"{name} in {dtype}" for dtype, names in self.allow.items() for name in names]
+            if isinstance(self.allow, Mapping)
+            else self.allow
+        )
         return f"{share} computed by the compiler" + (
-            f", {', '.join(self.allow)} allowed by ATen" if self.allow else ""
+            f", {', '.join(allowed)} allowed by ATen" if allowed else ""
         )
 
     def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
@@ -140,7 +169,12 @@ class Served(OfOperators):
             return Verdict.error(
                 "eager runs no operator that computes anything", expected=self.expected
             )
-        left = [name for name in residue if name not in self.allow]
+        types = facts.measured.get("types") or [""] * len(residue)
+        left = [
+            name
+            for name, dtype in itertools.zip_longest(residue, types, fillvalue="")
+            if not self.allows(name, dtype)
+        ]
         replaced = sum(replaced_by(facts.measured, left).values())
         share = 1 - replaced / len(eager) if eager else 0.0
         by_aten = f"by ATen: {', '.join(dict.fromkeys(residue))}" if residue else "none by ATen"

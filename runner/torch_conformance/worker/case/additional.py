@@ -27,6 +27,7 @@ from torch_conformance.vocabulary.expectations.additional_calls import (
     differing_bits,
 )
 from torch_conformance.vocabulary.expectations.calibrated import (
+    FORMATS,
     NoReference,
     Unrepeatable,
     fine_runs_of,
@@ -183,9 +184,13 @@ class EagerCall:
     """
     kept: dict[Any, Any] = field(default_factory=dict)
     """The runs, by their kind."""
+    products: str = ""
+    """The format that the compiler computes products of float32 in, as its entry declares."""
+    has_rounded: bool = False
+    """Whether a run computed a product in that format."""
 
     @classmethod
-    def of(cls, unseen: Unseen, call: ReferenceCall) -> "EagerCall":
+    def of(cls, unseen: Unseen, call: ReferenceCall, products: str = "") -> "EagerCall":
         """Return what repeats the reference call of a step."""
 
         def stages(called: list[Any], around: AbstractContextManager[Any]) -> Iterator[Any]:
@@ -197,8 +202,8 @@ class EagerCall:
             for step in call.then:
                 yield step(called)
 
-        inputs = call.inputs
-        return cls(unseen, inputs, call.generators, stages, call.is_apart, call.shared)
+        again = cls(unseen, call.inputs, call.generators, stages, call.is_apart, call.shared)
+        return replace(again, products=products)
 
     def own_inputs(self) -> list[Any]:
         """Return a copy of the inputs; raise ``NoReference``."""
@@ -212,15 +217,27 @@ class EagerCall:
         found = {**shared, **Picture(left_out=(type,)).add("argument", self.inputs).opaque}
         return ", ".join(f"{path} ({kind})" for path, kind in list(found.items())[:3])
 
-    def run(self, called: list[Any], around: AbstractContextManager[Any] | None = None) -> Any:
-        """Make the call with these inputs from the same state of the generators."""
+    def run(
+        self,
+        called: list[Any],
+        around: AbstractContextManager[Any] | None = None,
+        roundings: torch.Generator | None = None,
+    ) -> Any:
+        """Make the call with these inputs from the same state of the generators.
+
+        With ``roundings`` operands of products are rounded up or down at random.
+        """
         now = self.shared.again() if self.shared is not None else None
         values: list[Any] = [None] * len(self.compared)
         try:
             if self.shared is not None:
                 self.shared.restore()
             self.generators.restore()
-            with self.unseen(), compiling.reference_stance(), torch.enable_grad():
+            mode = numerics.InFormat(self.products, roundings) if self.products else None
+            with ExitStack() as within:
+                for context in (self.unseen(), compiling.reference_stance(), torch.enable_grad()):
+                    within.enter_context(context)
+                within.enter_context(mode or nullcontext())
                 stages, failed = self.stages(called, around or nullcontext()), None
                 for stage in range(max(stage for stage, _ in self.compared) + 1):
                     try:
@@ -230,6 +247,7 @@ class EagerCall:
                     for index, (after, read) in enumerate(self.compared):
                         if after == stage:
                             values[index] = failed or _read(read, result, called)
+            self.has_rounded |= mode is not None and mode.has_rounded
         finally:
             if now is not None:
                 now.restore()
@@ -339,7 +357,7 @@ class EagerCall:
                         numerics.change(_changeable(called), move)
                 with numerics.Jittered(generator, amplitude, **modes) as mode:
                     around = numerics.Reported(mode, torch.float64, keeps_casts=keeps_casts)
-                    values = self.run(called, around)
+                    values = self.run(called, around, generator)
                 yield values
 
         key = ("jittered", amplitude, keeps_casts, *modes)
@@ -405,9 +423,14 @@ class EagerRuns:
         if any(leaf.numel() > MOST_ELEMENTS for leaf in leaves):
             raise NoReference(f"the result has more than {MOST_ELEMENTS} elements")
         inexact = [leaf for leaf in leaves if leaf.is_floating_point() or leaf.is_complex()]
+        has_double = any(leaf.dtype in (torch.float64, torch.complex128) for leaf in leaves)
+        if has_double and call.products:  # runs in float32 stand for it
+            call = replace(call, products="", kept={})
         has_floats = any(isinstance(leaf, float) for leaf in leaves_of(eager))
         values, formats, drew, _ = call.again()
         again, through, opaque = self._own(values), formats[self.index], call.opaque()
+        if call.products == numerics.TF32 and call.has_rounded:
+            through = [call.products] * len(leaves_of(again))
         # exact values have no rounding that explains a difference
         if not (inexact or has_floats) and opaque:
             ours, theirs = leaves_of(again), leaves_of(eager)
@@ -420,7 +443,6 @@ class EagerRuns:
             (leaf.numel() for leaf in inexact if leaf.numel()), default=1 if has_floats else 1 << 20
         )
         is_hidden = "" not in through  # or every result was rounded to a narrower format
-        has_double = any(leaf.dtype in (torch.float64, torch.complex128) for leaf in leaves)
         wide, pairs, keeps_casts = again, list[tuple[Any, Any, float]](), False
         # float32, which judges float64, draws other numbers
         is_other = drew and (has_double or not through)
@@ -431,7 +453,7 @@ class EagerRuns:
                 wide = self._own(call.wide(narrow, keeps_casts=keeps_casts)[0])
                 is_hidden |= is_left
                 names = [name for name in through if name and not has_double]
-                eps = [torch.finfo(getattr(torch, name)).eps for name in names]
+                eps = [2.0 ** -FORMATS[name].bits for name in names]
                 runs = call.pairs(narrow, keeps_casts, max(eps, default=0.0), has_double)
                 pairs = self._pairs(itertools.islice(runs, runs_of(smallest)))
         except NoReference as error:  # eager's own movement judges
@@ -472,6 +494,7 @@ class EagerRuns:
             functools.partial(self._otherwise, call),
             opaque,
             why_not,
+            call.products if call.has_rounded else "",
         )
 
     def _reference(
@@ -794,8 +817,7 @@ class AdditionalCalls:
         self._plan: Mapping[str, Any] = session.plan
         self._entries: list[Entry] = []
         self._bytes = self._drawn_bytes = 0
-        self._known_call: EagerCall | None = None
-        self._known_reference: ReferenceCall | None = None
+        self._known: tuple[EagerCall, ReferenceCall] | None = None
         self._latest: RepeatableCall | str = "the step has no call that can be repeated"
         self._comparers: dict[int, Comparer] = {}
         """What compares stand-ins with the reference of a leaf, by the identity of the leaf's
@@ -807,6 +829,7 @@ class AdditionalCalls:
         """Whether a step asks which operators ATen ran; of samples they are recorded as each ends.
         """
         self._why_no_operators = ""
+        self._products = self._plan.get("declared", {}).get("precision", {}).get("float32", "")
         arguments = [
             request["arguments"]
             for request in measures
@@ -880,22 +903,17 @@ class AdditionalCalls:
         call = self._session.reference.latest_call
         if call is None:
             return EagerRuns(_NO_CALL)
-        known = self._known_call
-        if known is None or call.inputs is not known.inputs:
-            self._bytes += bytes_of(call.inputs) if isinstance(call.inputs, list) else 0
         compared = _stage(call), functools.partial(_compared, part, changed)
+        known, again = self._known, EagerCall.of(self._session.unseen, call, self._products)
+        if known is None or call.inputs is not known[0].inputs:
+            self._bytes += bytes_of(call.inputs) if isinstance(call.inputs, list) else 0
         if size > MOST_BYTES_SHARED:
-            return EagerRuns(replace(EagerCall.of(self._session.unseen, call), compared=[compared]))
-        if (
-            known is None
-            or self._known_reference is None
-            or not _goes_on(self._known_reference, call)
-        ):
-            known = EagerCall.of(self._session.unseen, call)
-        known.stages = EagerCall.of(self._session.unseen, call).stages
-        known.compared.append(compared)
-        self._known_call, self._known_reference = known, call
-        return EagerRuns(known, len(known.compared) - 1)
+            return EagerRuns(replace(again, compared=[compared]))
+        if known is not None and _goes_on(known[1], call):
+            known[0].stages, again = again.stages, known[0]
+        again.compared.append(compared)
+        self._known = again, call
+        return EagerRuns(again, len(again.compared) - 1)
 
     def calibrate(
         self, facts: dict[str, Any], arguments: Mapping[str, Any], *, with_stand_ins: bool = True
@@ -985,6 +1003,7 @@ class AdditionalCalls:
                 why_not or done.inputs,
                 Generators.now(),
                 functools.partial(_of_sample, done),
+                products=self._products,
                 compared=[(0, functools.partial(_compared, "", None))],
             )
             runs = EagerRuns(again)

@@ -3,6 +3,7 @@ float64.
 """
 
 import functools
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch._decomp
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from torch_conformance.vocabulary.expectations.calibrated import FORMATS, LEAST_NEIGHBOURS
 from torch_conformance.vocabulary.expectations.calibrated import wide as to_wide
@@ -96,6 +97,70 @@ class Roundings(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follo
             if storage is not None and storage.cdata in self._narrowest
             else ""
         )
+
+
+_PRODUCTS = re.compile(
+    r"(add|badd|addb)?(b?mm|mv|r)|v?dot|bilinear|_trilinear|.*conv(olution)?[_0-9a-z]*"
+    r"|_.*attention.*|(mkldnn_)?linear(_backward)?|mkldnn_rnn_layer.*"
+)
+"""Operators that multiply and add, by their names."""
+
+TF32 = "tf32"
+"""The format of operands that has no dtype in torch: a fraction of ten bits in 32."""
+
+
+class InFormat(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch: this base class has the type Any
+    """Computes products of float32 in another format, as a compiler declares that it does;
+    with a generator the operands in tf32 are rounded up or down at random.
+    """
+
+    def __init__(self, form: str, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self._form, self._generator = form, generator
+        self.has_rounded = False
+        """Whether there was such a product."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call the operator; of a product round the operands, and the result where the format is a
+        dtype.
+        """
+        kwargs = kwargs or {}
+        name = func._schema.name.rpartition("::")[2] if hasattr(func, "_schema") else ""
+        known = pytree.tree_leaves((args, kwargs))
+        if (
+            not _PRODUCTS.fullmatch(name)
+            or func._schema.is_mutable
+            or not any(isinstance(it, torch.Tensor) and it.dtype is torch.float32 for it in known)
+        ):
+            return func(*args, **kwargs)
+        self.has_rounded = True
+        if self._form == TF32:
+            with _disable_current_modes():
+                round_ = functools.partial(_in_tf32, generator=self._generator)
+                rounded = pytree.tree_map_only(torch.Tensor, round_, (args, kwargs))
+            return func(*rounded[0], **rounded[1])
+        dtype = getattr(torch, self._form)
+
+        def cast(tensor: torch.Tensor, before: torch.dtype, after: torch.dtype) -> torch.Tensor:
+            return tensor.to(after) if tensor.dtype is before else tensor
+
+        narrow = functools.partial(cast, before=torch.float32, after=dtype)
+        wide = functools.partial(cast, before=dtype, after=torch.float32)
+        operands = pytree.tree_map_only(torch.Tensor, narrow, (args, kwargs))
+        return pytree.tree_map_only(torch.Tensor, wide, func(*operands[0], **operands[1]))
+
+
+def _in_tf32(tensor: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
+    if tensor.dtype is not torch.float32:
+        return tensor
+    unit = 1 << (23 - FORMATS[TF32].bits)
+    more = (
+        torch.full(tensor.shape, unit // 2, dtype=torch.int32)
+        if generator is None
+        else torch.randint(unit, tensor.shape, generator=generator, dtype=torch.int32)
+    )
+    bits = (tensor.detach().view(torch.int32) + more.to(tensor.device)) & -unit
+    return torch.where(tensor.isfinite(), bits.view(torch.float32), tensor)
 
 
 class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch: this base class has the type Any

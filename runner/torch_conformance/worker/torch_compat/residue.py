@@ -87,6 +87,10 @@ class Operator(NamedTuple):
     """The shapes of its arguments, as the profiler tells them."""
     overload: str = ""
     """Such as ``default`` or ``Tensor``; empty for a kernel."""
+    type: str = ""
+    """The dtype of its first floating-point argument, else of its first tensor, if it has one."""
+    is_of_device: bool = False
+    """Whether a device that torch does not bring ran it by a kernel of its own."""
 
 
 @dataclass
@@ -143,6 +147,7 @@ def recorded(record: Record, *, of_backward: bool = False) -> Iterator[None]:
             autograd._parse_kineto_results(autograd.kineto_results)
         )
         recorded_events._populate_cpu_children()
+        tensors = _tensors_of(autograd.kineto_results.experimental_event_tree())
     events = [
         event for event in recorded_events if event.device_type == torch.autograd.DeviceType.CPU
     ]
@@ -154,7 +159,9 @@ def recorded(record: Record, *, of_backward: bool = False) -> Iterator[None]:
         above = list(_above(event))
         if not (name := _computing(event)) or not counted.isdisjoint(above):
             continue
-        counted.add(event)
+        own = _is_of_device(event, tensors.get(event.id, []))
+        if not own:  # what a kernel of the device calls counts too
+            counted.add(event)
         nodes = [
             other.name.removeprefix(_NODE)
             for other in above
@@ -164,8 +171,13 @@ def recorded(record: Record, *, of_backward: bool = False) -> Iterator[None]:
         if not of_backward or (
             nodes[-1] not in _OF_LOSS if nodes else event.thread != marks[0].thread
         ):
+            of_event = tensors.get(event.id, [])
+            dtypes = sorted(
+                (tensor.dtype for tensor in of_event), key=lambda dtype: not dtype.is_floating_point
+            )
+            dtype = str(dtypes[0]).removeprefix("torch.") if dtypes else ""
             overload = event.overload_name or "default"
-            record.operators.append(Operator(name, event.input_shapes, overload))
+            record.operators.append(Operator(name, event.input_shapes, overload, dtype, own))
     kernels = _kernels_without_operator(recorded_events)
     record.operators.extend(Operator(name, []) for name in kernels)
 
@@ -251,10 +263,11 @@ def facts(calls: Iterable[tuple[Record, Record]]) -> dict[str, Any]:
     and the places of those of eager, each place with how many follow each other there.
     """
     eager, left, replaces = list[str](), list[str](), dict[str, set[int]]()
-    overloads, places = list[str](), list[str]()
+    overloads, places, kinds = list[str](), list[str](), list[str]()
     for of_eager, of_call in calls:
         taken, whole = set[int](), dict(enumerate(of_eager.operators, len(eager)))
-        for name, shapes, _ in of_call.operators:
+        of_aten = [operator for operator in of_call.operators if not operator.is_of_device]
+        for name, shapes, *_ in of_aten:
             alike = [at for at, own in whole.items() if own.name.rstrip("_") == name.rstrip("_")]
             # out= comes last
             same = [at for at in alike if (own := whole[at].shapes) == shapes[: len(own)]]
@@ -263,12 +276,14 @@ def facts(calls: Iterable[tuple[Record, Record]]) -> dict[str, Any]:
             # one with other arguments may do the work of several, and another one that of any
             replaces.setdefault(name, set()).update(place or alike or whole)
         eager += [operator.name for operator in of_eager.operators]
-        left += [operator.name for operator in of_call.operators]
+        left += [operator.name for operator in of_aten]
+        kinds += [operator.type for operator in of_aten]
         overloads += [operator.overload for operator in of_eager.operators]
         places += map(of_eager.places, of_eager.operators)
     return {
         "eager": eager,
         "residue": left,
+        "types": kinds,
         "replaces": {name: sorted(positions) for name, positions in replaces.items()},
         "overloads": overloads,
         "places": [[place, len(list(same))] for place, same in groupby(places)],
@@ -296,6 +311,33 @@ class Lines(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow to
         """Return the next line that called an operator; nothing where none is known."""
         found = self._found[f"{operator.name}.{operator.overload}"]
         return found.pop(0) if found else ""
+
+
+def _tensors_of(roots: Iterable[Any]) -> dict[int, list[Any]]:
+    """Return what the profiler knows of the tensors that each operator was called with, by the
+    number of its event.
+    """
+    found, waiting = dict[int, list[Any]](), [*roots]
+    while waiting:
+        node = waiting.pop()
+        waiting += node.children
+        arguments = getattr(node.extra_fields, "inputs", ())
+        lists = (part if isinstance(part, list) else [part] for part in arguments)
+        found[node.correlation_id] = [
+            part for parts in lists for part in parts if hasattr(part, "device")
+        ]
+    return found
+
+
+def _is_of_device(event: Any, tensors: Sequence[Any]) -> bool:
+    """Whether an operator runs on a device that torch does not bring, by a kernel that is
+    registered there: the vendor's, not the fallback that calls ATen's for the CPU.
+    """
+    vendor = torch._C._get_privateuse1_backend_name()
+    operator = f"{event.name}.{event.overload_name}".rstrip(".")
+    return any(
+        tensor.device.type == vendor for tensor in tensors
+    ) and torch._C._dispatch_has_kernel_for_dispatch_key(operator, "PrivateUse1")
 
 
 def _computing(event: Any) -> str:
