@@ -26,6 +26,7 @@ from torch_conformance.model.diagnostics import (
     one_of,
     unknown_word,
 )
+from torch_conformance.model.header import DECLARES
 from torch_conformance.model.matching.patterns import Ids, check_pattern
 from torch_conformance.vocabulary.expectations.expectation_base import (
     BadExpectation,
@@ -392,6 +393,15 @@ def read_backends(extra: Sequence[Path], problems: list[Diagnostic]) -> Backends
     return Backends(
         sound, tuple(backend for backend in backends if backend.name not in sound), is_whole
     )
+
+
+def declarations(backends: Iterable[Backend]) -> dict[str, str]:
+    """Return what backends declare, as the header of a run has it and every report shows it."""
+    return {
+        f"{backend.name}{DECLARES}": "; ".join(backend.declared.words)
+        for backend in sorted(backends, key=lambda backend: backend.name)
+        if backend.declared.words
+    }
 
 
 def unknown_compilers(backends: Iterable[Backend], answers: Mapping[str, str]) -> list[Diagnostic]:

@@ -13,6 +13,9 @@ from torch_conformance.model.optional import hooks
 from torch_conformance.model.outcomes import ExitCode, Outcome, exit_code
 from torch_conformance.model.results import CaseResult
 
+DECLARES = ".declares"
+"""Behind the name of a backend in the facts of a run: what its entry declares."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileLevel:

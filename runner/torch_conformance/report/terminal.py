@@ -27,7 +27,7 @@ from torch_conformance.model.events import (
     RunEvent,
     RunStarted,
 )
-from torch_conformance.model.header import RunFooter, RunHeader
+from torch_conformance.model.header import DECLARES, RunFooter, RunHeader
 from torch_conformance.model.options import MergeOptions, RunOptions
 from torch_conformance.model.outcomes import ExitCode, JUnitTag, Outcome
 from torch_conformance.model.results import NOT_MEASURED, UNAVAILABLE, CaseResult, executed
@@ -260,6 +260,11 @@ def report_of(
         from torch_conformance.report.support_table import lines_of  # few runs have a support table
 
         lines += lines_of(results)
+    lines += [
+        one_line(f"{name.removesuffix(DECLARES)} declares: {words}")
+        for name, words in header.environment.items()
+        if name.endswith(DECLARES)
+    ]
     lines += _costs(footer) if footer and footer.costs else []
     if page:
         lines.append(f"page: {one_line(page, MESSAGE_LIMIT)}")

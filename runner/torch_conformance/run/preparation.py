@@ -17,6 +17,7 @@ from torch_conformance import __version__
 from torch_conformance.execute.engine import LocalExecutor
 from torch_conformance.execute.executor_protocol import ExecutorSettings
 from torch_conformance.judge.waiving import Waivers
+from torch_conformance.language.backends import declarations
 from torch_conformance.language.load import Suite, load
 from torch_conformance.language.waivers import load_waivers
 from torch_conformance.machine import cache_dirs, output, scratch
@@ -199,6 +200,9 @@ def prepare(
             {
                 **facts_of_files(installed_torch()),
                 **(hooks("attest").changed_files() if options.profile else {}),
+                **declarations(
+                    suite.backends.by_name[name] for name in {case.backend for case in whole}
+                ),
             }
         ),
         variables=environment_variables(os.environ),

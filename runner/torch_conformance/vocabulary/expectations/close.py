@@ -27,7 +27,7 @@ from torch_conformance.model.expectation import (
     WrongValue,
 )
 from torch_conformance.model.protocol import Json
-from torch_conformance.vocabulary.expectations import calibrated
+from torch_conformance.vocabulary.expectations import calibrated, distributions
 from torch_conformance.vocabulary.expectations.comparing import (
     bits,
     default_tolerance,
@@ -71,6 +71,8 @@ _MOST_REASONS = 5
 """The maximum number of reasons why there is no float64 reference that a verdict names."""
 
 _BY_TOLERANCE = "within tolerance"
+
+_BY_DISTRIBUTION = "by their distribution"
 
 _BY_RUNS = "equal to float64 or to eager with other roundings"
 
@@ -195,7 +197,7 @@ def add_other_inputs(
     except Exception as error:  # a spec's code may raise anything for unexpected inputs
         others = [f"{type(error).__name__}: {error}"[:300]] * len(references)
     for leaf, right, other in zip(facts["leaves"], references, others, strict=False):
-        if "stand_ins" in leaf:
+        if "stand_ins" in leaf and "distribution" not in leaf.get("calibrated", {}):
             comparer = (comparers or {}).get(id(leaf)) or _by_bits(right, arguments)
             leaf["stand_ins"]["other inputs"] = measure_other_inputs(
                 right, other, _against(leaf, arguments), comparer
@@ -490,6 +492,10 @@ class Close(ConditionalOnCode):
             )
         # the error against the float64 reference, by that of eager
         facts = leaf["calibrated"]
+        if "distribution" in facts:
+            text = distributions.problem(facts["distribution"])
+            expected = f"{where} distributed as eager's, its random numbers of its own as declared"
+            return Verdict.failed(expected=expected, observed=text) if text else None
         if "others" in facts:
             expected = f"{where} as in eager, in float64 or in eager with other roundings"
             observed = f"{facts['others']} of {leaf['numel']} elements are as in none of them"
@@ -822,6 +828,7 @@ def told(leaves: Sequence[Mapping[str, Any]]) -> str:
         way = "by eager with other roundings" if why else "by the float64 reference"
         if "numel" not in facts:
             way = _BY_RUNS if facts.get("others") == 0 else _BY_TOLERANCE
+            way = _BY_DISTRIBUTION if "distribution" in facts else way
         ways.setdefault(way, []).append((why, facts))
     parts = []
     for way, group in sorted(ways.items()):
@@ -872,6 +879,8 @@ class Answers:
     """The objects in reach of the call that cannot be set back, in words."""
     why_not: str = ""
     """Why there is no float64 reference; then only runs with other roundings judge."""
+    drawn: Callable[[], Sequence[Any]] | None = None
+    """Makes answers of eager with other random numbers, where the compiler declares its own."""
     products: str = ""
     """The declared format that eager's products were computed in; empty for that of the case."""
 
@@ -914,11 +923,13 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
             (leaves_of(answer), leaves_of(right), step) for answer, right, step in eager_runs.pairs
         ]
         jittered = [leaves_of(answer) for answer in eager_runs.jittered]
+        drawn = [leaves_of(answer) for answer in eager_runs.drawn()] if eager_runs.drawn else []
         everything = [
             *own.values(),
             again,
             reference,
             *jittered,
+            *drawn,
             *(part for answer, right, _ in pairs for part in (answer, right)),
         ]
         are_alike = all(len(parts) == len(leaves) for parts in everything)
@@ -952,6 +963,11 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
         if leaf["shape"] != leaf["reference_shape"] if is_tensor else leaf["type"] not in _WHOLE:
             continue
         try:
+            if is_tensor and drawn:
+                runs = [answer[index] for answer in drawn]
+                if (random := distributions.measure(own["of"][index], runs)) is not None:
+                    _add_distribution(leaf, random, own["to"][index], runs)
+                    continue
             if not is_tensor or (
                 leaf["mismatches"] and calibrated.format_of(leaf["dtype"]) is None
             ):
@@ -1036,6 +1052,24 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
             # an operation that this leaf's dtype or layout lacks: the other leaves are judged
             leaf["calibrated"] = _why(error, eager_runs.opaque)
             _add_hidden(leaf, own["of"][index], own["to"][index])
+
+
+def _add_distribution(
+    leaf: dict[str, Any], facts: Mapping[str, Json], eager: Any, runs: Sequence[Any]
+) -> None:
+    """Add the facts of random numbers of the compiler's own; of wrong answers zeros are tried."""
+    leaf["calibrated"] = {"distribution": facts}
+    if "stand_ins" in leaf:
+        zeros = distributions.measure(torch.zeros_like(eager), runs)
+        few = zeros is None or zeros["numel"] < distributions.LEAST
+        leaf["stand_ins"] = {
+            name: {"why_not": "its numbers are random"} for name in (*NAMES, *leaf["stand_ins"])
+        }
+        leaf["stand_ins"]["zeros"] = (
+            {"why_not": "its random numbers are few"}
+            if few
+            else {"calibrated": {"distribution": zeros}}
+        )
 
 
 _WHOLE = ("int", "bool")

@@ -42,6 +42,7 @@ from torch_conformance.vocabulary.expectations.close import (
     add_reference,
 )
 from torch_conformance.vocabulary.expectations.comparing import leaves_of
+from torch_conformance.vocabulary.expectations.distributions import RUNS
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from torch_conformance.vocabulary.expectations.served import OF_OPERATORS
 from torch_conformance.vocabulary.expectations.stand_ins import Comparer
@@ -59,7 +60,7 @@ from torch_conformance.worker.case.effects import MOST, Inexact
 from torch_conformance.worker.case.scope import Enter, follow
 from torch_conformance.worker.case.sides import ReferenceCall, Unseen
 from torch_conformance.worker.case.spies import only_records
-from torch_conformance.worker.case.state import Generators
+from torch_conformance.worker.case.state import Generators, reseed
 from torch_conformance.worker.torch_compat import compiling, numerics, opinfo, residue
 from torch_conformance.worker.torch_compat.numerics import AMPLITUDE, RESOLUTION, jittered
 
@@ -186,11 +187,13 @@ class EagerCall:
     """The runs, by their kind."""
     products: str = ""
     """The format that the compiler computes products of float32 in, as its entry declares."""
+    draws_own: bool = False
+    """Whether the compiler draws random numbers of its own, as its entry declares."""
     has_rounded: bool = False
     """Whether a run computed a product in that format."""
 
     @classmethod
-    def of(cls, unseen: Unseen, call: ReferenceCall, products: str = "") -> "EagerCall":
+    def of(cls, unseen: Unseen, call: ReferenceCall, **declared: Any) -> "EagerCall":
         """Return what repeats the reference call of a step."""
 
         def stages(called: list[Any], around: AbstractContextManager[Any]) -> Iterator[Any]:
@@ -202,8 +205,8 @@ class EagerCall:
             for step in call.then:
                 yield step(called)
 
-        again = cls(unseen, call.inputs, call.generators, stages, call.is_apart, call.shared)
-        return replace(again, products=products)
+        state = (call.inputs, call.generators, stages, call.is_apart, call.shared)
+        return cls(unseen, *state, **declared)
 
     def own_inputs(self) -> list[Any]:
         """Return a copy of the inputs; raise ``NoReference``."""
@@ -222,10 +225,12 @@ class EagerCall:
         called: list[Any],
         around: AbstractContextManager[Any] | None = None,
         roundings: torch.Generator | None = None,
+        seed: int | None = None,
     ) -> Any:
         """Make the call with these inputs from the same state of the generators.
 
-        With ``roundings`` operands of products are rounded up or down at random.
+        With ``roundings`` operands of products are rounded up or down at random; with a ``seed``
+        generators begin there.
         """
         now = self.shared.again() if self.shared is not None else None
         values: list[Any] = [None] * len(self.compared)
@@ -233,6 +238,8 @@ class EagerCall:
             if self.shared is not None:
                 self.shared.restore()
             self.generators.restore()
+            if seed is not None:
+                reseed(seed)
             mode = numerics.InFormat(self.products, roundings) if self.products else None
             with ExitStack() as within:
                 for context in (self.unseen(), compiling.reference_stance(), torch.enable_grad()):
@@ -494,6 +501,7 @@ class EagerRuns:
             functools.partial(self._otherwise, call),
             opaque,
             why_not,
+            functools.partial(self._drawn, call) if drew and call.draws_own else None,
             call.products if call.has_rounded else "",
         )
 
@@ -548,6 +556,11 @@ class EagerRuns:
         for tensor in _changeable(called):
             tensor.data = tensor.data.cpu()
         return self._own(call.run(called))
+
+    def _drawn(self, call: EagerCall) -> list[Any]:
+        """Return answers of eager with other random numbers."""
+        seeds = range(1, 1 + RUNS)
+        return [self._own(call.run(call.own_inputs(), seed=seed)) for seed in seeds]
 
     def run(self, called: list[Any]) -> Any:
         """Make the call with these inputs from the same state of the generators; return a copy of
@@ -829,7 +842,12 @@ class AdditionalCalls:
         """Whether a step asks which operators ATen ran; of samples they are recorded as each ends.
         """
         self._why_no_operators = ""
-        self._products = self._plan.get("declared", {}).get("precision", {}).get("float32", "")
+        declared = self._plan.get("declared", {})
+        self._declared: Mapping[str, Any] = {
+            "products": declared.get("precision", {}).get("float32", ""),
+            "draws_own": declared.get("random", False),
+        }
+        """What the entry of the backend declares, as fields of ``EagerCall``."""
         arguments = [
             request["arguments"]
             for request in measures
@@ -904,7 +922,7 @@ class AdditionalCalls:
         if call is None:
             return EagerRuns(_NO_CALL)
         compared = _stage(call), functools.partial(_compared, part, changed)
-        known, again = self._known, EagerCall.of(self._session.unseen, call, self._products)
+        known, again = self._known, EagerCall.of(self._session.unseen, call, **self._declared)
         if known is None or call.inputs is not known[0].inputs:
             self._bytes += bytes_of(call.inputs) if isinstance(call.inputs, list) else 0
         if size > MOST_BYTES_SHARED:
@@ -1003,7 +1021,7 @@ class AdditionalCalls:
                 why_not or done.inputs,
                 Generators.now(),
                 functools.partial(_of_sample, done),
-                products=self._products,
+                **self._declared,
                 compared=[(0, functools.partial(_compared, "", None))],
             )
             runs = EagerRuns(again)

@@ -982,7 +982,8 @@ class StepEffects:
         if self._tolerance is None:
             return
         with self._comparing():
-            session, settings = self._session, self._session.plan["body"]["compile"]
+            session, plan = self._session, self._session.plan
+            settings = {**plan["body"]["compile"], **plan.get("declared", {})}
             holders = [*reversed(session.module.globals())]
             # the results that are alive: those with a name, and the latest
             earlier = {

@@ -106,6 +106,7 @@ def compared(
         "fallback_random", compiling.is_set("fallback_random")
     )
     draws_as_eager = settings.get("backend", "inductor") != "inductor" or bool(falls_back)
+    draws_as_eager &= not settings.get("random")
     comparisons = []
     for name in (name for name in states[0] if all(name in state for state in states)):
         first, theirs, ours = (state[name] for state in states)

@@ -1,0 +1,95 @@
+"""How an answer with random numbers of the compiler's own is judged: by two distributions, beside
+those of eager with other seeds.
+
+``ranks``: where each number stands among those that eager draws for the same element.
+``values``: all numbers together. Each is the greatest distance of two distribution functions
+(Kolmogorov and Smirnov), from all runs of eager; eager's own runs say how far a right one may be.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch_conformance.model.protocol import Json
+from torch_conformance.vocabulary.expectations.calibrated import flat
+from torch_conformance.vocabulary.worker_torch import torch
+
+RUNS = 24
+"""How often eager draws."""
+
+LEAST = 36
+"""Of fewer random numbers nothing can be said: a coin shows the same side five times."""
+
+FACTOR = 2.0
+"""How many times the greatest distance of eager's runs a right answer may be away."""
+
+_BY_CHANCE = 3.0
+"""Over the root of the number of elements: a distance that is right whatever eager's runs show."""
+
+_MOST = 1 << 14
+"""Elements that are compared, evenly spread."""
+
+_EQUAL = 1e-4
+"""Relative to the greatest of eager's draws, what is the same number."""
+
+
+def measure(answer: Any, runs: Sequence[Any]) -> dict[str, Json] | None:
+    """Return the facts of an answer; None where eager draws none of its numbers."""
+    step = -(-answer.numel() // _MOST) or 1
+    drawn = torch.stack([flat(run)[::step] for run in runs])
+    own = flat(answer)[::step].to(drawn.device)
+    near = _EQUAL * drawn.abs().amax(0)
+    if not bool(((drawn - drawn[0]).abs() > near).any()):
+        return None
+    is_random = ((drawn - drawn[0]).abs() > near).any(0) | ~((own - drawn[0]).abs() <= near)
+    drawn, own, near = drawn[:, is_random], own[is_random], near[is_random]
+
+    def ranks(numbers: Any, others: Any) -> Any:
+        apart = numbers - others
+        return ((apart > near).double() + (apart.abs() <= near).double() / 2).mean(0)
+
+    count = len(runs)
+    of_runs = torch.stack(
+        [ranks(drawn[at], drawn[torch.arange(count) != at]) for at in range(count)]
+    )
+    facts: dict[str, Json] = {
+        "numel": int(is_random.sum()),
+        "nonfinite": int((own.isfinite() != drawn[0].isfinite()).sum()),
+    }
+    for name, ours, theirs in (
+        ("ranks", ranks(own, drawn[1:]), of_runs),
+        ("values", own, drawn),
+    ):
+        whole = theirs.reshape(-1)
+        facts[name] = _distance(ours, whole)
+        facts[f"eager_{name}"] = max(_distance(row, whole) for row in theirs)
+    return facts
+
+
+def _distance(numbers: Any, whole: Any) -> float:
+    """Return the greatest distance of two distribution functions."""
+    places = torch.cat([numbers, whole]).sort().values
+    shares = [
+        torch.searchsorted(part.sort().values, places, right=True) / len(part)
+        for part in (numbers, whole)
+    ]
+    return float((shares[0] - shares[1]).abs().max())
+
+
+def problem(facts: Mapping[str, Any]) -> str:
+    """Return what is wrong with an answer by its facts; empty for a right one, and for one of too
+    few numbers.
+    """
+    if facts["nonfinite"]:
+        return f"NaN or an infinity on one side only in {facts['nonfinite']} random numbers"
+    if facts["numel"] < LEAST:
+        return ""
+    by_chance = _BY_CHANCE / math.sqrt(facts["numel"])
+    for name in ("ranks", "values"):
+        bound = max(FACTOR * facts[f"eager_{name}"], by_chance)
+        if not facts[name] <= bound:
+            return (
+                f"the distribution of the {name} of {facts['numel']} random numbers is "
+                f"{facts[name]:.3g} from eager's: the bound is {bound:.3g}"
+            )
+    return ""
