@@ -17,6 +17,9 @@ _FENCES = fences(ROOT / "docs" / "guides" / "example-device.md")
 module reads.
 """
 
+(OWN_OPERATORS,) = (fence.text for fence in _FENCES if fence.name == "eager.yaml")
+"""The device whose operators are called one by one."""
+
 
 def install(folder: Path) -> None:
     """Write the package to a folder, without its library."""

@@ -24,6 +24,8 @@ PASS, FAIL, FELL_BACK, ERROR, UNAVAILABLE = (
 
 SERVED, CALLS = "served: all", "calls: {of: tests.compilers.runtime.execute}"
 BOTH = f"{SERVED}, {CALLS}"
+IN_BFLOAT16 = f"{SERVED}}}\n  precision: {{float32: bfloat16"
+ALLOWED_BY_TYPE = "served: {{allow: {{{}: [aten.tanh, aten.exp, aten.sub]}}}}"
 
 TABLE = [
     # the compiler, its proof, the outcome, and a part of the reason
@@ -61,6 +63,14 @@ TABLE = [
     ("stored_by_place", SERVED, FAIL, "one more call, with other numbers"),
     ("refuses", SERVED, FAIL, "RuntimeError in phase 'run': no such kernel"),
     ("eager_backward", CALLS, FELL_BACK, "step 2 (backward, line 9)"),
+    # what an entry declares is judged by that, and refuses what is wrong
+    ("in_bfloat16", SERVED, FAIL, "close"),
+    ("in_bfloat16", IN_BFLOAT16, PASS, ""),
+    ("without_row", IN_BFLOAT16, FAIL, "products in bfloat16 as declared"),
+    ("three_units_off", IN_BFLOAT16, FAIL, "products in bfloat16 as declared"),
+    ("negated", IN_BFLOAT16, FAIL, "products in bfloat16 as declared"),
+    ("three_in_eager", ALLOWED_BY_TYPE.format("float32"), PASS, ""),
+    ("three_in_eager", ALLOWED_BY_TYPE.format("float16"), FELL_BACK, "by ATen: aten.tanh"),
     # docs/guides/any-compiler.md lists these: who hides so is not seen
     ("past_dispatcher", SERVED, PASS, ""),
     ("in_process", SERVED, PASS, ""),
@@ -118,6 +128,7 @@ def backend(number: int, compiler: str, proof: str) -> str:
 
 
 IN_CI = (0, 1, 9, 11, 16, LEAVES_IDLE)
+IN_CI = (0, 1, 9, 11, 16, 31, 32)
 """Rows that every run of the tests tries: a pass, and an answer of ATen in each call, after the
 first, in another thread, from a store, in the backward.
 """

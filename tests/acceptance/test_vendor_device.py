@@ -226,6 +226,34 @@ def test_specs_of_the_device_run_as_those_of_any_backend(tmp_path: Path, site: P
     assert "close" in {verdict.kind for verdict in wrong.failed}, told
 
 
+OWN_OPERATORS = """\
+summary: An operator of the device is right
+backends: [npu-eager]
+function: "def fn(x): return {}"
+inputs: [{{rand: [16, 8]}}]
+expect: [{{close: {{to: eager}}}}]
+"""
+
+
+@WHOLE
+@pytest.mark.torch
+def test_kernels_of_the_device_are_the_vendors_and_its_fallback_is_aten(
+    tmp_path: Path, site: Path
+) -> None:
+    (tmp_path / "npu.yaml").write_text(vendor_device.OWN_OPERATORS)
+    calls = {"own": "x.floor()", "fallback": "x.sin()", "both": "x.floor() + x"}
+    write_specs(tmp_path, {name: OWN_OPERATORS.format(code) for name, code in calls.items()})
+    found = ran(tmp_path, site=site)
+    assert found.outcomes == {
+        "both[backend=npu-eager]": Outcome.FELL_BACK,
+        "fallback[backend=npu-eager]": Outcome.FELL_BACK,
+        "own[backend=npu-eager]": Outcome.PASS,
+    }, found.stdout + found.stderr
+    reasons = {name: found.results[f"{name}[backend=npu-eager]"].reason for name in calls}
+    assert "0% of 1 operators; by ATen: aten.sin" in reasons["fallback"]
+    assert "50% of 2 operators; by ATen: aten.add" in reasons["both"]
+
+
 @WHOLE
 @pytest.mark.torch
 def test_an_extension_without_its_library_is_unavailable(tmp_path: Path) -> None:

@@ -501,8 +501,9 @@ def _proof(document: Document, name: str, problems: list[Diagnostic], *, is_ship
         problems.append(document.diagnostic((*path, "calls", "of"), missing))
     if (torch := installed_torch()) is not None and isinstance(served := proof.get("served"), dict):
         allow, place = served.get("allow", ()), (*path, "served", "allow")
-        for key, names in allow.items() if isinstance(allow, dict) else [(None, allow)]:
-            below = place if key is None else (*place, key)
+        by_type = allow if isinstance(allow, dict) else {"": allow}
+        for dtype, names in by_type.items():
+            below = (*place, dtype) if dtype else place
             problems.extend(operator_problems(document, below, names, torch.root))
     is_measured = bool(calls) or "served" in proof
     usual = {"min": 1} if _compiler_of(body) == INDUCTOR else 0

@@ -226,11 +226,9 @@ def _plan_step(
     measures = [(index, check.kind, check.measurement()) for index, check in checks]
     if declared.get("layout"):  # close measures no strides then, and judges none
         measures = [
-            (
-                index,
-                kind,
-                {**words, "strides": "any"} if EAGER in str(words and words.get("to")) else words,
-            )
+            (index, kind, {**words, "strides": "any"})
+            if words and EAGER in str(words.get("to"))
+            else (index, kind, words)
             for index, kind, words in measures
         ]
     effects = side_effects.of_step(step, case.steps, surroundings) if needs_eager(case) else None

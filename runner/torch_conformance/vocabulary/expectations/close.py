@@ -964,9 +964,9 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
             continue
         try:
             if is_tensor and drawn:
-                runs = [answer[index] for answer in drawn]
-                if (random := distributions.measure(own["of"][index], runs)) is not None:
-                    _add_distribution(leaf, random, own["to"][index], runs)
+                draws = [answer[index] for answer in drawn]
+                if (random := distributions.measure(own["of"][index], draws)) is not None:
+                    _add_distribution(leaf, random, own["to"][index], draws)
                     continue
             if not is_tensor or (
                 leaf["mismatches"] and calibrated.format_of(leaf["dtype"]) is None

@@ -1,8 +1,8 @@
-"""How an answer with random numbers of the compiler's own is judged: by two distributions, beside
+"""How an answer with random numbers of the compiler's own is judged: by three distributions, beside
 those of eager with other seeds.
 
-``ranks``: where each number stands among those that eager draws for the same element.
-``values``: all numbers together. Each is the greatest distance of two distribution functions
+``ranks``: where each number is among those that eager draws for the same element; ``sizes``: the
+same of absolute values. ``values``: all numbers together. Each is the greatest distance of two distribution functions
 (Kolmogorov and Smirnov), from all runs of eager; eager's own runs say how far a right one may be.
 """
 
@@ -48,18 +48,21 @@ def measure(answer: Any, runs: Sequence[Any]) -> dict[str, Json] | None:
         apart = numbers - others
         return ((apart > near).double() + (apart.abs() <= near).double() / 2).mean(0)
 
-    count = len(runs)
-    of_runs = torch.stack(
-        [ranks(drawn[at], drawn[torch.arange(count) != at]) for at in range(count)]
-    )
+    def ranked(numbers: Any, draws: Any) -> tuple[Any, Any]:
+        """Return the ranks of an answer, and those of each run, among as many other runs."""
+        places = torch.arange(len(draws))
+        of_runs = [ranks(draws[at], draws[places != at]) for at in places]
+        return ranks(numbers, draws[1:]), torch.stack(of_runs)
+
     facts: dict[str, Json] = {
         "numel": int(is_random.sum()),
         "nonfinite": int((own.isfinite() != drawn[0].isfinite()).sum()),
     }
-    for name, ours, theirs in (
-        ("ranks", ranks(own, drawn[1:]), of_runs),
-        ("values", own, drawn),
-    ):
+    for name, (ours, theirs) in {
+        "ranks": ranked(own, drawn),
+        "sizes": ranked(own.abs(), drawn.abs()),
+        "values": (own, drawn),
+    }.items():
         whole = theirs.reshape(-1)
         facts[name] = _distance(ours, whole)
         facts[f"eager_{name}"] = max(_distance(row, whole) for row in theirs)
@@ -85,7 +88,7 @@ def problem(facts: Mapping[str, Any]) -> str:
     if facts["numel"] < LEAST:
         return ""
     by_chance = _BY_CHANCE / math.sqrt(facts["numel"])
-    for name in ("ranks", "values"):
+    for name in ("ranks", "sizes", "values"):
         bound = max(FACTOR * facts[f"eager_{name}"], by_chance)
         if not facts[name] <= bound:
             return (
