@@ -40,6 +40,7 @@ FILES = (
     "defaults",
     "backends",
     "claims",
+    "expected",
     "waivers",
     "profile",
     "lab",

@@ -2,15 +2,24 @@
 not claim.
 """
 
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import LoadSuite
 from torch_conformance.cli.list import causes_of
+from tests.fakes import HERE
+from torch_conformance.judge.waiving import Waivers, apply
 from torch_conformance.language.backends import load_backends
+from torch_conformance.language.expand import surroundings_for
 from torch_conformance.language.load import load
+from torch_conformance.language.waivers import load_waivers
 from torch_conformance.model.diagnostics import InvalidSpecs
+from torch_conformance.model.expectation import Status, Verdict
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.model.results import result_of
 
 OTHER = """\
 other:
@@ -119,6 +128,58 @@ def test_what_a_compiler_does_not_claim_is_unavailable(
 def test_a_compiler_that_does_not_train_is_compared_forward_alone(load_suite: LoadSuite) -> None:
     cases = load_suite(PLAIN + CLOSE, backends=OTHER.format("  trains: false\n")).cases
     assert {case.backend: case.body.context for case in cases} == {"cpu": (), "other": ("no_grad",)}
+
+
+BY_ATEN = "observed 0% of 8 operators; by ATen: aten.add"
+RAISED = "expected sample 0: no exception, observed E in phase 'trace': broken"
+
+
+@pytest.mark.parametrize(
+    ("operator", "outcome", "kind", "message", "by_aten", "expected"),
+    [
+        ("add", Outcome.FELL_BACK, "proof", BY_ATEN, {"aten.add": 1}, Outcome.XFAIL),
+        # a gap that is none any more, and one that the entry allows
+        ("add", Outcome.PASS, "close", "", {}, Outcome.XPASS),
+        ("add", Outcome.PASS, "close", "", {"aten.add": 1}, Outcome.PASS),
+        # another failure than the known one
+        ("add", Outcome.FAIL, "close", "observed 2", {}, Outcome.FAIL),
+        ("abs", Outcome.FAIL, "close", "observed 2", {}, Outcome.XFAIL),
+        ("abs", Outcome.FAIL, "close", RAISED, {}, Outcome.FAIL),
+        ("mul", Outcome.FAIL, "close", RAISED, {}, Outcome.XFAIL),
+        ("mul", Outcome.FAIL, "close", "observed 2", {}, Outcome.FAIL),
+        ("mul", Outcome.FELL_BACK, "proof", BY_ATEN, {"aten.mul": 1}, Outcome.FELL_BACK),
+        # what no line names, and another type
+        ("sin", Outcome.FELL_BACK, "proof", BY_ATEN, {"aten.sin": 1}, Outcome.FELL_BACK),
+    ],
+)
+def test_a_known_gap_fails_as_expected_and_in_no_other_way(
+    tmp_path: Path,
+    operator: str,
+    outcome: Outcome,
+    kind: str,
+    message: str,
+    by_aten: dict[str, int],
+    expected: Outcome,
+) -> None:
+    (tmp_path / "e.yaml").write_text(
+        "float32: {by-aten: [add], wrong: {abs: '#7'}, raised: {mul: '#8'}}\n"
+        "int64: {by-aten: [sin]}\n"
+    )
+    (tmp_path / "b.yaml").write_text(OTHER.format("  expected: e.yaml\n"))
+    source = "source: {opinfo: {dtypes: [float32], operators: core, samples: 8}}\n"
+    (tmp_path / "s.yaml").write_text(PLAIN.partition("function")[0] + source + CLOSE)
+    suite = load([tmp_path / "s.yaml"], [tmp_path / "b.yaml"])
+    (case,) = [
+        case for case in suite.cases if case.backend == "other" and case.params["op"] == operator
+    ]
+    status = Status.HELD if outcome is Outcome.PASS else Status.FAILED
+    verdict = Verdict(kind=kind, status=status, expected="right", observed=message)
+    judged = replace(
+        result_of(case, outcome, message), verdicts=(verdict,), by_aten=by_aten, eager_operators=8
+    )
+    waivers = Waivers(load_waivers((), suite.backends), date(2026, 11, 28))
+    around = surroundings_for(suite.backends.by_name["other"], HERE)
+    assert apply(judged, case, around, waivers).outcome is expected
 
 
 @pytest.mark.parametrize("compiler", ["other", "inductor"])

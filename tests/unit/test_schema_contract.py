@@ -19,6 +19,7 @@ LANGUAGE = [
     "claims",
     "common",
     "defaults",
+    "expected",
     "expectations",
     "inputs",
     "profile",

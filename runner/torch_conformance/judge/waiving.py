@@ -113,7 +113,11 @@ def apply(
     judged: CaseResult, case: Case, surroundings: Surroundings, waivers: Waivers
 ) -> CaseResult:
     """Return the outcome of a case once it is held against the waivers that are for it."""
-    candidates = waivers.of(case.id, surroundings)
+    candidates = [
+        waiver
+        for waiver in waivers.of(case.id, surroundings)
+        if not (waiver.is_cell and judged.by_aten and judged.outcome in PASSED)
+    ]  # what an entry allows ATen passes, and is ATen's as expected
     if not candidates or judged.outcome not in (*PASSED, *WAIVABLE):
         return judged
     failures = failures_of(judged)
@@ -126,7 +130,7 @@ def apply(
         elif passed:
             effect = (
                 WaiverEffect.PART_PASSED
-                if any(map(is_partial, case.steps))
+                if any(map(is_partial, case.steps)) and not waiver.is_cell
                 else WaiverEffect.PASSED
             )
         else:

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch_conformance.language.read.document import BACKENDS, CLAIMS, DataPath, Document, Kind
+from torch_conformance.language.read.document import (
+    BACKENDS,
+    CLAIMS,
+    EXPECTED,
+    DataPath,
+    Document,
+    Kind,
+)
 from torch_conformance.language.read.python_source import find_name, is_installed, missing_module
 from torch_conformance.language.read.spec_files import link_problem
 from torch_conformance.language.read.spec_schema import read_formed
@@ -139,6 +146,20 @@ class Claims:
     """These, by type, as the ids of the operator suite have them."""
 
 
+@dataclass(frozen=True, slots=True)
+class ExpectedCell:
+    """A known gap: an operator and a type whose cell of the support table is no right answer of the
+    compiler.
+    """
+
+    state: str
+    """``by-aten``, ``wrong`` or ``raised``."""
+    operator: str
+    type: str
+    issue: str
+    position: Position
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
     """What a compiler declares that it does otherwise than eager: its cases are judged by it."""
@@ -192,6 +213,8 @@ class Backend:
     proof: Proof
     claims: Claims = Claims()
     declared: Declared = Declared()
+    expected: tuple[Document | None, Sequence[ExpectedCell]] = (None, ())
+    """The file of known gaps, and these."""
     document: Document
     settings: Mapping[str, Any]
     """config, dynamo_config, env, torch and compile, as written."""
@@ -377,6 +400,7 @@ def read_backends(extra: Sequence[Path], problems: list[Diagnostic]) -> Backends
                 random="random" in body,
                 layout="layout" in body,
             ),
+            expected=_expected(document, name, problems),
             document=document,
             settings={
                 key: body[key]
@@ -449,31 +473,66 @@ def _reach(name: str, joins: Mapping[str, list[str]]) -> set[str]:
     return names
 
 
-def _claims(document: Document, name: str, problems: list[Diagnostic]) -> Claims:
-    body, file = document.data[name], None
-    operators: dict[str, frozenset[str]] = {}
-    if "claims" in body:
-        path = document.path.parent / body["claims"]
-        if not os.path.lexists(path):
-            problems.append(
-                document.diagnostic((name, "claims"), "no-claims-file", path=body["claims"])
-            )
-        elif (file := read_named(path, CLAIMS, problems)) is not None:
-            from torch_conformance.language.operators import labels  # few entries have such a file
+def _beside(
+    document: Document, name: str, key: str, kind: Kind, problems: list[Diagnostic]
+) -> Document | None:
+    """Return the file that an entry names with a key; None where it names none, or a wrong one."""
+    if (written := document.data[name].get(key)) is None:
+        return None
+    path = document.path.parent / written
+    if not os.path.lexists(path):
+        problems.append(document.diagnostic((name, key), "no-claims-file", path=written))
+        return None
+    return read_named(path, kind, problems)
 
-            known = Ids(sorted(labels()))
-            for dtype, globs in file.data.items():
-                matches = [known.matching(glob) for glob in globs]
-                operators[dtype] = frozenset(
-                    label for labels_of_glob in matches for label in labels_of_glob
-                )
-                for index in (
-                    index for index, labels_of_glob in enumerate(matches) if not labels_of_glob
-                ):
-                    near = known.nearest(globs[index].removeprefix("aten."))
-                    problems.append(
-                        file.diagnostic((dtype, index), "unclaimable", name=globs[index], near=near)
-                    )
+
+def _labels_of(
+    file: Document, place: DataPath, globs: Iterable[str], problems: list[Diagnostic]
+) -> list[str]:
+    """Return the operators of the suite that globs of a file name, and add the globs that name
+    none.
+    """
+    from torch_conformance.language.operators import labels  # few entries have such a file
+
+    known, found = Ids(sorted(labels())), list[str]()
+    is_map = isinstance(file.value(place), dict)
+    for index, text in enumerate(globs):
+        matches = known.matching(text)
+        found += matches
+        if not matches:
+            near = known.nearest(text.removeprefix("aten."))
+            problem = file.diagnostic(
+                (*place, text if is_map else index), "unclaimable", key=is_map, name=text, near=near
+            )
+            problems.append(problem)
+    return found
+
+
+def _expected(
+    document: Document, name: str, problems: list[Diagnostic]
+) -> tuple[Document | None, list[ExpectedCell]]:
+    cells: list[ExpectedCell] = []
+    if (file := _beside(document, name, "expected", EXPECTED, problems)) is not None:
+        for dtype, states in file.data.items():
+            for state, operators in states.items():
+                place = (dtype, state)
+                for index, text in enumerate(operators):
+                    issue = operators[text] if isinstance(operators, dict) else state
+                    at = file.position((*place, text if isinstance(operators, dict) else index))
+                    cells += [
+                        ExpectedCell(state, label, dtype, issue, at)
+                        for label in _labels_of(file, place, [text], [])
+                    ]
+                _labels_of(file, place, operators, problems)
+    return file, cells
+
+
+def _claims(document: Document, name: str, problems: list[Diagnostic]) -> Claims:
+    body = document.data[name]
+    operators: dict[str, frozenset[str]] = {}
+    if (file := _beside(document, name, "claims", CLAIMS, problems)) is not None:
+        for dtype, globs in file.data.items():
+            operators[dtype] = frozenset(_labels_of(file, (dtype,), globs, problems))
     said = {key: body[key] for key in ("trains", "dynamic") if key in body}
     return Claims(**said, dtypes=frozenset(body.get("dtypes", ())), operators=operators, file=file)
 

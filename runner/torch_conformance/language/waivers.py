@@ -11,7 +11,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from torch_conformance.language.backends import Backends, read_named
+from torch_conformance.language.backends import Backend, Backends, read_named
 from torch_conformance.language.check.spec import condition_problems
 from torch_conformance.language.read.document import WAIVERS, DataPath, Document
 from torch_conformance.machine.cache_dirs import folder
@@ -85,6 +85,8 @@ class Waiver:
     """The last day on which the waiver applies."""
     flaky: bool = False
     """Whether its cases pass in some runs."""
+    is_cell: bool = False
+    """Whether it is a known gap of a compiler, as its entry expects it."""
     position: Position
 
 
@@ -130,6 +132,8 @@ def read_waivers(
         waivers.extend(_waivers(document, problems))
         if backends is not None and backends.is_whole:
             problems.extend(condition_problems(document, ("waivers",), backends))
+    for backend in () if backends is None else backends.by_name.values():
+        waivers.extend(_of_cells(backend))
     user_files = frozenset(document.file for document in documents if document.path != shipped)
     return WaiverFiles(waivers=tuple(waivers), documents=tuple(documents), user_files=user_files)
 
@@ -174,6 +178,30 @@ def _waivers(document: Document, problems: list[Diagnostic]) -> Iterator[Waiver]
             until=until,
             flaky=entry.get("flaky", False),
             position=document.position(path),
+        )
+
+
+def _of_cells(backend: Backend) -> Iterator[Waiver]:
+    """Yield a waiver for each known gap of a compiler; it has no last day."""
+    raised = "no exception, observed"
+    failures = {
+        "by-aten": (Signature("fell-back", "by ATen: "),),
+        "wrong": (Signature("close", f"^(?!.*{raised})"),),
+        "raised": (
+            Signature("close", raised),
+            *(Signature(kind, "") for kind in ("crash", "timeout")),
+        ),
+    }
+    for cell in backend.expected[1]:
+        yield Waiver(
+            cases=f"*[backend={backend.name},op={cell.operator},dtype={cell.type}*",
+            when=None,
+            failures=failures[cell.state],
+            reason=f"{backend.name} expects {cell.state}",
+            issue=cell.issue,
+            until=date.max,
+            is_cell=True,
+            position=cell.position,
         )
 
 

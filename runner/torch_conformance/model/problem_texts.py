@@ -139,6 +139,10 @@ KINDS: Mapping[str, tuple[str, str]] = {
         "a file of claims",
         'claims are a map of types to operators: float32: [add, "nn.functional.*"]',
     ),
+    "expected": (
+        "a file of known gaps",
+        "known gaps are a map of types to cells: float32: {by-aten: [sort], wrong: {erf: ISSUE}}",
+    ),
     "waivers": (
         "a waiver file",
         "write waivers: [{cases: GLOB, failure: {type: counter, match: TEXT}, reason: TEXT, "

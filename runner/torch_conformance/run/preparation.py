@@ -260,7 +260,7 @@ def judging_files(suite: Suite, waivers: Waivers) -> dict[str, str]:
     documents = [
         document
         for backend in suite.backends.by_name.values()
-        for document in (backend.document, backend.claims.file)
+        for document in (backend.document, backend.claims.file, backend.expected[0])
         if document
     ]
     return {**{document.file: document.digest for document in documents}, **waivers.digests}

@@ -255,6 +255,7 @@ _DTYPES = frozenset(
     "uint16 uint32 uint64".split()
 )
 CLAIMS = Kind(name="claims", keys=_DTYPES, marks=_DTYPES, least=1, file_name="claims.yaml")
+EXPECTED = Kind(name="expected", keys=_DTYPES, marks=_DTYPES, least=1, file_name="expected.yaml")
 WAIVERS = Kind(
     name="waivers",
     keys=frozenset(["waivers", "cases", "failure", "reason", "issue", "until", "flaky"]),

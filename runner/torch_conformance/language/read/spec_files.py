@@ -72,7 +72,7 @@ def link_problem(path: Path, root: Path) -> Diagnostic | None:
 
 DEFAULTS = "_defaults.yaml"
 SUFFIXES = (".yaml", ".yml")
-_NO_SPECS = ("backends", "claims", "waivers", "conformance")
+_NO_SPECS = ("backends", "claims", "expected", "waivers", "conformance")
 """Names of files beside specs that are not specs."""
 _PROFILES = "profiles"
 """The name of a folder beside specs whose profiles are not specs.

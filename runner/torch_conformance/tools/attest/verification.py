@@ -671,7 +671,7 @@ def loaded(header: RunHeader, results: Sequence[CaseResult], place: Path) -> The
     of_backends = (
         file
         for backend in suite.backends.by_name.values()
-        for file in (backend.document, backend.claims.file)
+        for file in (backend.document, backend.claims.file, backend.expected[0])
         if file
     )
     documents = [*suite.documents, *of_backends, *waiver_files.documents]

@@ -2,8 +2,9 @@
 those of eager with other seeds.
 
 ``ranks``: where each number is among those that eager draws for the same element; ``sizes``: the
-same of absolute values. ``values``: all numbers together. Each is the greatest distance of two distribution functions
-(Kolmogorov and Smirnov), from all runs of eager; eager's own runs say how far a right one may be.
+same of absolute values. ``values``: all numbers together. Each is the greatest distance of two
+distribution functions (Kolmogorov and Smirnov), from all runs of eager; eager's own runs say how
+far a right one may be.
 """
 
 import math
