@@ -64,7 +64,7 @@ def judge(
         )
         session.compiled_functions = compiled
         done = [
-            samples._run(session, operator, index, SimpleNamespace(args=given, kwargs={}))
+            samples._run(session, operator, index, session.opinfo.Sample(given, {}))
             for index in range(count)
         ]
         check = EachSample(check=Close.parse(body or {"to": "eager"}), rule=rule)
