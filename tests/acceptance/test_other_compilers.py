@@ -127,8 +127,7 @@ def backend(number: int, compiler: str, proof: str) -> str:
     )
 
 
-IN_CI = (0, 1, 9, 11, 16, LEAVES_IDLE)
-IN_CI = (0, 1, 9, 11, 16, 31, 32)
+IN_CI = (0, 1, 9, 11, 16, *range(LEAVES_IDLE, LEAVES_IDLE + 3))
 """Rows that every run of the tests tries: a pass, and an answer of ATen in each call, after the
 first, in another thread, from a store, in the backward.
 """

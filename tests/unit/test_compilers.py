@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import LoadSuite
-from torch_conformance.cli.list import causes_of
 from tests.fakes import HERE
+from torch_conformance.cli.list import causes_of
 from torch_conformance.judge.waiving import Waivers, apply
 from torch_conformance.language.backends import load_backends
 from torch_conformance.language.expand import surroundings_for
