@@ -449,6 +449,9 @@ EXPLAINED = 16.0
 it.
 """
 
+LIKELY = 4.0
+"""In narrow formats, how many times its movement eager's error for nudged inputs counts at most."""
+
 ROUNDINGS = 128.0
 """In wide formats, how many times farther than eager with one other rounding of each operator an
 element of a right answer may be: a kernel rounds each of its additions."""
@@ -804,9 +807,10 @@ def _grouped(
         for kind, _, rows_of in _ways_to_group(shape, LEAST_OF_SLICE)
         if kind != "tile"
     ]
-    of_size = BLOCK if numel > BLOCK else NEIGHBOURS
-    if numel > of_size:
-        ways.append(sizes.argsort()[numel % of_size :].reshape(-1, of_size))
+    # elements of about the same magnitude
+    count = BLOCK if numel > BLOCK else max(LEAST_OF_SLICE, math.ceil(LEAST_DRAWS / max(runs, 1)))
+    if numel > count:
+        ways.append(sizes.argsort()[numel % count :].reshape(-1, count))
     for rows in ways:
         error, draws = torch.full_like(most, math.inf), rows.shape[1] * runs
         error[rows] = most[rows].amax(1, keepdim=True).expand_as(rows)
@@ -1039,6 +1043,12 @@ def scale_of(
         samples = [Sample(other, answer) for other in jittered]
         errors, moved = _drawn(samples, answer.dtype)
         errors = [error / amplitude for error in errors]
+    elif jittered and numel and (through or not form.nudges):
+        # other inputs may choose another branch by rounding, as of a maximum: of these it says
+        # nothing
+        narrow = FORMATS[through] if through else form
+        likely = _in_block(torch.maximum(own, LIKELY * by_rounding)) + units_of(right, narrow)
+        errors = [torch.minimum(error, likely) for error in errors]
     is_whole = bool(right.abs().isfinite().all())
     if (
         jittered
