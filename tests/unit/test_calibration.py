@@ -475,6 +475,36 @@ def test_a_slice_of_few_elements_is_no_group(shape: tuple[int, int], is_right: b
     assert problems(compare(answer, scale), scale.form)
 
 
+def test_a_small_element_of_a_small_result_has_a_bound_of_its_own() -> None:
+    generator = torch.Generator().manual_seed(3)
+    reference = torch.rand(20, generator=generator, dtype=torch.float64) + 1
+    reference[:10] *= 2.0**-10
+
+    def sample() -> Sample:
+        nudged = reference * (1 + torch.rand(20, generator=generator, dtype=torch.float64) / 64)
+        return Sample(nudged.bfloat16(), nudged, 2.0**-7)
+
+    samples = [Sample(reference.bfloat16(), reference), *(sample() for _ in range(11))]
+    scale = scale_of(samples, samples[0].answer, reference)
+    answer = samples[0].answer.clone()
+    assert not problems(compare(answer, scale), scale.form)
+    answer[7] = 0
+    assert problems(compare(answer, scale), scale.form)
+
+
+def test_a_maximum_that_other_inputs_decide_otherwise_widens_no_bound() -> None:
+    reference = torch.linspace(1, 2, 6, dtype=torch.float64)
+    eager, flipped = reference.bfloat16(), reference.bfloat16()
+    flipped[0] = 0
+    samples = [Sample(eager, reference), *[Sample(flipped, reference, 2.0**-7)] * 11]
+    jittered = [eager * (1 + 2.0**-7), eager * (1 - 2.0**-7)]
+    scale = scale_of(samples, eager, reference, jittered=jittered)
+    assert not problems(compare(eager, scale), scale.form)
+    answer = eager.clone()
+    answer[5] *= 1.25
+    assert problems(compare(answer, scale), scale.form)
+
+
 def test_a_case_that_observes_its_calls_is_not_called_again(start: Callable[..., Case]) -> None:
     case = start(spec("return x @ y", PAIR.replace("DTYPE", "float32")), handlers={}, dead=["x"])
     assert "observes calls" in case.run()[0]["leaves"][0]["calibrated"]["why_not"]

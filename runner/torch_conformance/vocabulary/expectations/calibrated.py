@@ -807,10 +807,10 @@ def _grouped(
         for kind, _, rows_of in _ways_to_group(shape, LEAST_OF_SLICE)
         if kind != "tile"
     ]
-    # elements of about the same magnitude
+    # elements of about the same magnitude; the greatest that are left have the tensor's
     count = BLOCK if numel > BLOCK else max(LEAST_OF_SLICE, math.ceil(LEAST_DRAWS / max(runs, 1)))
     if numel > count:
-        ways.append(sizes.argsort()[numel % count :].reshape(-1, count))
+        ways.append(sizes.argsort()[: numel - numel % count].reshape(-1, count))
     for rows in ways:
         error, draws = torch.full_like(most, math.inf), rows.shape[1] * runs
         error[rows] = most[rows].amax(1, keepdim=True).expand_as(rows)
