@@ -178,6 +178,13 @@ def make_plan(
         **({"module": case.module} if case.module else {}),
         **({"runtime": runtime} if runtime else {}),
         **({"declared": declared} if declared else {}),
+        # which operators the answer comes from decides nothing where that is claimed
+        "origins": not any(
+            expected.check.claims_capture
+            for step in case.steps
+            if step.runs(surroundings)
+            for expected in step.expectations
+        ),
         "params": case.params,
         "body": resolve_facts(body_as_json(case), facts),
         "seed": seed_of(case),

@@ -384,7 +384,7 @@ class Session:
         with self.phases(phase):
             self.output = self.compiled.run(target, called, enter)
             self.device_api.synchronize()
-        self._is_broken |= bool(self.unseen.witness.seen.broken)
+        self._is_broken |= self.plan.get("origins", True) and bool(self.unseen.witness.seen.broken)
         if self._is_broken and not is_package and target is not called[0]:
             self.origins = self.additional.origins(target, called, enter)
         self.effects.finish(self.compiled.called, self.eager, self.output)
