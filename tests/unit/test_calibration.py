@@ -621,6 +621,30 @@ CALIBRATED = {
 
 
 @pytest.mark.parametrize(
+    ("on_cpu", "words"), [(1.0, "eager is wrong on npu, in 64 of 64"), (2.0, "error of")]
+)
+def test_eager_in_float64_is_wrong_where_the_answer_is_that_of_the_cpu(
+    on_cpu: float, words: str
+) -> None:
+    right = torch.linspace(0.1, 1, 64, dtype=torch.float64)
+    eager = right * (1 + 3e-8)
+    facts: Any = close.measure(CALIBRATED, {"output": right, "eager": eager}.__getitem__)
+    facts["leaves"][0].update(device="npu", reference_device="npu")
+    runs = close.Answers(
+        eager,
+        eager,
+        [(eager.float(), eager, 0.0)] * 3,
+        (),
+        [eager] * 2,
+        otherwise=lambda way: right * on_cpu,
+    )
+    values = {"of": right, "to": eager}
+    close.add_reference(close.Comparison(facts, CALIBRATED, values, {}), lambda answer: runs)
+    judgement = EXPECTATIONS["close"].parse({"to": "eager"}).problem(facts["leaves"][0])
+    assert words in judgement.observed
+
+
+@pytest.mark.parametrize(
     ("ours", "eager"), [([1, 3, 2], [2, 2, 2]), ([True, False], [False, False])]
 )
 def test_an_exact_stand_in_is_no_answer_of_a_run(ours: list[Any], eager: list[Any]) -> None:

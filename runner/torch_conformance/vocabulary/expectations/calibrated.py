@@ -767,21 +767,21 @@ def _unexplained(own: Any, eager: Any, right: Any, moved: Any, form: Format) -> 
     return count if count > most_by_chance(len(own)) else 0
 
 
-def is_explained(
-    eager: Any, reference: Any, jittered: Sequence[Any], amplitude: float = 1.0
-) -> bool:
-    """Whether rounding explains how far an answer of eager is from the reference.
+def unexplained_in(
+    answer: Any, reference: Any, jittered: Sequence[Any], amplitude: float = 1.0
+) -> int:
+    """Return in how many elements an answer is farther from the reference than rounding explains.
 
-    It may be on another device than the other runs.
+    Each may be on another device than the other runs.
     """
-    ours, right = flat(eager), flat(reference).cpu()
-    moved = (
-        torch.stack([errors_of(flat(other), flat(jittered[0])) for other in jittered]).amax(0).cpu()
-        / amplitude
-    )
-    form = format_of(str(eager.dtype).removeprefix("torch."))
-    return form is not None and not _unexplained(
-        errors_of(ours.cpu(), right), ours.cpu(), right, moved, form
+    ours, right = flat(answer).cpu(), flat(reference).cpu()
+    runs = [flat(other).cpu() for other in jittered]
+    moved = torch.stack([errors_of(other, runs[0]) for other in runs]).amax(0) / amplitude
+    form = format_of(str(answer.dtype).removeprefix("torch."))
+    return (
+        len(ours)
+        if form is None
+        else _unexplained(errors_of(ours, right), ours, right, moved, form)
     )
 
 

@@ -993,40 +993,45 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
                 eager_runs.why_not,
             )
             finely: list[Any] | None = None if eager_runs.fine is None else []
-            scale, is_wrong = judged(finely, moved), False
-            if calibrated.is_suspect(own["of"][index], scale):
+            scale, wrong_in_eager = judged(finely, moved), 0
+            if is_suspect := calibrated.is_suspect(own["of"][index], scale):
                 if not scale.form.nudges:
                     moved += [leaves_of(run)[index] for run in eager_runs.exact()]
                 elif eager_runs.fine is not None:
                     finely = [leaves_of(answer)[index] for answer in eager_runs.fine()] or None
                 scale = judged(finely, moved)
+            is_double = scale.form is calibrated.FORMATS["float64"]
             if (
-                scale.unexplained
+                (scale.unexplained or (is_double and is_suspect))
                 and not scale.why_not
                 and leaf["reference_device"] not in ("cpu", "meta")
                 and eager_runs.otherwise is not None
             ):
-                is_explained = functools.partial(
-                    calibrated.is_explained,
-                    reference=reference[index],
-                    jittered=moved,
-                    amplitude=eager_runs.amplitude,
+                unexplained = functools.partial(
+                    calibrated.unexplained_in, jittered=moved, amplitude=eager_runs.amplitude
                 )
                 with contextlib.suppress(Exception):  # a function may need its device
-                    if leaf["reference_device"] == "cuda" and is_explained(
-                        leaves_of(eager_runs.otherwise("without TF32"))[index]
+                    if (
+                        not is_double
+                        and leaf["reference_device"] == "cuda"
+                        and not unexplained(
+                            leaves_of(eager_runs.otherwise("without TF32"))[index], reference[index]
+                        )
                     ):
                         # the settings allow TF32; jittered inputs have no such error
                         scale = judged(finely, [])
                     else:
-                        is_wrong = is_explained(
-                            leaves_of(eager_runs.otherwise("on the CPU"))[index]
-                        )
+                        on_cpu = leaves_of(eager_runs.otherwise("on the CPU"))[index]
+                        # of float64 nothing is more precise than eager elsewhere
+                        right = on_cpu if is_double else reference[index]
+                        other = own["of"][index] if is_double else on_cpu
+                        if not unexplained(other, right):
+                            wrong_in_eager = unexplained(own["to"][index], right)
             _add(comparison, leaf, own["of"][index], scale)
             if eager_runs.products:
                 leaf["calibrated"]["products"] = eager_runs.products
-            if is_wrong:
-                leaf["calibrated"]["is_wrong"] = True
+            if wrong_in_eager:
+                leaf["calibrated"].update(is_wrong=True, unexplained=wrong_in_eager)
             if (
                 comparison.unwritten
                 and comparison.unwritten[index] is not None
@@ -1039,7 +1044,6 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
                 leaf["calibrated"].update({"unwritten": changed} if changed else {})
             if comparison.before and comparison.before[index] is not None:
                 leaf.pop("change", None)
-                is_double = scale.form is calibrated.FORMATS["float64"]
                 change = calibrated.other_change(
                     own["of"][index],
                     own["to"][index],
