@@ -473,7 +473,7 @@ def _reach(name: str, joins: Mapping[str, list[str]]) -> set[str]:
     return names
 
 
-def _beside(
+def _file_of_entry(
     document: Document, name: str, key: str, kind: Kind, problems: list[Diagnostic]
 ) -> Document | None:
     """Return the file that an entry names with a key; None where it names none, or a wrong one."""
@@ -512,7 +512,7 @@ def _expected(
     document: Document, name: str, problems: list[Diagnostic]
 ) -> tuple[Document | None, list[ExpectedCell]]:
     cells: list[ExpectedCell] = []
-    if (file := _beside(document, name, "expected", EXPECTED, problems)) is not None:
+    if (file := _file_of_entry(document, name, "expected", EXPECTED, problems)) is not None:
         for dtype, states in file.data.items():
             for state, operators in states.items():
                 place = (dtype, state)
@@ -530,7 +530,7 @@ def _expected(
 def _claims(document: Document, name: str, problems: list[Diagnostic]) -> Claims:
     body = document.data[name]
     operators: dict[str, frozenset[str]] = {}
-    if (file := _beside(document, name, "claims", CLAIMS, problems)) is not None:
+    if (file := _file_of_entry(document, name, "claims", CLAIMS, problems)) is not None:
         for dtype, globs in file.data.items():
             operators[dtype] = frozenset(_labels_of(file, (dtype,), globs, problems))
     said = {key: body[key] for key in ("trains", "dynamic") if key in body}
