@@ -1190,6 +1190,8 @@ class AdditionalCalls:
 
         @torch.enable_grad()  # type: ignore[untyped-decorator]  # mypy does not follow torch
         def complete() -> None:
+            if any(map(is_freed, copies.tensors_of(called[1:]))):
+                return  # the step's own call freed it
             # the call may raise anything where it was made before
             with suppress(Exception):
                 with self._session.unseen() as seen, enter():
