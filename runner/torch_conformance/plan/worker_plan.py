@@ -179,11 +179,15 @@ def make_plan(
         **({"runtime": runtime} if runtime else {}),
         **({"declared": declared} if declared else {}),
         # which operators the answer comes from decides nothing where that is claimed
-        "origins": not any(
-            expected.check.claims_capture
-            for step in case.steps
-            if step.runs(surroundings)
-            for expected in step.expectations
+        **(
+            {"origins": False}
+            if any(
+                expected.check.claims_capture
+                for step in case.steps
+                if step.runs(surroundings)
+                for expected in step.expectations
+            )
+            else {}
         ),
         "params": case.params,
         "body": resolve_facts(body_as_json(case), facts),
