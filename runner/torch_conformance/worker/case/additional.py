@@ -477,11 +477,13 @@ class EagerRuns:
             """Yield answers with other roundings; none where an operator refuses the mode, or the
             function other numbers.
             """
-            with suppress(Exception):
-                for values in itertools.islice(
-                    call.jittered(amplitude, keeps_casts=keeps_casts, **modes), runs
-                ):
-                    yield self._own(values)
+            jittered = iter(call.jittered(amplitude, keeps_casts=keeps_casts, **modes))
+            for _ in range(runs):
+                try:
+                    answer = self._own(next(jittered))
+                except Exception:
+                    return
+                yield answer
 
         answers = list(moved(min(runs_of(smallest) - 1, MOST_JITTERED), amplitude))
         if why_not and not answers:
