@@ -449,8 +449,8 @@ def _is_refused_as_claimed(
 _WHERE_CLAIMED = "(where that is the claim, expect graph_breaks or the counter stats.unique_graphs)"
 
 
-def _claims_capture(known: CarriedOut) -> bool:
-    return any(expected.check.claims_capture for expected in known.step.expectations)
+def _claims_capture(done: CarriedOut) -> bool:
+    return any(expected.check.claims_capture for expected in done.step.expectations)
 
 
 def _why_not_compiled(observed: StepFacts, steps: Sequence[CarriedOut]) -> str:
@@ -462,9 +462,7 @@ def _why_not_compiled(observed: StepFacts, steps: Sequence[CarriedOut]) -> str:
         return ""
     if any(map(_claims_capture, steps)):
         return ""
-    broken = (
-        reason for known in steps if known.facts.dynamo for reason in known.facts.dynamo.broken
-    )
+    broken = (reason for done in steps if done.facts.dynamo for reason in done.facts.dynamo.broken)
     names = ", ".join(dict.fromkeys(origins.outside))
     return (
         f"{len(origins.outside)} of {len(origins.eager)} ran outside of compiled graphs: {names}; "

@@ -494,18 +494,18 @@ def _labels_of(
     """
     from torch_conformance.language.operators import labels  # few entries have such a file
 
-    known, found = Ids(sorted(labels())), list[str]()
+    operators, named = Ids(sorted(labels())), list[str]()
     is_map = isinstance(file.value(place), dict)
     for index, text in enumerate(globs):
-        matches = known.matching(text)
-        found += matches
+        matches = operators.matching(text)
+        named += matches
         if not matches:
-            near = known.nearest(text.removeprefix("aten."))
+            near = operators.nearest(text.removeprefix("aten."))
             problem = file.diagnostic(
                 (*place, text if is_map else index), "unclaimable", key=is_map, name=text, near=near
             )
             problems.append(problem)
-    return found
+    return named
 
 
 def _expected(

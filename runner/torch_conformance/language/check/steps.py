@@ -451,16 +451,14 @@ def _in_vain(tree: ast.Module, trees: Sequence[ast.Module]) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
             case ast.Expr(value=ast.Call(func=ast.Name(id=name))) if (
-                found := functions.get(name)
-            ) and (isinstance(found, ast.AsyncFunctionDef) or has([found], ast.Yield)):
+                function := functions.get(name)
+            ) and (isinstance(function, ast.AsyncFunctionDef) or has([function], ast.Yield)):
                 yield f"{name} (a call of it runs nothing)"
             case ast.Assert(test=ast.Tuple(elts=[_, *_])):
                 yield "assert (a tuple is always true)"
             case ast.Try(body=body, handlers=handlers) if has(body, ast.Assert) and any(
-                ast.unparse(handler.type) in _SWALLOWS
+                (handler.type is None or ast.unparse(handler.type) in _SWALLOWS)
                 and not has(handler.body, ast.Call, ast.Raise)
-                if handler.type
-                else not has(handler.body, ast.Call, ast.Raise)
                 for handler in handlers
             ):
                 yield "assert (an except clause swallows it)"

@@ -149,7 +149,9 @@ class _Kept:
             if index == len(self._known):
                 try:
                     self._known.append(next(self._runs))
-                except Exception as error:  # inputs of some kinds cannot be changed
+                except (
+                    Exception
+                ) as error:  # what copies or changes inputs runs code of their classes
                     self._known.append(_Failed(error))
             if isinstance(run := self._known[index], _Failed):
                 raise run.error
@@ -249,7 +251,9 @@ class EagerCall:
                 for stage in range(max(stage for stage, _ in self.compared) + 1):
                     try:
                         result = None if failed else next(stages)
-                    except Exception as error:  # code of a spec may raise anything
+                    except (
+                        Exception
+                    ) as error:  # the spec's function, or its optimizer, may raise anything
                         failed = _Failed(error)
                     for index, (after, read) in enumerate(self.compared):
                         if after == stage:
@@ -283,7 +287,8 @@ class EagerCall:
                 ]
             drew = Generators.now().differs_from(self.generators)
             self.kept["again"] = values, through, drew, mode
-        return self.kept["again"]  # type: ignore[no-any-return]  # a table of any kinds of runs
+        runs: tuple[list[Any], list[list[str]], bool, numerics.Roundings] = self.kept["again"]
+        return runs
 
     def wide(
         self, narrow: torch.dtype, *, keeps_casts: bool, called: list[Any] | None = None
@@ -297,14 +302,17 @@ class EagerCall:
             if (key := ("wide", narrow, keeps_casts)) not in self.kept:
                 own = self.own_inputs()
                 self.kept[key] = self.wide(narrow, keeps_casts=keeps_casts, called=own)
-            return self.kept[key]  # type: ignore[no-any-return]  # as above
+            values_and_mode: tuple[list[Any], numerics.Reported] = self.kept[key]
+            return values_and_mode
         mode = numerics.Widened(self.again()[-1].draws)
         around = numerics.Reported(mode, narrow, keeps_casts=keeps_casts)
         try:
             with mode:
                 numerics.to_float64(_changeable(called))
                 values = self.run(called, around)
-        except Exception as error:  # inputs of some kinds have no float64
+        except (
+            Exception
+        ) as error:  # tensors in parts or of a class refuse float64, each with its own type
             values = [_Failed(error)] * len(self.compared)
         values = [
             _Failed(_refused_float64(value.error)) if isinstance(value, _Failed) else value
@@ -345,7 +353,8 @@ class EagerCall:
                 yield answers, right, max(least, *resolutions, 0.0) if number else 0.0
 
         key = ("pairs", narrow, keeps_casts, least, has_double)
-        return self.kept.setdefault(key, _Kept(made()))  # type: ignore[no-any-return]  # as above
+        runs: _Kept = self.kept.setdefault(key, _Kept(made()))
+        return runs
 
     def jittered(self, amplitude: float, *, keeps_casts: bool, **modes: bool) -> _Kept:
         """Return eager's values with other roundings of its inputs (not where exact numbers
@@ -368,13 +377,14 @@ class EagerCall:
                 yield values
 
         key = ("jittered", amplitude, keeps_casts, *modes)
-        return self.kept.setdefault(key, _Kept(made()))  # type: ignore[no-any-return]  # as above
+        runs: _Kept = self.kept.setdefault(key, _Kept(made()))
+        return runs
 
 
 def _read(read: Callable[[Any, list[Any]], Any], result: Any, called: list[Any]) -> Any:
     try:
         return copies.frozen(read(result, called))
-    except Exception as error:  # a result of a spec may have other parts in another call
+    except Exception as error:  # attributes and items of a result are code of the spec's classes
         return _Failed(error)
 
 
@@ -481,7 +491,9 @@ class EagerRuns:
             for _ in range(runs):
                 try:
                     answer = self._own(next(jittered))
-                except Exception:
+                except (
+                    Exception
+                ):  # the mode, or the function with other numbers, may raise any type
                     return
                 yield answer
 

@@ -109,7 +109,7 @@ TF32 = "tf32"
 """The format of operands that has no dtype in torch: a fraction of ten bits in 32."""
 
 
-class InFormat(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch: this base class has the type Any
+class InFormat(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch
     """Computes products of float32 in another format, as a compiler declares that it does;
     with a generator the operands in tf32 are rounded up or down at random.
     """
