@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from torch_conformance.judge.evidence import CALL, carried_out, first_line, folded
 from torch_conformance.judge.mutants import verdicts_of_audit
-from torch_conformance.judge.proof import aten_of, operators_of, own_names, proof
+from torch_conformance.judge.proof import operators_of, own_names, proof, with_who_computed
 from torch_conformance.judge.verdicts import verdicts_of, verdicts_of_services
 from torch_conformance.language.backends import Backend
 from torch_conformance.model.case import Case
@@ -94,7 +94,7 @@ def judge(case: Case, backend: Backend, surroundings: Surroundings, facts: Facts
     if backend.proof.served is not None:
         result = operators_of(result, steps)
     elif backend.compiles and outcome is Outcome.PASS and not any(generated):
-        result = replace(result, by_aten=aten_of(steps))
+        result = with_who_computed(result, steps)
     return hooks("offline").with_level(case, result) if case.target and first is None else result
 
 

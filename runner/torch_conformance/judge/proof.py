@@ -394,20 +394,30 @@ def operators_of(result: CaseResult, steps: Sequence[CarriedOut]) -> CaseResult:
     return replace(result, eager_operators=eager, by_aten=by_aten, operators=tuple(operators))
 
 
-_CALL_OF_ATEN = re.compile(
-    r"\b(?:extern_kernels|(?:torch\.ops\.)?(aten|mkldnn|mkl))\.(\w+)[\w.]*\("
+_LIBRARIES_OF_ATEN = ("aten", "mkldnn", "mkl")
+_OPERATOR_CALL = re.compile(
+    r"\b(?:extern_kernels|torch\.ops\.(\w+)|(aten|mkldnn|mkl))\.(\w+)[\w.]*\("
     r"|\baoti_torch_(?:cpu|cuda|xpu|mps)_(\w+)\(|\"aten::(\w+)\""
 )
-_CALL_OF_OTHERS = re.compile(
-    r"\basync_compile\.(?!wait\b)\w+\(|\btorch\.ops\.(?!aten\b|mkldnn\b|mkl\b)\w+\.\w+[\w.]*\("
+_OTHER_KERNELS = re.compile(
+    r"\basync_compile\.(?!wait\b)\w+\("
     r"|(?:findSchemaOrThrow|aoti_torch_call_dispatcher)\(\"(?!aten::)|proxy_executor|custom_op_wrapper"
 )
 
 
-def aten_of(steps: Sequence[CarriedOut]) -> Mapping[str, int]:
-    """Return the operators of ATen that the code of steps without a generated kernel calls, where
-    it calls nothing else; none where that is not certain.
+def with_who_computed(result: CaseResult, steps: Sequence[CarriedOut]) -> CaseResult:
+    """Return the result of a case for which Inductor generated no kernel, with the operators that
+    its code calls, where it calls nothing else: as ATen's, or in a note where some are not ATen's.
     """
+    called = _operators_called(steps)
+    if all(name.partition(".")[0] in _LIBRARIES_OF_ATEN for name in called):
+        return replace(result, by_aten=called)
+    note = f"Inductor computed nothing: it generated no kernel, and called {', '.join(called)}"
+    return replace(result, notes=(*result.notes, note))
+
+
+def _operators_called(steps: Sequence[CarriedOut]) -> Mapping[str, int]:
+    """Return the operators that generated code calls; none where it may call something else."""
     try:
         code = "\n".join(
             # a wrapper in C++ is a string
@@ -418,10 +428,10 @@ def aten_of(steps: Sequence[CarriedOut]) -> Mapping[str, int]:
     except PatternTooSlow:
         return {}
     called = (
-        f"{call[1] or 'aten'}.{call[2] or call[3] or call[4]}"
-        for call in _CALL_OF_ATEN.finditer(code)
+        f"{call[1] or call[2] or 'aten'}.{call[3] or call[4] or call[5]}"
+        for call in _OPERATOR_CALL.finditer(code)
     )
-    return {} if _CALL_OF_OTHERS.search(code) else Counter(called)
+    return {} if _OTHER_KERNELS.search(code) else Counter(called)
 
 
 def _is_refused_as_claimed(
