@@ -9,7 +9,7 @@ from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.expectation import About, Mutant, Status, Verdict
 from torch_conformance.model.protocol import Json, decode, encode
-from torch_conformance.vocabulary.expectations.comparing import bits, has_equality
+from torch_conformance.vocabulary.expectations.comparing import bits, dense, has_equality
 from torch_conformance.vocabulary.expectations.expectation_base import (
     OUTPUT,
     BadExpectation,
@@ -163,7 +163,8 @@ def _compare(left: Any, right: Any) -> dict[str, Any]:
 
 
 def leaf_difference(leaf: Any, other: Any) -> str:
-    """Return how two leaves differ; empty where type, shape, dtype, device and bits are the same.
+    """Return how two leaves differ; empty where type, shape, dtype, device, layout and bits are the
+    same.
 
     NaN equals NaN.
     """
@@ -173,10 +174,10 @@ def leaf_difference(leaf: Any, other: Any) -> str:
             if type(leaf) is type(other) and same(leaf, other)
             else f"{leaf!r:.100} against {other!r:.100}"
         )
-    for fact in ("shape", "dtype", "device"):
+    for fact in ("shape", "dtype", "device", "layout"):
         if getattr(leaf, fact) != getattr(other, fact):
             return f"{fact} {getattr(leaf, fact)} against {getattr(other, fact)}"
-    facts = bits(leaf, other)
+    facts = bits(dense(leaf), dense(other))
     pair = f"at {facts['index']}: {facts['value']} instead of {facts['reference']}"
     return f"{facts['differing']} of {leaf.numel()} elements; {pair}" if facts["differing"] else ""
 

@@ -1131,9 +1131,8 @@ class AdditionalCalls:
         Return that call, where its answer has other bits than eager's. Without a profiler no claim
         of operators holds for the step.
         """
-        done.compiled = copies.frozen(
-            done.compiled
-        )  # a compiler may give the result of each call the same memory
+        # a compiler may give the result of each call the same memory
+        done.compiled = copies.frozen(done.compiled)
         again = replace(done, text=f"again, with other numbers: {done.text}")
 
         def call(arguments: Given, around: Around, function: Any = compiled) -> Any:
@@ -1145,14 +1144,15 @@ class AdditionalCalls:
                 own, functools.partial(call, function=done.operator), call
             )
             done.operators[0].places = lambda operator: f"sample {done.index}: {done.text}"
+            if isinstance(result, Exception):
+                again.compiled, again.raised = {}, raised(result)
+            else:
+                again.compiled = copies.frozen(result)
+            again.inputs = [None, *others(), again.fixed]
+            return again if again.raised or differing_bits(again.compiled, again.eager) else None
         except CannotRepeat as error:
             self._why_no_operators = str(error)
             return None
-        again.compiled = result
-        if isinstance(result, Exception):
-            again.compiled, again.raised = {}, raised(result)
-        again.inputs = [None, *others(), again.fixed]
-        return again if again.raised or differing_bits(again.compiled, again.eager) else None
 
     # -- the compiled function again ---------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from torch_conformance.model import protocol
+from torch_conformance.vocabulary.expectations.additional_calls import CannotRepeat
 from torch_conformance.vocabulary.steps.step_base import NotCarriedOut, referenced
 from torch_conformance.worker.case.case_session import Session, prepare
 from torch_conformance.worker.case.scope import STEPS, resolved
@@ -116,8 +117,8 @@ def _run_step(
     session.begin_step(step)
     try:
         session.carry_out(step)
-    except NotCarriedOut:
-        raise
+    except (NotCarriedOut, CannotRepeat):
+        raise  # a failure of the measurement is none of torch
     except BaseException as error:
         # torch may raise any exception, and code of the case may raise SystemExit
         phase = getattr(error, "_conformance_phase", step["kind"])
