@@ -152,7 +152,8 @@ LIES: Mapping[str, tuple[str, str]] = {
     "an operator that tensors inherit": ("torch.Tensor.__eq__ = other", "torch.Tensor.__eq__"),
     "a method that tensors inherit": ("torch.Tensor.sin = other", "torch.Tensor.sin"),
     "a kernel of ATen": (
-        "library = torch.library.Library('aten', 'IMPL'); library.impl('sin', other, 'CPU')",
+        "import warnings\nwarnings.simplefilter('ignore')\n"
+        "library = torch.library.Library('aten', 'IMPL')\nlibrary.impl('sin', other, 'CPU')",
         "the kernel aten/sin/CPU",
     ),
     "a mode that sees each call": ("Mode().__enter__()", "mode 0 of torch functions"),

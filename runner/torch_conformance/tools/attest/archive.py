@@ -180,8 +180,7 @@ def _zstandard() -> ModuleType:
         import zstandard
     except ImportError as error:
         raise UsageError(
-            "this needs the package zstandard (install the extra: pip install "
-            "'torch-conformance[submit]')"
+            "this needs the package zstandard (pip install zstandard cryptography)"
         ) from error
     return zstandard
 
@@ -415,8 +414,7 @@ def _key_file(path: Path) -> bytes:
         import cryptography  # noqa: F401 - tests that it is installed; the callers import its parts
     except ImportError as error:
         raise UsageError(
-            "--key needs the package cryptography (install the extra: pip install "
-            "'torch-conformance[submit]')"
+            "--key needs the package cryptography (pip install cryptography)"
         ) from error
     try:
         with open_untrusted(path.resolve()) as stream:

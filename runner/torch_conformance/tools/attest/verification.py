@@ -218,15 +218,16 @@ def claims_of(
         f"that {shipped} files of specs, backends and waivers are the published ones of this "
         "version": True,
         f"that {own} files of the author are the published ones that you named": own and has_files,
-        f"that {proven} cases could not run, by the facts of the machine": proven,
+        f"that {proven} cases could not run, if the facts of the machine are true": proven,
         "the totals and the JUnit report, from these outcomes": True,
         "the statement, from these outcomes and from what your profile requires": profile
         and has_profile,
         f"that the holder of the key {signer[:16]} attested this archive": is_signed,
     }
     words = {
-        "that the observations were made on the machines and by the torch that are named as "
-        "tested": True,
+        "that the observations were made on the machines, by the torch and by the modules of "
+        "backends that are named as tested, and that no such module altered what was measured "
+        "(its Python, where packed, can be read)": True,
         "that the worker of this program measured each observation, which only the author's "
         "machine can repeat": True,
         "that no case was run more often than the journal says": True,
@@ -427,6 +428,11 @@ def _of_run(members: Mapping[str, bytes], run: Run, place: Path) -> Iterator[Fin
         yield Finding("journal", "the run begins in the future")
     if run.footer is None:
         return
+    begun = [run.header.started, *(result.begun for result in run.results)]
+    if max(moment[:19] for moment in begun) > run.footer.ended[:19] or any(
+        result.seconds < 0 for result in run.results
+    ):
+        yield Finding("journal", "the run, or a case, began after its end")
     expected = archive.statement_of(run, members, archive.signer_in(members[ATTESTATION]))
     yield from (
         Finding("attestation", why) for why in archive.differences(members[ATTESTATION], expected)
@@ -1205,7 +1211,7 @@ def _lines(verification: Verification) -> Iterator[str]:
     parts = {
         "not judged:": verification.unjudged,
         "tested, as the author says:": verification.tested,
-        "follows from evidence:": verification.follows,
+        "follows from the archive, if the observations are true:": verification.follows,
         "the author's word:": verification.words,
     }
     for title, claims in {

