@@ -50,7 +50,9 @@ class Seal:
             name: _prepared.get(name) or SealedModule(name, module)
             for name, module in _modules(packages)
         }
-        self.modules["called"] = _prepared.get("called") or SealedCalls(self.modules)
+        prepared = _prepared.get("called")
+        self.called = prepared if isinstance(prepared, SealedCalls) else SealedCalls(self.modules)
+        self.modules["called"] = self.called
         self.watchers = _watchers()
 
     def check(self, by: str = "code of the case") -> None:
@@ -69,8 +71,11 @@ class Seal:
             )
 
     def settle(self) -> None:
-        """Check, and let what the spec itself sets up see each call from now on."""
+        """Check, and let what the spec itself sets up see each call from now on, and what its spies
+        wrap of what only eager calls.
+        """
         self.watchers |= _watchers()
+        self.called.forget_eager()
         self.check()
 
 
@@ -177,6 +182,7 @@ class SealedCalls:
             # names with one underscore are private, and ``os._exit`` is the worker's own
             names |= {name for name in code.co_names if not re.match("_[^_]", name)}
             codes += [value for value in code.co_consts if isinstance(value, types.CodeType)]
+        self._names = names
         owners: dict[str, Any] = {
             name: sys.modules.get(name)
             for name in (*names, *_OF_TORCH, "builtins")
@@ -197,6 +203,21 @@ class SealedCalls:
                     and (name not in of_owner or callable(of_owner[name]) or name in names)
                 ]
                 self._members.append((of_owner, path, used, list(map(of_owner.get, used))))
+        self._codes = self._read_codes()
+
+    def forget_eager(self) -> None:
+        """Keep of functions of torch those alone that measuring calls."""
+        self._members = [
+            (members, path, [*kept], [*kept.values()])
+            for members, path, names, values in self._members
+            for kept in [
+                {
+                    name: value
+                    for name, value in zip(names, values, strict=True)
+                    if name in self._names or name.startswith("__")
+                }
+            ]
+        ]
         self._codes = self._read_codes()
 
     def _read_codes(self) -> list[Any]:
