@@ -661,6 +661,11 @@ CONTENTS: dict[str, Kind] = {
         "verdicts", verdict(0, position={"file": "a.yaml", "line": 9, "column": 5})
     ),
     "a case was not computed by ATen": Kind("verdicts", journal(TWO, eager_operators=3)),
+    "a case took less than no time": Kind("journal", journal(TWO, seconds=-1.0)),
+    "a case began after the end": Kind("journal", journal(TWO, begun="2098-01-01T00:00:00+00:00")),
+    "the Python of no tested module is there": Kind(
+        "files", lambda archive: archive.members.update({"files/module/other.py": b"x = 1\n"})
+    ),
     "a case is dropped": Kind("journal", dropped),
     "a case is left out": Kind("profile", left_out, options=BY_MINE),
     "a case is dropped, and from the profile": Kind(

@@ -3,6 +3,7 @@ states.
 """
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -17,6 +18,7 @@ from jsonschema import Draft202012Validator
 
 from tests import ck_stand_in
 from tests.fakes import ENDED, observation, place, seen, shipped_suite, use_executor, write_specs
+from tests.fences import ROOT
 from tests.recorded import edit, recorded
 from torch_conformance.cli.parser import main
 from torch_conformance.execute.executor_protocol import Execution, Job
@@ -361,24 +363,35 @@ MINORS = json.loads((Path(torch_names.__file__).parent / "data" / "names.json").
 ]
 
 
-@pytest.mark.parametrize("name", ["inductor-cpu", "inductor-cuda"])
-def test_the_torch_that_needs_no_waiver_is_that_of_the_waivers(name: str, shipped: Suite) -> None:
+@pytest.mark.parametrize(("name", "free"), [("inductor-cpu", "2.13"), ("inductor-cuda", "2.13")])
+def test_the_minors_of_torch_that_need_no_waiver_are_those_of_the_waivers(
+    name: str, free: str, shipped: Suite
+) -> None:
     suite, resolved = of_shipped(name, shipped)
     by_id = {str(case.id): case for case in resolved.cases}
     waivers, record = Waivers(resolved.waivers, date.min), resolved.record
+    assert record.without_waivers == free
     facts = {"cuda": "13.0", "arch": "sm_90", "gpus": "1"} if name == "inductor-cuda" else {}
+    counts = {}
     for torch in MINORS:
         known = surroundings_of_record({"torch": torch, "python": "3.12.3", **facts})
-        waived = [
-            case_id
-            for case_id in record.levels[0].required
-            if waivers.of(
-                case_id,
-                surroundings_for(suite.backends.by_name[by_id[case_id].backend], known, ""),
+        counts[torch.rpartition(".")[0]] = sum(
+            bool(
+                waivers.of(
+                    case_id,
+                    surroundings_for(suite.backends.by_name[by_id[case_id].backend], known, ""),
+                )
             )
-        ]
-        is_named = VersionRange.parse(record.without_waivers).holds(release(torch))
-        assert is_named is not bool(waived), (torch, waived)
+            for case_id in record.levels[0].required
+        )
+    assert not counts[free]
+    page = (ROOT / "docs" / "guides" / "profiles.md").read_text("utf-8")
+    row = re.search(rf"^\| `{name}` \| [0-9]+ % \| (.*) \|$", page, re.MULTILINE)
+    assert row is not None
+    minors = [minor for minor in counts if VersionRange.parse(record.torch).holds(release(minor))]
+    shown = [str(counts[minor]) if minor in minors else "not in its range" for minor in counts]
+    shown[0] += f" of {len(record.levels[0].required)}"
+    assert row[1].split(" | ") == [*shown, free]
 
 
 def facts_of(gpu: Gpu, torch: str) -> tuple[dict[str, str], Machine]:

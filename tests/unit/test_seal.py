@@ -1,9 +1,10 @@
 """The seal: what it detects as replaced, also in modules that were sealed ahead in the zygote."""
 
+import os
 import re
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import is_
 from pathlib import Path
 
@@ -35,7 +36,6 @@ def module(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     exec(compile(SOURCE, "measures.py", "exec"), vars(made))
     monkeypatch.setitem(sys.modules, made.__name__, made)
     monkeypatch.setattr(seal, "_prepared", {})
-    monkeypatch.setattr(seal, "_COMPARING", {})
     return made
 
 
@@ -129,6 +129,68 @@ def test_the_zygote_imports_no_module_that_replaces_a_part(
         zygote._import_where_safe(name, seal.taken())
         assert (name in sys.modules) == (name == "vendor_is_honest")
         sys.modules.pop(name, None)
+
+
+WATCHED = """\
+import json, math, sys, torch
+from torch.overrides import TorchFunctionMode
+
+class Mode(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+
+def other(*values, **named):
+    return values
+"""
+
+LIES: Mapping[str, tuple[str, str]] = {
+    "what sends an observation": ("json.dumps = other", "json.dumps"),
+    "a function of Python": ("__builtins__['abs'] = other", "builtins.abs"),
+    "arithmetic": ("math.isfinite = other", "math.isfinite"),
+    "the code of a function of Python": ("json.loads.__code__ = other.__code__", "loads"),
+    "what eager computes": ("torch.sin = other", "torch.sin"),
+    "an operator that tensors inherit": ("torch.Tensor.__eq__ = other", "torch.Tensor.__eq__"),
+    "a method that tensors inherit": ("torch.Tensor.sin = other", "torch.Tensor.sin"),
+    "a kernel of ATen": (
+        "import warnings\nwarnings.simplefilter('ignore')\n"
+        "library = torch.library.Library('aten', 'IMPL')\nlibrary.impl('sin', other, 'CPU')",
+        "the kernel aten/sin/CPU",
+    ),
+    "a mode that sees each call": ("Mode().__enter__()", "mode 0 of torch functions"),
+    "a function that sees each frame": ("sys.settrace(lambda *values: None)", "sys.settrace"),
+    "a table of numbers": (
+        "from torch_conformance.vocabulary.expectations import comparing\n"
+        "comparing.DEFAULTS['float32'] = (1e9, 1e9)",
+        "comparing.DEFAULTS.float32",
+    ),
+}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("lie", LIES)
+def test_what_measuring_calls_outside_of_the_runner_is_sealed(lie: str) -> None:
+    import torch  # noqa: F401 - the seal covers the torch that is imported
+
+    from torch_conformance.worker.case import run_case  # noqa: F401 - and what it imports
+
+    act, path = LIES[lie]
+    (read, write), send = os.pipe(), os.write
+    child = os.fork()  # what is replaced is replaced in this process alone
+    if child == 0:
+        try:
+            taken = seal.taken()
+            taken.check()
+            exec(f"{WATCHED}\n{act}", kept := dict[str, object]())
+            taken.check("the module x")
+            assert kept
+        except BaseException as error:
+            send(write, str(error).encode())
+        os._exit(0)
+    os.close(write)
+    said = os.read(read, 10_000).decode()
+    os.waitpid(child, 0)
+    assert said.startswith("the module x replaced ")
+    assert path in said
 
 
 def test_entries_of_tables_of_values_and_new_names_are_no_replacement(

@@ -69,7 +69,7 @@ def test_a_submission_is_the_same_bytes_and_verifies(
     printed = capsys.readouterr()
     assert "consistent, and CONFORMANT with 1 waiver if the 4 observations are true" in printed.err
     assert " files of torch" in printed.out.partition("tested, as the author says:")[2]
-    assert printed.out.index("follows from evidence:") < printed.out.index("the author's word:")
+    assert printed.out.index("follows from the archive") < printed.out.index("the author's word:")
     assert "CONFORMANT with 1 waiver: 3 passed, 1 waived of 4 required" in printed.out
 
 

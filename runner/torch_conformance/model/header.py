@@ -65,7 +65,9 @@ class ProfileRecord:
     most_by_aten: float = field(default=100, metadata={REQUIRED: True})
     """Of how many of 100 required cases ATen may have computed the whole answer."""
     without_waivers: str = ""
-    """The versions of torch with which no case of the first level needs a shipped waiver."""
+    """The minors of torch with which no permitted waiver holds for a case of the first level; empty
+    where none ever does.
+    """
     compiler: str = ""
     """Of a profile for any compiler the backend of --backend; empty for any other profile."""
     proof: str = ""

@@ -14,6 +14,7 @@ order, hidden bytes and a member that is there twice are no archive of a submiss
 | ``cases/NNNNN/...``               | what each case was judged by: observation, generated code, services        |
 | ``files/shipped/...``             | the files of the project that the run read, below its folder ``specs``       |
 | ``files/own/...``                 | all other files that the run read: specs, backends, waivers, profile       |
+| ``files/module/...``              | the Python of modules of backends that are not installed as a distribution |
 """  # noqa: E501 - a table
 
 import base64
@@ -49,6 +50,7 @@ JOURNAL = "run.jsonl"
 JUNIT = "junit.xml"
 SHIPPED = "files/shipped"
 OWN = "files/own"
+MODULE = "files/module"
 
 FIXED = frozenset({ATTESTATION, JOURNAL, JUNIT})
 """Members that every archive has."""
@@ -63,7 +65,7 @@ _MOST_NAME = 250
 _CASE_FILE = re.compile(
     r"cases/[0-9]{5,9}/(?:observation\.json|services\.json|code-[0-9]{1,4}-[0-9]{1,4}\.txt)"
 )
-_OF_RUN = re.compile(r"files/(?:shipped|own)/[A-Za-z0-9_.+@=,~%-][A-Za-z0-9_.+@=,~%/-]*")
+_OF_RUN = re.compile(r"files/(?:shipped|own|module)/[A-Za-z0-9_.+@=,~%-][A-Za-z0-9_.+@=,~%/-]*")
 _SAFE = "/+@=,~"
 _LEVEL = 17
 _MAGIC = b"\x28\xb5\x2f\xfd"
@@ -178,8 +180,7 @@ def _zstandard() -> ModuleType:
         import zstandard
     except ImportError as error:
         raise UsageError(
-            "this needs the package zstandard (install the extra: pip install "
-            "'torch-conformance[submit]')"
+            "this needs the package zstandard (pip install zstandard cryptography)"
         ) from error
     return zstandard
 
@@ -413,8 +414,7 @@ def _key_file(path: Path) -> bytes:
         import cryptography  # noqa: F401 - tests that it is installed; the callers import its parts
     except ImportError as error:
         raise UsageError(
-            "--key needs the package cryptography (install the extra: pip install "
-            "'torch-conformance[submit]')"
+            "--key needs the package cryptography (pip install cryptography)"
         ) from error
     try:
         with open_untrusted(path.resolve()) as stream:

@@ -396,7 +396,7 @@ def statement_of(
         has_excess = (waived + flaky) * 100 > level.most_waived * len(required)
         if waived or flaky:
             if profile.without_waivers and level.name == LEVELS[0]:
-                limit += f" (torch {profile.without_waivers} needs no waiver)"
+                limit += f" (minors of torch that need no waiver: {profile.without_waivers})"
             (problems if has_excess else remarks).append(
                 f"{level.name}: {waived + flaky} of {len(required)} required cases are "
                 f"waived{as_flaky}; the profile permits {limit}"

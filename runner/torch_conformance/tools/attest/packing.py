@@ -14,6 +14,8 @@ import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -25,6 +27,7 @@ from torch_conformance.machine.redaction import IDENTIFIERS, redacted
 from torch_conformance.machine.scratch import open_untrusted
 from torch_conformance.model.diagnostics import InvalidSpecs, UsageError, shown_path
 from torch_conformance.model.header import RunHeader
+from torch_conformance.model.module_files import described, files_of
 from torch_conformance.model.options import argument, flag, option
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.model.results import CaseResult
@@ -38,6 +41,7 @@ from torch_conformance.tools.attest.archive import (
     ATTESTATION,
     ENVELOPE,
     JUNIT,
+    MODULE,
     MOST_CONTENT,
     OWN,
     SHIPPED,
@@ -51,7 +55,13 @@ from torch_conformance.tools.attest.archive import (
     statement_of,
 )
 from torch_conformance.tools.attest.conformance import in_words
-from torch_conformance.tools.attest.verification import NotOfTheRun, Then, loaded, verified
+from torch_conformance.tools.attest.verification import (
+    NotOfTheRun,
+    Then,
+    loaded,
+    modules_of,
+    verified,
+)
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -222,6 +232,8 @@ def _places(run: Path) -> dict[str, str]:
 # -- the members -----------------------------------------------------------------------------------
 
 _MOST_FILE = 64 << 20
+_MOST_SOURCE = 1 << 20
+"""The maximum size in bytes of the Python of a module that is packed."""
 
 
 class Altered(Exception):
@@ -261,7 +273,7 @@ def members_of(path: Path, run: Run, key: "Ed25519PrivateKey | None") -> dict[st
     """
     files = read_files(run.header, run.results)
     portable = Portable(path, files)
-    members = dict(_files(run, files))
+    members = {**dict(_files(run, files)), **_modules(run)}
     digests: dict[str, dict[str, str]] = {}
     for result in run.results:
         for name, data in _evidence(path, result, portable):
@@ -299,6 +311,28 @@ def _files(run: Run, files: Sequence[ReadFile]) -> Iterator[tuple[str, bytes]]:
                 "changed since (run again)"
             )
         yield member, data
+
+
+def _modules(run: Run) -> dict[str, bytes]:
+    """Return the Python of the modules of backends that no distribution has, where it is that of
+    the run, is small and has no secret: a name and a version say what the others are.
+    """
+    members: dict[str, bytes] = {}
+    for name, fact in modules_of(run).items():
+        top = name.partition(".")[0]
+        found = None if top in metadata.packages_distributions() else find_spec(top)
+        if found is None:
+            continue
+        files = files_of(name, found.submodule_search_locations or (), found.origin)
+        sources = {name: data for name, data in files.items() if name.endswith(".py")}
+        texts = (data.decode("utf-8", "surrogateescape") for data in sources.values())
+        if (
+            fact == described(name, files)
+            and sum(map(len, sources.values())) <= _MOST_SOURCE
+            and all(redacted(text) == text for text in texts)
+        ):
+            members |= {member_of(f"{MODULE}/{path}"): data for path, data in sources.items()}
+    return members
 
 
 def _evidence(path: Path, result: CaseResult, portable: Portable) -> Iterator[tuple[str, bytes]]:

@@ -20,13 +20,14 @@ from torch_conformance.language.backends import read_named
 from torch_conformance.language.check.spec import condition_problems
 from torch_conformance.language.load import Suite, load
 from torch_conformance.language.read.document import PROFILE, DataPath, Document
-from torch_conformance.language.waivers import WaiverFiles, load_waivers
+from torch_conformance.language.torch_names import committed_tables
+from torch_conformance.language.waivers import Waiver, WaiverFiles, load_waivers
 from torch_conformance.machine import capabilities
 from torch_conformance.machine.cache_dirs import folder
 from torch_conformance.machine.capabilities import Machine
 from torch_conformance.machine.installed_torch import installed_torch, release
 from torch_conformance.model.case import Availability, Case
-from torch_conformance.model.conditions import BadRange, VersionRange, as_list
+from torch_conformance.model.conditions import BadRange, Surroundings, VersionRange, as_list, holds
 from torch_conformance.model.diagnostics import (
     Diagnostic,
     InvalidSpecs,
@@ -96,8 +97,6 @@ class Profile:
     """
     most_by_aten: float = 100
     """Of how many of 100 required cases ATen may have computed the whole answer."""
-    without_waivers: str = ""
-    """The versions of torch with which no case of the first level needs a shipped waiver."""
     is_for_any: bool = False
     """Whether it is for any compiler: a run of it names one backend, and the compiler itself must
     compute what is required.
@@ -149,11 +148,10 @@ def read_profile(name: str) -> Profile:
     if document is None:
         raise InvalidSpecs(problems)
     data = document.data
-    for key in ("torch", "without_waivers"):
-        try:
-            VersionRange.parse(data.get(key, data["torch"]))
-        except BadRange as error:
-            problems.append(document.problem((key,), str(error)))
+    try:
+        VersionRange.parse(data["torch"])
+    except BadRange as error:
+        problems.append(document.problem(("torch",), str(error)))
     if not any("required" in level for level in data["levels"].values()):
         hint = (
             "add required: [{cases: GLOB}] to a level: a profile that requires nothing states "
@@ -226,7 +224,6 @@ def read_profile(name: str) -> Profile:
             for name in levels
         },
         most_by_aten=data.get("most_by_aten", 100),
-        without_waivers=data.get("without_waivers", ""),
         is_for_any=is_for_any,
     )
 
@@ -426,7 +423,9 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
             for key in keys
         ),
         most_by_aten=profile.most_by_aten,
-        without_waivers=profile.without_waivers,
+        without_waivers=_without_waivers(
+            profile, ids_of[profile.levels[0], "required"], suite, permitted
+        ),
         compiler=profile.compiler,
         proof="" if compiler is None else compiler.asked,
     )
@@ -443,6 +442,47 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
         ),
     )
     return Resolved(record=record, cases=chosen, waivers=replace(waivers, waivers=permitted))
+
+
+def _without_waivers(
+    profile: Profile, required: Sequence[str], suite: Suite, permitted: Sequence[Waiver]
+) -> str:
+    """Return the minors of torch with which no permitted waiver can hold for these cases, of those
+    that the profile is for and this program knows; empty where a waiver holds with none.
+
+    A waiver that holds only for a part of the machines counts.
+    """
+    ids = set(required)
+    cases = {
+        str(case.id): suite.backends.by_name[case.backend] for case in suite.cases if case.id in ids
+    }
+    waived = [
+        (waiver, backend)
+        for waiver in permitted
+        for case_id, backend in cases.items()
+        if glob(waiver.cases).fullmatch(case_id)
+    ]
+    minors = {
+        minor: release(names.version)
+        for minor, names in committed_tables().items()
+        if VersionRange.parse(profile.torch).holds(release(names.version))
+    }
+    free = [
+        minor
+        for minor, torch in minors.items()
+        if not any(
+            holds(
+                {
+                    word: text
+                    for word, text in (waiver.when or {}).items()
+                    if word in ("torch", "backend")
+                },
+                Surroundings(backends=backend.names, device=backend.device, torch=torch),
+            )
+            for waiver, backend in waived
+        )
+    ]
+    return "" if len(free) == len(minors) else ", ".join(free) or "none"
 
 
 def digest_of_requirements(record: ProfileRecord, digests: Mapping[str, str]) -> str:
@@ -683,7 +723,7 @@ def lines_of(record: ProfileRecord, outlook: Prospect) -> Iterator[str]:
     for level in record.levels:
         yield f"  {level.name}  {len(level.required)} required, {len(level.optional)} optional"
     if record.without_waivers:
-        yield f"  {record.levels[0].name} without waivers: torch {record.without_waivers}"
+        yield f"  {record.levels[0].name} without waivers: with torch {record.without_waivers}"
     words = {
         True: "a run here can be complete",
         False: "a run here is INCOMPLETE",

@@ -39,6 +39,7 @@ from torch_conformance.model.devices import builds
 from torch_conformance.model.diagnostics import InvalidSpecs, UsageError, one_line, shown_path
 from torch_conformance.model.header import ProfileRecord, RunHeader
 from torch_conformance.model.matching.time_limit import PatternTooSlow, time_limit
+from torch_conformance.model.module_files import described
 from torch_conformance.model.options import REFUSED, argument, flag, option, profile_option, several
 from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.model.results import NOT_CLAIMED, WEAK, CaseResult, result_of
@@ -70,6 +71,7 @@ from torch_conformance.tools.attest.archive import (
     FIXED,
     JOURNAL,
     JUNIT,
+    MODULE,
     MOST_COMPRESSED,
     OWN,
     SHIPPED,
@@ -216,15 +218,16 @@ def claims_of(
         f"that {shipped} files of specs, backends and waivers are the published ones of this "
         "version": True,
         f"that {own} files of the author are the published ones that you named": own and has_files,
-        f"that {proven} cases could not run, by the facts of the machine": proven,
+        f"that {proven} cases could not run, if the facts of the machine are true": proven,
         "the totals and the JUnit report, from these outcomes": True,
         "the statement, from these outcomes and from what your profile requires": profile
         and has_profile,
         f"that the holder of the key {signer[:16]} attested this archive": is_signed,
     }
     words = {
-        "that the observations were made on the machines and by the torch that are named as "
-        "tested": True,
+        "that the observations were made on the machines, by the torch and by the modules of "
+        "backends that are named as tested, and that no such module altered what was measured "
+        "(its Python, where packed, can be read)": True,
         "that the worker of this program measured each observation, which only the author's "
         "machine can repeat": True,
         "that no case was run more often than the journal says": True,
@@ -269,18 +272,49 @@ def _machines_of(run: Run) -> list[Mapping[str, str]]:
     return facts or [run.header.environment]
 
 
+def modules_of(run: Run) -> dict[str, str]:
+    """Return the modules of backends that the facts of the machines name, each with its fact."""
+    return {
+        text.partition(",")[0]: text
+        for facts in _machines_of(run)
+        for name, text in facts.items()
+        if name.endswith(".module")
+    }
+
+
+def _sources(place: Path) -> dict[str, dict[str, bytes]]:
+    """Return the packed Python of modules, by their packages."""
+    root, sources = place / MODULE, dict[str, dict[str, bytes]]()
+    for path in sorted(root.rglob("*")):
+        if path.is_file():
+            name = path.relative_to(root)
+            package = sources.setdefault(name.parts[0].removesuffix(".py"), {})
+            package[str(name)] = path.read_bytes()
+    return sources
+
+
 _OF_MACHINE = "device arch cpu driver torch torch_git triton cuda hip changed_files name".split()
 _NO_SETTINGS = ("summary", "requires", "joins", "only_tags")
 
 
-def tested_of(run: Run, then: "Then") -> Iterator[str]:
-    """Yield what was tested: each machine, and each backend of the author as its entry says."""
+def tested_of(run: Run, then: "Then", place: Path) -> Iterator[str]:
+    """Yield what was tested: each machine, the modules of backends, and each backend of the author
+    as its entry says.
+    """
     for facts in {str(facts): facts for facts in _machines_of(run)}.values():
         known = {name: facts[name] for name in _OF_MACHINE if name in facts}
         known |= {name: text for name, text in facts.items() if "." in name}  # of vendors' modules
         yield ", ".join(f"{name} {text}" for name, text in known.items())
         if "changed_files" not in facts:
             yield "whether its torch is unmodified was not measured"
+    sources = _sources(place)
+    for module in modules_of(run):
+        package = module.partition(".")[0]
+        yield f"the Python of the module {module} is " + (
+            f"in the archive: {len(sources[package])} files below {MODULE}"
+            if package in sources
+            else "not in the archive: an installed package (named above), large, or not read"
+        )
     for name in sorted({result.backend for result in run.results}):
         backend = then.suite.backends.by_name.get(name)
         if backend and then.names.get(backend.document.file, SHIPPED).startswith(f"{OWN}/"):
@@ -394,6 +428,11 @@ def _of_run(members: Mapping[str, bytes], run: Run, place: Path) -> Iterator[Fin
         yield Finding("journal", "the run begins in the future")
     if run.footer is None:
         return
+    begun = [run.header.started, *(result.begun for result in run.results)]
+    if max(moment[:19] for moment in begun) > run.footer.ended[:19] or any(
+        result.seconds < 0 for result in run.results
+    ):
+        yield Finding("journal", "the run, or a case, began after its end")
     expected = archive.statement_of(run, members, archive.signer_in(members[ATTESTATION]))
     yield from (
         Finding("attestation", why) for why in archive.differences(members[ATTESTATION], expected)
@@ -439,6 +478,15 @@ def _judged_again(
         ]
     findings += [
         Finding("files", problem) for problem in problems_of_files(header, place, published)
+    ]
+    findings += [
+        Finding("files", f"the files of {package} below {MODULE} are not those of a tested module")
+        for package, files in _sources(place).items()
+        if not any(
+            fact.startswith(described(module, files))
+            for module, fact in modules_of(run).items()
+            if module.partition(".")[0] == package
+        )
     ]
     findings += [Finding("cases", problem) for problem in stolen(run.results)]
     unjudged: list[str] = []
@@ -486,7 +534,7 @@ def _judged_again(
                 case = then.cases.get(result.case_id)
                 reasons = reasons_of(case, header.environment) if case else {}
                 rests_on["unavailable"] -= reasons.get(result.reason, False)
-        tested = tuple(tested_of(run, then))
+        tested = tuple(tested_of(run, then, place))
         digests = {str(case.id): digest_of(case) for case in then.suite.cases}
         if record is not None and record.digest != digest_of_requirements(record, digests):
             findings.append(
@@ -600,7 +648,7 @@ def problems_of_files(header: RunHeader, place: Path, published: Sequence[Path])
     there = {
         str(path.relative_to(place)): path
         for path in sorted((place / "files").rglob("*"))
-        if path.is_file() and path.name != _MARK
+        if path.is_file() and path.name != _MARK and not path.is_relative_to(place / MODULE)
     }
     for name in sorted(there.keys() ^ header.specs.keys()):
         yield (
@@ -1163,7 +1211,7 @@ def _lines(verification: Verification) -> Iterator[str]:
     parts = {
         "not judged:": verification.unjudged,
         "tested, as the author says:": verification.tested,
-        "follows from evidence:": verification.follows,
+        "follows from the archive, if the observations are true:": verification.follows,
         "the author's word:": verification.words,
     }
     for title, claims in {

@@ -55,7 +55,8 @@ def _run_steps(
     session = Session(plan, phases, witness)
     try:
         prepare(session, _undo)
-        seal.check()
+        seal.settle()
+        phases.before["compare"] = seal.check
         _undo.enter_context(torch_state.patched_options(resolved(naming, session.scope.named)))
         # graphs and counts of preludes and values are not those of the case's functions
         witness.take()

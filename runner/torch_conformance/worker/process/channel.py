@@ -51,6 +51,8 @@ class Phases:
 
     def __init__(self, announce: Callable[[str], None] = lambda phase: None) -> None:
         self.seconds: dict[str, float] = {}
+        self.before: dict[str, Callable[[], None]] = {}
+        """What is called when a phase is entered."""
         self._announce = announce
         self._stack: list[str] = []
         self._since = 0.0
@@ -69,6 +71,7 @@ class Phases:
         """
         self._change([*self._stack, phase])
         try:
+            self.before.get(phase, bool)()
             yield
         except BaseException as error:
             if not hasattr(error, "_conformance_phase"):

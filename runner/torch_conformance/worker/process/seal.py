@@ -10,42 +10,33 @@ operations of torch that compare tensors. It does not detect code that undoes it
 the check; SECURITY.md describes this limit.
 """
 
+import re
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib.util import find_spec, module_from_spec
-from inspect import getattr_static
 from operator import attrgetter, is_
 from typing import Any
+
+from torch_conformance.vocabulary.steps.step_base import NotCarriedOut
 
 _PACKAGE = "torch_conformance"
 
 _METHODS = (types.FunctionType, classmethod, staticmethod, property)
 
-_COMPARING = {
-    "copy": "copy deepcopy",
-    "torch.utils._pytree": "keystr tree_flatten tree_flatten_with_path tree_leaves "
-    "tree_map tree_map_only",
-    "torch": (
-        "bincount cat equal exp2 frexp full_like isinf isnan maximum minimum nextafter "
-        "no_grad stack tensor unravel_index "
-        "view_as_real where"
-    ),
-    "torch.Tensor": (
-        "__and__ __eq__ __float__ __ge__ __getitem__ __gt__ __int__ __invert__ __le__ __lt__ "
-        "__mul__ __ne__ __or__ __rmul__ "
-        "__rsub__ __sub__ __xor__ abs all any argmax clone cpu detach amax argsort clamp "
-        "kthvalue median device dtype flip "
-        "contiguous element_size is_complex is_contiguous is_floating_point isfinite isnan "
-        "item long max min narrow nonzero numel reshape "
-        "resolve_conj resolve_neg set_ shape signbit stride sum to tolist unsqueeze view"
-    ),
-}
-"""Operations by which tensors are compared."""
+_MEASURING = tuple(
+    f"{_PACKAGE}.{name}" for name in ("vocabulary", "worker.process", "model.protocol")
+)
+"""The modules that measure, and send what was measured.
+
+What they call of torch, of numpy and of Python is found by the names in their code.
+"""
+
+_OF_TORCH = ("torch", "torch.nn.functional", "torch.utils._pytree")
 
 
-class Broken(Exception):
+class Broken(NotCarriedOut):
     """Code of the case, or a module, has replaced a part of the runner."""
 
     _conformance_phase = "compare"
@@ -59,16 +50,10 @@ class Seal:
             name: _prepared.get(name) or SealedModule(name, module)
             for name, module in _modules(packages)
         }
-        self._comparing = []
-        for path, names in _COMPARING.items():
-            owner = (
-                getattr(sys.modules.get("torch"), "Tensor", None)
-                if path == "torch.Tensor"
-                else sys.modules.get(path)
-            )
-            self._comparing += [
-                (owner, name, getattr_static(owner, name, None), path) for name in names.split()
-            ]
+        prepared = _prepared.get("called")
+        self.called = prepared if isinstance(prepared, SealedCalls) else SealedCalls(self.modules)
+        self.modules["called"] = self.called
+        self.watchers = _watchers()
 
     def check(self, by: str = "code of the case") -> None:
         """Put back the replaced parts of the runner, and raise ``Broken`` where there are some."""
@@ -78,16 +63,20 @@ class Seal:
             if not module.is_untouched()
             for path in module.changed()
         ]
-        changed += [
-            f"{path}.{name}"
-            for owner, name, value, path in self._comparing
-            if getattr_static(owner, name, None) is not value
-        ]
+        changed += sorted(_watchers() - self.watchers)
         if changed:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
             raise Broken(
                 f"{by} replaced {changed[0]}{more}: the measurements of this worker are discarded"
             )
+
+    def settle(self) -> None:
+        """Check, and let what the spec itself sets up see each call from now on, and what its spies
+        wrap of what only eager calls.
+        """
+        self.watchers |= _watchers()
+        self.called.forget_eager()
+        self.check()
 
 
 class SealedModule:
@@ -111,7 +100,11 @@ class SealedModule:
             (
                 table,
                 path,
-                {key: value for key, value in list(table.items()) if callable(value)},
+                {
+                    key: value
+                    for key, value in list(table.items())
+                    if callable(value) or path.rpartition(".")[2].isupper()
+                },
                 table.__setitem__,
             )
             for table, path in tables
@@ -129,6 +122,7 @@ class SealedModule:
             path for function, path in bodies if isinstance(function, types.FunctionType)
         ]
         functions = [function for function, _ in bodies if isinstance(function, types.FunctionType)]
+        self.functions = functions
         self._bodies = [
             (part, functions, list(map(get, functions)))
             for part, get in _PARTS_OF_A_FUNCTION.items()
@@ -168,6 +162,90 @@ class SealedModule:
                     yield path
 
 
+class SealedCalls:
+    """What the functions that measure call outside of the runner: members of builtins, of the
+    standard library, of numpy, torch and its tensors.
+    """
+
+    functions: tuple[types.FunctionType, ...] = ()
+
+    def __init__(self, modules: Mapping[str, "SealedModule | SealedCalls"]) -> None:
+        codes = [
+            function.__code__
+            for name, module in modules.items()
+            if name.startswith(_MEASURING)
+            for function in module.functions
+        ]
+        names: set[str] = set()
+        while codes:
+            code = codes.pop()
+            # names with one underscore are private, and ``os._exit`` is the worker's own
+            names |= {name for name in code.co_names if not re.match("_[^_]", name)}
+            codes += [value for value in code.co_consts if isinstance(value, types.CodeType)]
+        self._names = names
+        owners: dict[str, Any] = {
+            name: sys.modules.get(name)
+            for name in (*names, *_OF_TORCH, "builtins")
+            if name in _OF_TORCH or name == "numpy" or name in sys.stdlib_module_names
+        }
+        tensor = getattr(owners["torch"], "Tensor", object)
+        owners |= {f"torch.{kind.__name__}": kind for kind in tensor.__mro__}
+        self._members: list[tuple[Mapping[str, Any], str, list[str], list[Any]]] = []
+        for path, owner in owners.items():
+            if isinstance(owner, type) or type(owner) is types.ModuleType:
+                of_owner = vars(owner)
+                is_torch = path.startswith("torch")
+                # operators have no name in code; eager, the reference, calls any other function
+                used = [
+                    name
+                    for name in (dir(owner) if isinstance(owner, type) else of_owner)
+                    if (name in names or (is_torch and not isinstance(of_owner.get(name), type)))
+                    and (name not in of_owner or callable(of_owner[name]) or name in names)
+                ]
+                self._members.append((of_owner, path, used, list(map(of_owner.get, used))))
+        self._codes = self._read_codes()
+
+    def forget_eager(self) -> None:
+        """Keep of functions of torch those alone that measuring calls."""
+        self._members = [
+            (members, path, [*kept], [*kept.values()])
+            for members, path, names, values in self._members
+            for kept in [
+                {
+                    name: value
+                    for name, value in zip(names, values, strict=True)
+                    if name in self._names or name.startswith("__")
+                }
+            ]
+        ]
+        self._codes = self._read_codes()
+
+    def _read_codes(self) -> list[Any]:
+        return [
+            _PARTS_OF_A_FUNCTION["__code__"](function)
+            for *_, values in self._members
+            for value in values
+            if isinstance(function := _function(value), types.FunctionType)
+        ]
+
+    def is_untouched(self) -> bool:
+        """Whether each name has the same object, and each function its code."""
+        return all(
+            all(map(is_, map(members.get, names), values))
+            for members, _, names, values in self._members
+        ) and all(map(is_, self._codes, self._read_codes()))
+
+    def changed(self) -> Iterator[str]:
+        """Yield the paths of what was replaced."""
+        for members, path, names, values in self._members:
+            for name, value in zip(names, values, strict=True):
+                if members.get(name) is not value:
+                    yield f"{path}.{name}"
+        for code, now in zip(self._codes, self._read_codes(), strict=True):
+            if code is not now:
+                yield code.co_qualname
+
+
 Sealed = tuple[Mapping[Any, Any], str, Mapping[Any, Any], Callable[[Any, Any], None]]
 """A namespace, its path, the members in it that must stay, and what puts one back."""
 
@@ -175,7 +253,7 @@ _PARTS_OF_A_FUNCTION = {
     part: attrgetter(part) for part in ("__code__", "__defaults__", "__kwdefaults__")
 }
 
-_prepared: dict[str, SealedModule] = {}
+_prepared: dict[str, "SealedModule | SealedCalls"] = {}
 """The modules as the zygote sealed them."""
 
 
@@ -207,6 +285,29 @@ def _modules(packages: tuple[str, ...]) -> Iterator[tuple[str, types.ModuleType]
             and type(module) is types.ModuleType
         ):
             yield name, module
+
+
+def _watchers() -> frozenset[str]:
+    """Return what sees or serves the calls of the functions that measure, beside what they name."""
+    found = [
+        f"sys.{name}"
+        for name in ("settrace", "setprofile")
+        if getattr(sys, name.replace("s", "g", 1))()
+    ]
+    if (torch := sys.modules.get("torch")) is not None:
+        modes = {
+            "torch functions": torch._C._len_torch_function_stack(),
+            "dispatch": torch._C._len_torch_dispatch_stack(),
+        }
+        found += [
+            f"mode {number} of {kind}" for kind, count in modes.items() for number in range(count)
+        ]
+        found += [
+            f"the kernel {key}"
+            for key in torch.library._impls
+            if key.startswith("aten/") and key.endswith("/CPU")
+        ]
+    return frozenset(found)
 
 
 def _ours(members: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from hashlib import sha256
 from importlib import metadata
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any
 
 import torch
 
-from torch_conformance.model import devices
+from torch_conformance.model import devices, module_files
 from torch_conformance.model.devices import HOLDS, UNKNOWN_COMPILER, VendorCompiler, VendorDevice
 from torch_conformance.vocabulary.steps.bench import timed_on_host
 from torch_conformance.worker.torch_compat import imports
@@ -399,19 +398,17 @@ def _description(question: str) -> str:
     facts = {"package": f"{owners[0]} {_distribution(owners[0])}"} if owners else {}
     if not owners and (version := getattr(top, "__version__", "")):
         facts["package"] = f"{path.partition('.')[0]} {version}"
-    folders = [Path(folder) for folder in getattr(top, "__path__", ())]
-    files = sorted(
-        file for folder in folders for file in folder.rglob("*") if file.suffix in (".py", ".so")
+    found = module_files.files_of(
+        path, getattr(top, "__path__", ()), getattr(top, "__file__", None)
     )
-    if files := files or [Path(file) for file in [getattr(top, "__file__", None)] if file]:
-        whole = sha256(b"".join(sha256(file.read_bytes()).digest() for file in files)).hexdigest()
-        facts["module"] = f"{path}, {len(files)} files of Python and libraries, sha256 {whole}"
+    if found:
+        facts["module"] = module_files.described(path, found)
     if "=" in question and hasattr(module := getattr(torch, name), "get_device_name"):
         facts["device"] = module.get_device_name(0)
     facts |= getattr(sys.modules.get(path), "conformance_facts", dict)()
     return (
         json.dumps(
-            {f"{name}.{key}"[:60]: str(value)[:200] for key, value in list(facts.items())[:20]}
+            {f"{name}.{key}"[:60]: str(value)[:300] for key, value in list(facts.items())[:20]}
         )
         if facts
         else ""
