@@ -117,6 +117,8 @@ def measure(
             described = {"path": pytree.keystr(path), **describe_leaf(leaf, reference, arguments)}
             if is_eager(arguments["to"]) and not arguments.get("strides"):
                 described.update(strides=_strides(leaf), reference_strides=_strides(reference))
+            if (place := arguments.get("at", {}).get(described["path"])) is not None:
+                described["at"] = _eager_at(reference, place)
             facts["leaves"].append(described)
             if "excess" not in described:
                 continue
@@ -141,6 +143,17 @@ def measure(
                     "why_not": "only eager has a value for other inputs"
                 }
     return facts
+
+
+def _eager_at(reference: Any, place: Sequence[int]) -> dict[str, Any] | None:
+    """Return eager's number at a place that ``verify --recompute`` asks for; None where there is
+    no such place.
+    """
+    try:
+        at = tuple(place)
+        return {"index": at, "eager": float(calibrated.in_parts(reference)[at])}
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError):
+        return None
 
 
 def _strides(value: Any) -> list[int] | None:
@@ -1218,6 +1231,9 @@ def _add(
         part.reshape(calibrated.in_parts(actual).shape)
         for part in (scale.eager, calibrated.bounds_of(scale))
     )
+    if asked := leaf.get("at"):
+        numbers = {"reference": scale.reference.reshape(bounds.shape), "bound": bounds}
+        asked.update({name: float(part[asked["index"]]) for name, part in numbers.items()})
     if actual.is_complex():
         right, bounds = torch.view_as_complex(right), bounds.amax(-1)
     right = right.to(actual.dtype)
