@@ -90,15 +90,6 @@ def whole(sent: dict[str, Any]) -> None:
             )
 
 
-ALL = ("value", "eager_value", "reference_value")
-CHANGES = {
-    "eager was altered": (SUMS, numbers(lambda number: number * 1.001, "eager_value"), 1),
-    "eager was altered in a sample": (SIN, numbers(lambda number: number + 0.1, "eager_value"), 2),
-    "all numbers are invented": (SUMS, numbers(lambda number: number + 0.5, *ALL), 2),
-    "whole numbers are invented": (SUMS, whole, 1),
-}
-
-
 def test_honest_numbers_are_computed_again(archive: Path) -> None:
     done = called("verify", archive, "--recompute", "9", "--seed", "5", env=prestarted())
     assert done.returncode == ExitCode.OK, done.stdout + done.stderr
@@ -110,14 +101,22 @@ def test_honest_numbers_are_computed_again(archive: Path) -> None:
     assert "that your torch computes the recorded numbers of 2 cases" in done.stdout
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_changed_numbers_are_found(name: str, archive: Path, tmp_path: Path) -> None:
-    case, change, count = CHANGES[name]
+def test_changed_numbers_are_found(archive: Path, tmp_path: Path) -> None:
     forged = Archive(unpacked(archive.read_bytes()))
-    forged.observation(case, change)
+    forged.observation(SUMS, numbers(lambda number: number * 1.001, "eager_value"))
+    forged.observation(SUMS, whole)
+    invented = ("value", "eager_value", "reference_value")
+    forged.observation(SIN, numbers(lambda number: number + 0.5, *invented))
     (tmp_path / "b.tar.zst").write_bytes(packed(forged.repaired().members))
     assert called("verify", tmp_path / "b.tar.zst").returncode == ExitCode.OK
     done = called("verify", tmp_path / "b.tar.zst", "--recompute", "9", env=prestarted())
     assert done.returncode == ExitCode.FAILED, done.stdout + done.stderr
     assert "numbers: NOT so: what eager and float64 give" in done.stdout
-    assert done.stdout.count(f"differs: {case}, step 1: ") == count
+    found = [line for line in done.stdout.splitlines() if "  differs: " in line]
+    for case, words, count in (
+        (SUMS, "eager's number at", 2),
+        (SIN, "eager's number at", 2),
+        (SIN, "the float64 reference at", 2),
+    ):
+        assert sum(f"{case}, step 1: {words}" in line for line in found) == count, found
+    assert len(found) == 6

@@ -7,14 +7,13 @@ sends their numbers at the places that the archive names (``at`` in ``close``). 
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 from torch_conformance.judge.evidence import carried_out, recorded_facts
-from torch_conformance.language.load import Suite, surroundings_of
+from torch_conformance.language.load import Suite
 from torch_conformance.machine.installed_torch import installed_torch, no_torch_reason
 from torch_conformance.model.case import Case, Step
 from torch_conformance.model.devices import CPU, kind_of
@@ -23,11 +22,8 @@ from torch_conformance.model.escaping import one_line
 from torch_conformance.model.options import ExecutionOptions
 from torch_conformance.model.protocol import Json, decode
 from torch_conformance.model.results import CaseResult
-from torch_conformance.plan.schedule import workers
-from torch_conformance.plan.selection import without_benches
 from torch_conformance.record.case_files import OBSERVATION, RecordedFiles, digest
-from torch_conformance.record.run_folder import RunFolder
-from torch_conformance.run.pipeline import CaseRunner
+from torch_conformance.run.auditing import run_cases
 from torch_conformance.tools.attest.against import Apart, grouped
 from torch_conformance.vocabulary.expectations.close import Close, is_eager
 from torch_conformance.vocabulary.steps.samples import EachSample
@@ -99,15 +95,16 @@ def recomputed(
         raise UsageError(f"--recompute: {no_torch_reason()}")
     recorded, left = dict[str, list[_Number]](), dict[str, str]()
     for result in results:
-        case = without_benches(cases[result.case_id])
+        case = cases[result.case_id]
         recorded[case.id] = list(_numbers(case, place / result.folder, result.evidence))
         if not recorded[case.id] or _is_drawn_on_device(case):
             left[case.id] = _ON_DEVICE if recorded.pop(case.id) else _NO_NUMBER
     drawn = sorted(recorded, key=lambda name: digest(f"{seed} {name}".encode()))[:count]
-    again = [_as_run(without_benches(cases[name]), recorded[name]) for name in drawn]
+    again = [_as_run(cases[name], recorded[name]) for name in drawn]
     done, differ, numbers = list[str](), list[Apart](), 0
     with TemporaryDirectory(prefix="torch-conformance-recompute-") as folder:
-        for case, result in _results(suite, again, Path(folder)):
+        results_here, _ = run_cases(again, suite, ExecutionOptions(), Path(folder), label="again")
+        for case, result in results_here:
             mine = {
                 one.key: one for one in _numbers(case, Path(folder, result.folder), result.evidence)
             }
@@ -232,19 +229,6 @@ def _as_run(case: Case, recorded: Sequence[_Number]) -> Case:
         body=replace(case.body, settings=settings, spies={}, handlers={}),
         steps=tuple(changed(number, step) for number, step in enumerate(case.steps)),
     )
-
-
-def _results(
-    suite: Suite, cases: Sequence[Case], folder: Path
-) -> Iterator[tuple[Case, CaseResult]]:
-    by_id = {case.id: case for case in cases}
-    run = RunFolder(path=folder, run_id="recompute")
-    options = ExecutionOptions()
-    with closing(CaseRunner(options, suite, cases, run, workers(options.jobs))) as runner:
-        machine = runner.look_at_machine()
-        known = surroundings_of(machine.torch, machine)
-        for result in runner.run(cases, known, lambda _: ""):
-            yield by_id[result.case_id], result
 
 
 def _compared(case_id: str, theirs: _Number, mine: _Number | None) -> Iterator[Apart | None]:

@@ -117,8 +117,10 @@ def measure(
             described = {"path": pytree.keystr(path), **describe_leaf(leaf, reference, arguments)}
             if is_eager(arguments["to"]) and not arguments.get("strides"):
                 described.update(strides=_strides(leaf), reference_strides=_strides(reference))
+            # verify --recompute asks for it
             if (place := arguments.get("at", {}).get(described["path"])) is not None:
-                described["at"] = _eager_at(reference, place)
+                eager = calibrated.in_parts(reference)[tuple(place)]
+                described["at"] = {"index": tuple(place), "eager": float(eager)}
             facts["leaves"].append(described)
             if "excess" not in described:
                 continue
@@ -143,17 +145,6 @@ def measure(
                     "why_not": "only eager has a value for other inputs"
                 }
     return facts
-
-
-def _eager_at(reference: Any, place: Sequence[int]) -> dict[str, Any] | None:
-    """Return eager's number at a place that ``verify --recompute`` asks for; None where there is
-    no such place.
-    """
-    try:
-        at = tuple(place)
-        return {"index": at, "eager": float(calibrated.in_parts(reference)[at])}
-    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError):
-        return None
 
 
 def _strides(value: Any) -> list[int] | None:
@@ -1232,8 +1223,9 @@ def _add(
         for part in (scale.eager, calibrated.bounds_of(scale))
     )
     if asked := leaf.get("at"):
-        numbers = {"reference": scale.reference.reshape(bounds.shape), "bound": bounds}
-        asked.update({name: float(part[asked["index"]]) for name, part in numbers.items()})
+        place = asked["index"]
+        precise = scale.reference.reshape(bounds.shape)[place]
+        asked.update(reference=float(precise), bound=float(bounds[place]))
     if actual.is_complex():
         right, bounds = torch.view_as_complex(right), bounds.amax(-1)
     right = right.to(actual.dtype)
