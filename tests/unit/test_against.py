@@ -14,8 +14,11 @@ from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.record.case_files import digest
 from torch_conformance.record.journal import NamedRun
 from torch_conformance.run.compared_runs import read_placed
+from torch_conformance.tools.attest import verification
+from torch_conformance.tools.attest.against import Apart
 from torch_conformance.tools.attest.archive import packed, unpacked
 from torch_conformance.tools.attest.packing import members_of, recorded
+from torch_conformance.tools.attest.recompute import Recomputation
 from torch_conformance.tools.attest.verification import Verification, verified
 
 LAUNCHED = {
@@ -107,7 +110,10 @@ def test_what_the_archive_observed_otherwise(
 def test_what_agrees(honest: dict[str, bytes], mine: NamedRun) -> None:
     found = compared(Archive(honest), mine)
     assert (found.exit_code, found.rests_on["observed_again"]) == (ExitCode.OK, 4)
-    assert "that 4 required cases have the same outcome in your run" in "\n".join(found.follows)
+    assert (
+        "that 4 cases have the same outcome, code, kernels and counters in your run"
+        in "\n".join(found.follows)
+    )
 
 
 def test_an_outcome_that_differs(honest: dict[str, bytes], tmp_path: Path) -> None:
@@ -139,6 +145,7 @@ def test_what_need_not_agree(honest: dict[str, bytes], mine: NamedRun) -> None:
     assert set(found.against.not_compared.values()) == {
         "other code is right for triton 9.9.9 and none"
     }
+    assert found.rests_on["observed_again"] == 0  # its word stays the author's
     assert [*found.against.lines()][-1].endswith("agree, 4 of them in their outcome only")
     archive = Archive(honest)
     of_step(metrics={"generated_kernel_count": 4}, choices=[[TIMED, TIMED]])(archive)
@@ -179,8 +186,28 @@ def test_the_command_compares_with_a_folder_and_with_an_archive(
         assert main([*verify, str(mine.folder)]) == ExitCode.OK
         said = capsys.readouterr()
         assert said.out.splitlines()[-1] == "  4 of 4 required cases agree"
-        assert said.err.endswith("also observed by an independent run of 4 cases\n")
+        assert said.err.endswith("also observed by an independent run of 4 cases, numbers aside\n")
         # that run measured no kernels
         assert main([*verify, "b.tar.zst"]) == ExitCode.FAILED
         assert main([*verify, "c.tar.zst"]) == ExitCode.USAGE
         assert "c.tar.zst: NOT VERIFIED" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("torch", "check", "code"),
+    [(None, ["numbers"], ExitCode.FAILED), ("2.0.1", [], ExitCode.NOTHING)],
+)
+def test_numbers_of_another_torch_are_no_contradiction(
+    torch: str | None,
+    check: list[str],
+    code: ExitCode,
+    honest: dict[str, bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = torch or Archive(honest).lines[0]["environment"]["torch"]
+    apart = Apart(ONE, 1, "eager's number", "1.0", "2.0")
+    found = Recomputation(seed=1, torch=here, cases=(ONE,), numbers=1, differ=(apart,))
+    monkeypatch.setattr(verification, "recomputed", lambda *_, **__: found)
+    result = verified(packed(honest), recompute=1)
+    assert ([one.check for one in result.findings], result.exit_code) == (check, code)
+    assert result.recomputed is found

@@ -242,8 +242,8 @@ def claims_of(
         "the totals and the JUnit report, from these outcomes": True,
         "the statement, from these outcomes and from what your profile requires": profile
         and has_profile,
-        f"that {rests_on['observed_again']} required cases have the same outcome in your run, and "
-        "the same code, kernels and counters where these were compared": rests_on["observed_again"],
+        f"that {rests_on['observed_again']} cases have the same outcome, code, kernels and "
+        "counters in your run": rests_on["observed_again"],
         f"that your torch computes the recorded numbers of {rests_on['computed_again']} cases in "
         "eager and float64": rests_on["computed_again"],
         f"that the holder of the key {signer[:16]} attested this archive": is_signed,
@@ -570,7 +570,7 @@ def _judged_again(
         required = _required_of(header, run.results)
         if against is not None:
             agreement = compared(NamedRun("the archive", run, place), against, required)
-            rests_on["observed_again"] = agreement.agree
+            rests_on["observed_again"] = agreement.agree - len(agreement.not_compared)
             if agreement.differ:
                 count = len({apart.case for apart in agreement.differ})
                 findings.append(Finding("against", f"{count} required cases differ, see below"))
@@ -1250,9 +1250,8 @@ def main(options: VerifyOptions) -> ExitCode:
         count, again = rests_on["observations"], rests_on["observed_again"]
         whose = "which is the author's word"
         if again:
-            whose = f"also observed by an independent run of {again} cases"
-            if (rest := count - again) > 0:
-                whose += f"; of the other {rest} it is the author's word"
+            whose = f"also observed by an independent run of {again} cases, numbers aside"
+            whose += f"; of the other {count - again} it is the author's word" * (count > again)
         output.note(
             f"consistent{stated} if the {count} observation{' is' if count == 1 else 's are'} "
             f"true, {whose}"
