@@ -10,7 +10,7 @@ from torch_conformance.model.matching.patterns import stable_lines
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult
 from torch_conformance.record.journal import NamedRun
-from torch_conformance.tools.author.compared_runs import (
+from torch_conformance.run.compared_runs import (
     CaseChange,
     Change,
     Comparison,

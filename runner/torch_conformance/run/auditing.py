@@ -113,8 +113,13 @@ def recorded_cases(name: str, options: AuditOptions) -> Ran:
     return Ran(folder=folder, suite=suite, known=known, results=pairs)
 
 
-def _run(
-    cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Path, *, label: str = ""
+def run_cases(
+    cases: Sequence[Case],
+    suite: Suite,
+    options: ExecutionOptions,
+    folder: Path,
+    *,
+    label: str = "",
 ) -> tuple[list[tuple[Case, CaseResult]], Surroundings]:
     """Run the cases that can run here, without bench steps: no expectation judges times."""
     cases = [without_benches(case) for case in cases]
@@ -190,7 +195,7 @@ def controls_of(ran: Ran, options: AuditOptions, folder: Path) -> list[ControlRe
         if case.control is not None and result.outcome in PASSED
     }
     results, _ = (
-        _run([with_control(case) for case in cases.values()], ran.suite, options, folder)
+        run_cases([with_control(case) for case in cases.values()], ran.suite, options, folder)
         if cases
         else ([], None)
     )
@@ -376,7 +381,7 @@ def _nodes(cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: P
     """Print what changes of nodes the cases do not notice; exit 1 for one."""
 
     def run(chosen: Sequence[Case]) -> tuple[list[tuple[Case, CaseResult]], Surroundings]:
-        return _run(chosen, suite, options, folder, label="ran")
+        return run_cases(chosen, suite, options, folder, label="ran")
 
     report = hooks("nodes").report(cases, suite, run, folder)
     if options.json:
@@ -426,7 +431,7 @@ def main(options: AuditOptions) -> ExitCode:
             )
             if options.nodes:
                 return _nodes(cases, suite, options, folder)
-            results, known = _run(cases, suite, options, folder / "cases")
+            results, known = run_cases(cases, suite, options, folder / "cases")
             ran = Ran(folder=folder / "cases", suite=suite, known=known, results=tuple(results))
         tried = [
             trials

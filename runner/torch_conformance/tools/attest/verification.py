@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import re
+import secrets
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,10 +38,19 @@ from torch_conformance.model.codec import encode
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.devices import builds
 from torch_conformance.model.diagnostics import InvalidSpecs, UsageError, one_line, shown_path
+from torch_conformance.model.escaping import plain
 from torch_conformance.model.header import ProfileRecord, RunHeader
 from torch_conformance.model.matching.time_limit import PatternTooSlow, time_limit
 from torch_conformance.model.module_files import described
-from torch_conformance.model.options import REFUSED, argument, flag, option, profile_option, several
+from torch_conformance.model.options import (
+    REFUSED,
+    argument,
+    flag,
+    natural,
+    option,
+    profile_option,
+    several,
+)
 from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.model.results import NOT_CLAIMED, WEAK, CaseResult, result_of
 from torch_conformance.model.targets import simulated
@@ -55,16 +65,21 @@ from torch_conformance.record.case_files import (
 )
 from torch_conformance.record.journal import (
     JournalError,
+    NamedRun,
     Run,
     digest_of_selection,
     read_run,
+    readable,
     totals,
 )
 from torch_conformance.report.junit import document_of
 from torch_conformance.run import rejudge
+from torch_conformance.run.compared_runs import read_placed
 from torch_conformance.run.pipeline import phases_of, with_case
 from torch_conformance.run.preparation import option_text
 from torch_conformance.tools.attest import archive
+from torch_conformance.tools.attest.against import Agreement
+from torch_conformance.tools.attest.against import agreement as compared
 from torch_conformance.tools.attest.archive import (
     ATTESTATION,
     ENVELOPE,
@@ -89,6 +104,7 @@ from torch_conformance.tools.attest.profiles import (
     read_profile,
     shipped_profiles,
 )
+from torch_conformance.tools.attest.recompute import Recomputation, recomputed
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -108,6 +124,8 @@ CHECKS: Mapping[str, str] = {
     "facts": "code, counters, census and kernels of each observation agree",
     "machine": "the facts of the machine allow what was executed there",
     "profile": "the run is one of this profile, with its cases, waivers and options",
+    "against": "your own run of the profile observed what the archive says",
+    "numbers": "what eager and float64 give is what your torch computes of the same inputs",
 }
 """What is checked, by the word of a finding."""
 
@@ -146,8 +164,12 @@ class Verification:
     """As it was computed again."""
     rests_on: Mapping[str, int] = field(default_factory=dict)
     """What of the outcomes is the author's word: the number of ``observations``, of ``unshown``
-    cases that ended without one, and of ``unavailable`` ones whose reason no fact shows.
+    cases that ended without one, and of ``unavailable`` ones whose reason no fact shows; how many
+    required cases the reader's run observed alike (``observed_again``), and of how many cases the
+    reader computed eager's numbers again (``computed_again``).
     """
+    against: Agreement | None = None
+    recomputed: Recomputation | None = None
     code_of_cases: ExitCode = ExitCode.NOTHING
     """The exit code of a run with these results."""
 
@@ -222,6 +244,10 @@ def claims_of(
         "the totals and the JUnit report, from these outcomes": True,
         "the statement, from these outcomes and from what your profile requires": profile
         and has_profile,
+        f"that {rests_on['observed_again']} cases have the same outcome, code, kernels and "
+        "counters in your run": rests_on["observed_again"],
+        f"that your torch computes the recorded numbers of {rests_on['computed_again']} cases in "
+        "eager and float64": rests_on["computed_again"],
         f"that the holder of the key {signer[:16]} attested this archive": is_signed,
     }
     words = {
@@ -346,8 +372,15 @@ def verified(
     profile: str | None = None,
     specs: Sequence[Path] = (),
     key: "Ed25519PublicKey | None" = None,
+    against: NamedRun | None = None,
+    recompute: int = 0,
+    seed: int = 0,
 ) -> Verification:
-    """Return what is found in the bytes of an archive, which is untrusted."""
+    """Return what is found in the bytes of an archive, which is untrusted.
+
+    It is compared with the reader's own run (``against``), and of ``recompute`` cases that ``seed``
+    draws eager is computed again: that runs the Python of their specs.
+    """
     try:
         members = unpacked(data)
     except BadArchive as error:
@@ -370,11 +403,7 @@ def verified(
         findings.append(Finding("signature", "it is not signed, and --key asks for a signature"))
     with tempfile.TemporaryDirectory(prefix="torch-conformance-verify-") as scratch:
         place = Path(scratch)
-        for member, content in members.items():  # their names were checked when they were read
-            path = place / name_of(member)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("xb") as stream:
-                stream.write(content)
+        _write(members, place)
         try:
             run = read_run(place / JOURNAL)
             findings += _of_run(members, run, place)
@@ -395,6 +424,9 @@ def verified(
                 is_signed=key is not None,
                 profile=profile,
                 specs=specs,
+                against=against,
+                recompute=recompute,
+                seed=seed,
             )
         except JournalError as error:
             findings.append(Finding("journal", str(error)))
@@ -413,6 +445,14 @@ def verified(
                 )
             )
         return Verification(findings=tuple(findings))
+
+
+def _write(members: Mapping[str, bytes], place: Path) -> None:
+    for member, content in members.items():  # their names were checked when they were read
+        path = place / name_of(member)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as stream:
+            stream.write(content)
 
 
 def _of_run(members: Mapping[str, bytes], run: Run, place: Path) -> Iterator[Finding]:
@@ -463,6 +503,9 @@ def _judged_again(
     is_signed: bool,
     profile: str | None,
     specs: Sequence[Path],
+    against: NamedRun | None,
+    recompute: int,
+    seed: int,
 ) -> Verification:
     """Return what is found of a run whose members lie in the folder ``place``; ``findings`` are
     those so far.
@@ -495,6 +538,8 @@ def _judged_again(
         "observations": sum(result.is_executed and _is_shown(result) for result in run.results),
         "unshown": sum(bool(result.folder) and not _is_shown(result) for result in run.results),
         "unavailable": sum(result.outcome is Outcome.UNAVAILABLE for result in run.results),
+        "observed_again": 0,
+        "computed_again": 0,
     }
     machines = (header.environment, *(result.node for result in run.results if result.node))
     findings += [
@@ -568,6 +613,32 @@ def _judged_again(
             findings += _of_profile(mine, header, record, run.results, place) if mine else ()
         except (InvalidSpecs, NotOfTheRun, UsageError) as error:
             unjudged.append(f"the profile {mine} cannot be read here: {_first(error)}")
+    agreement, recomputation = None, None
+    if not (findings or unjudged):  # else the archive is worth no comparison, and is not run
+        required = _required_of(header, run.results)
+        if against is not None:
+            agreement = compared(NamedRun("the archive", run, place), against, required)
+            rests_on["observed_again"] = agreement.agree - len(agreement.not_compared)
+            if agreement.differ:
+                count = len({apart.case for apart in agreement.differ})
+                findings.append(Finding("against", f"{count} required cases differ, see below"))
+            elif not agreement.agree:
+                unjudged.append("no required case was executed in the archive and in your run")
+        if recompute:
+            known = [one for one in run.results if one.is_executed and one.case_id in required]
+            recomputation = recomputed(
+                then.suite, then.cases, known, place, count=recompute, seed=seed
+            )
+            rests_on["computed_again"] = len(recomputation.cases)
+            if recomputation.differ:
+                why = f"{len(recomputation.differ)} numbers differ, see below"
+                torches = header.environment.get("torch", "0"), recomputation.torch
+                if release(torches[0])[:2] == release(torches[1])[:2]:
+                    findings.append(Finding("numbers", why))
+                else:
+                    unjudged.append(f"{why}: torch {torches[0]} and {torches[1]} may differ")
+            elif not recomputation.cases:
+                unjudged.append("no number of eager's could be computed again")
     follows, words = claims_of(
         run,
         rests_on,
@@ -583,8 +654,12 @@ def _judged_again(
             words=words,
             run=header.run_id,
             signer=signer,
+            against=agreement,
+            recomputed=recomputation,
         )
     return Verification(
+        against=agreement,
+        recomputed=recomputation,
         tested=tested,
         follows=follows,
         words=words,
@@ -603,6 +678,14 @@ def _judged_again(
         rests_on=rests_on,
         code_of_cases=header.conclusion(run.results)[0],
     )
+
+
+def _required_of(header: RunHeader, results: Sequence[CaseResult]) -> list[str]:
+    """Return the ids of the required cases; all without a profile."""
+    if (statement := header.statement(results)) is None:
+        return [str(result.case_id) for result in results]
+    spared = {case_id for level in statement.levels for case_id in level.not_required}
+    return [name for name in header.profile[0].required if name not in spared]
 
 
 def _first(error: Exception) -> str:
@@ -1160,6 +1243,21 @@ class VerifyOptions:
         "the author's public key (Ed25519, PEM): the archive must have a valid signature of it",
         reads=Path,
     )
+    against: str | None = option(
+        "RUN",
+        "compare the required cases with those of your own run of the same profile (its folder, "
+        "its id or latest), or of another archive",
+    )
+    recompute: int = option(
+        "N",
+        "compute eager and float64 of N required cases again, by the torch of this environment on "
+        "the CPU; this runs the Python of their specs",
+        0,
+        natural,
+    )
+    seed: int | None = option(
+        "SEED", "draw the cases of --recompute as this number does", reads=natural
+    )
     json: bool = flag("print one object")
 
 
@@ -1168,16 +1266,19 @@ def main(options: VerifyOptions) -> ExitCode:
     results say.
     """
     key = read_key(options.key, private=False) if options.key else None
-    try:
-        with options.archive.open("rb") as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise UsageError(f"{shown_path(options.archive)}: this is no file")
-            data = stream.read(MOST_COMPRESSED + 1)
-    except OSError as error:
-        raise UsageError(
-            f"{shown_path(options.archive)}: it cannot be read: {error.strerror}"
-        ) from error
-    verification = verified(data, profile=options.profile, specs=options.specs, key=key)
+    seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
+    read_by: Mapping[str, Any] = {"profile": options.profile, "specs": options.specs}
+    with tempfile.TemporaryDirectory(prefix="torch-conformance-against-") as scratch:
+        verification = verified(
+            _bytes_of(options.archive),
+            **read_by,
+            key=key,
+            against=_own_run(options.against, Path(scratch), **read_by)
+            if options.against
+            else None,
+            recompute=options.recompute,
+            seed=seed,
+        )
     if options.json:
         output.document(as_json(verification))
     else:
@@ -1193,12 +1294,42 @@ def main(options: VerifyOptions) -> ExitCode:
         output.note(f"NOT VERIFIED: {_shown(verification.unjudged[0])}")
     else:
         stated = f", and {verification.statement.words}" if verification.statement else ""
-        count = verification.rests_on["observations"]
+        rests_on = verification.rests_on
+        count, again = rests_on["observations"], rests_on["observed_again"]
+        whose = "which is the author's word"
+        if again:
+            whose = f"also observed by an independent run of {again} cases, numbers aside"
+            whose += f"; of the other {count - again} it is the author's word" * (count > again)
         output.note(
             f"consistent{stated} if the {count} observation{' is' if count == 1 else 's are'} "
-            "true, which is the author's word"
+            f"true, {whose}"
         )
     return verification.exit_code
+
+
+def _bytes_of(path: Path) -> bytes:
+    """Return the content of an archive; raise ``UsageError``."""
+    try:
+        with path.open("rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise UsageError(f"{shown_path(path)}: this is no file")
+            return stream.read(MOST_COMPRESSED + 1)
+    except OSError as error:
+        raise UsageError(f"{shown_path(path)}: it cannot be read: {error.strerror}") from error
+
+
+def _own_run(name: str, place: Path, **read_by: Any) -> NamedRun:
+    """Return the run of --against; an archive must be verified itself, and lies in the folder
+    ``place`` then.
+    """
+    if not os.path.isfile(name):
+        return read_placed(name)
+    data = _bytes_of(Path(name))
+    other = verified(data, **read_by)
+    for why in (*(finding.message for finding in other.findings), *other.unjudged):
+        raise UsageError(f"--against {name}: NOT VERIFIED: {_shown(why)}")
+    _write(unpacked(data), place)
+    return NamedRun(name, readable(place / JOURNAL), place)
 
 
 def _lines(verification: Verification) -> Iterator[str]:
@@ -1227,6 +1358,12 @@ def _lines(verification: Verification) -> Iterator[str]:
         )
     if verification.statement is not None:
         yield from verification.statement.lines()
+    for more in (verification.recomputed, verification.against):
+        yield from map(_line, more.lines() if more else ())
+
+
+def _line(text: str) -> str:
+    return redacted(plain(text))
 
 
 def _shown(text: str) -> str:

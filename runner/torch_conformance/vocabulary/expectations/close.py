@@ -117,6 +117,10 @@ def measure(
             described = {"path": pytree.keystr(path), **describe_leaf(leaf, reference, arguments)}
             if is_eager(arguments["to"]) and not arguments.get("strides"):
                 described.update(strides=_strides(leaf), reference_strides=_strides(reference))
+            # verify --recompute asks for it
+            if (place := arguments.get("at", {}).get(described["path"])) is not None:
+                eager = calibrated.in_parts(reference)[tuple(place)]
+                described["at"] = {"index": tuple(place), "eager": float(eager)}
             facts["leaves"].append(described)
             if "excess" not in described:
                 continue
@@ -1218,6 +1222,10 @@ def _add(
         part.reshape(calibrated.in_parts(actual).shape)
         for part in (scale.eager, calibrated.bounds_of(scale))
     )
+    if asked := leaf.get("at"):
+        place = asked["index"]
+        precise = scale.reference.reshape(bounds.shape)[place]
+        asked.update(reference=float(precise), bound=float(bounds[place]))
     if actual.is_complex():
         right, bounds = torch.view_as_complex(right), bounds.amax(-1)
     right = right.to(actual.dtype)

@@ -660,6 +660,8 @@ def _compared(arguments: Mapping[str, Any], done: Any, *, with_stand_ins: bool) 
     The only place where a sample is compared.
     """
     sides = {OUTPUT: done.compiled, EAGER: done.eager}
+    if "at" in arguments:
+        arguments = {**arguments, "at": arguments["at"].get(str(done.index), {})}
     try:
         measured: Any = close.measure(arguments, sides.__getitem__, with_stand_ins=with_stand_ins)
         for leaf in measured["leaves"]:

@@ -23,7 +23,7 @@ from torch_conformance.report import replace
 from torch_conformance.report.page import rendered
 from torch_conformance.report.support_table import Cell, entry_of, measured_cells
 from torch_conformance.report.terminal import shown_id
-from torch_conformance.tools.author.compared_runs import (
+from torch_conformance.run.compared_runs import (
     FAIL_ON,
     SPEC_CHANGED,
     CaseChange,

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from torch_conformance.judge.evidence import NoObservation, recorded_facts
 from torch_conformance.judge.waiving import failures_of
+from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.header import RunHeader
 from torch_conformance.model.matching.patterns import pattern_of, stable_lines
@@ -240,13 +241,15 @@ def compare(before: NamedRun, after: NamedRun) -> Comparison:
         (first.get(case_id), result) for case_id, result in second.items()
     ]
     pairs += [(result, None) for case_id, result in first.items() if case_id not in second]
+    # of a run there may be the journal alone
+    has_files = all((side.folder / "cases").is_dir() for side in (before, after))
     changes = []
     for then, now in pairs:
         change, problem, code = change_of(then, now), "", {}
         if then is not None and now is not None:
             problem = _other_case(then, now, *headers)
-            if (problem or change in _WITH_CODE) and then.evidence and now.evidence:
-                code = dict(_code(before, then, after, now))
+            if has_files and (problem or change in _WITH_CODE) and then.evidence and now.evidence:
+                code = dict(differing(recorded_of(before, then)[0], recorded_of(after, now)[0]))
         remarks = (*_remarks(change, then, now, headers[1]), *([problem] if problem else []))
         changes.append(
             CaseChange(
@@ -385,16 +388,12 @@ def differences(before: RunHeader, after: RunHeader) -> Iterator[str]:
 # -- generated code and graphs ---------------------------------------------------------------------
 
 
-def _code(
-    before: NamedRun, then: CaseResult, after: NamedRun, now: CaseResult
+def differing(
+    old: Mapping[str, str], new: Mapping[str, str]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the name of each text that differs but for addresses, paths and names of cached files,
     and the lines of a unified diff.
     """
-    if not all((side.folder / "cases").is_dir() for side in (before, after)):
-        # of a run there may be the journal alone
-        return
-    old, new = _texts(before.folder, then), _texts(after.folder, now)
     for name in sorted(old.keys() | new.keys()):
         lines = [
             stable_lines(texts[name])[:_COMPARED] if name in texts else [] for texts in (old, new)
@@ -406,26 +405,27 @@ def _code(
             yield name, tuple(itertools.islice(unified, _SHOWN))
 
 
-def _texts(folder: Path, result: CaseResult) -> dict[str, str]:
-    """Return the texts by which a case was judged: generated code by file, captured graphs by step
-    and expectation.
+def recorded_of(side: NamedRun, result: CaseResult) -> tuple[dict[str, str], tuple[StepFacts, ...]]:
+    """Return the texts by which a case was judged (generated code by file, captured graphs by step
+    and expectation) and the facts of its steps.
     """
-    files = RecordedFiles(folder / result.folder, result.evidence)
+    folder = side.folder / result.folder
+    files = RecordedFiles(folder, result.evidence)
+    texts: dict[str, str] = {}
+    steps: tuple[StepFacts, ...] = ()
     try:
-        texts = {
-            name: files.code(int(match[1]), int(match[2]))
-            for name in result.evidence
-            if (match := _CODE.fullmatch(name))
-        }
-        steps = recorded_facts(files.observation()).steps if OBSERVATION in result.evidence else ()
+        for name in result.evidence:
+            if match := _CODE.fullmatch(name):
+                texts[name] = files.code(int(match[1]), int(match[2]))
+        if OBSERVATION in result.evidence:
+            steps = recorded_facts(files.observation()).steps
     except EvidenceAltered as error:
         raise UsageError(f"{error}; nothing is compared with an altered run") from error
     except NoObservation:  # nonsense of a worker, which made its case an ERROR
-        return texts
+        return texts, ()
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"{folder / result.folder}: it cannot be read: "
-            f"{getattr(error, 'strerror', None) or error}"
+            f"{folder}: it cannot be read: {getattr(error, 'strerror', None) or error}"
         ) from error
     for number, step in enumerate(steps):
         for index, measured in step.measurements.items():
@@ -433,4 +433,4 @@ def _texts(folder: Path, result: CaseResult) -> dict[str, str]:
             for at, graph in enumerate(graphs if isinstance(graphs, list) else ()):
                 if isinstance(graph, dict) and isinstance(graph.get("text"), str):
                     texts[f"graph {at} of step {number}, expectation {index}"] = graph["text"]
-    return texts
+    return texts, steps
