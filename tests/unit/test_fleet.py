@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import FACTS, interrupted, passes, use_executor
-from tests.fleet import RAY, FakeLink, FakeNode, all_graphs, use_fleet
+from tests.fleet import RAY, FakeNode, all_graphs, use_fleet
 from tests.fleet_runs import outcomes, results, run, spec_of
 from torch_conformance.cli.parser import main
 from torch_conformance.execute.executor_protocol import Execution, Job
@@ -58,7 +58,7 @@ def test_the_jobs_of_a_lost_node_run_elsewhere_and_none_is_counted_twice(
         "no check of the lost node followed its results"
     )
     assert "node doomed was lost: its plug was pulled" in capsys.readouterr().err
-    assert set(link.fakes["well"].ran) == set(results())
+    assert set(link.fakes["key-well"].ran) == set(results())
 
 
 def test_cases_without_a_node_are_not_run_with_the_reason_and_a_local_run_resumes_them(
@@ -109,7 +109,6 @@ def test_sick_nodes_get_no_case(
             FakeNode("blind", answer=all_graphs(0)),
             "the canary 'canaries/passes[backend=cpu]' must be PASS",
         ),
-        "old": (FakeNode("old", source="0" * 64), "it runs another source of this program"),
         "other": (
             FakeNode("other", facts={"torch": "2.12.0"}),
             "the workers import torch 2.12.0 from",
@@ -140,40 +139,9 @@ def test_results_before_a_failed_check_are_executed_again_elsewhere(
 
     link = use_fleet(monkeypatch, FakeNode("rotten", answer=rots), FakeNode("well"))
     assert run() == ExitCode.OK
-    assert link.fakes["rotten"].ran, "it ran nothing: the test shows nothing"
+    assert link.fakes["key-rotten"].ran, "it ran nothing: the test shows nothing"
     assert outcomes() == ["PASS"] * 8
     assert {result.node["name"] for result in results().values()} == {"well"}
-
-
-@pytest.mark.parametrize(
-    "adds",
-    [
-        {"job": "ended"},
-        {"job": "hello"},
-        {"begin": "checked"},
-        {"begin": "hello"},
-        {"check": "checked"},
-    ],
-    ids=lambda adds: "-".join(*adds.items()),
-)
-def test_a_node_that_answers_what_it_was_not_asked_is_quarantined_and_no_case_is_lost(
-    here: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    adds: dict[str, str],
-) -> None:
-    """A second hello began its health anew, and what was held was lost; a state that was not asked
-    for passed a check without canaries.
-    """
-    (kind,) = adds.values()
-    use_fleet(monkeypatch, FakeNode("odd", adds=adds), FakeNode("well"))
-    assert run() == ExitCode.OK
-    assert outcomes() == ["PASS"] * 8
-    assert {result.node["name"] for result in results().values()} == {"well"}
-    assert (
-        f"node odd is quarantined: it sent '{kind}' and was not asked for it"
-        in capsys.readouterr().err
-    )
 
 
 def test_a_case_goes_to_the_node_that_has_what_it_requires_or_is_unavailable(
@@ -338,50 +306,24 @@ def test_an_audit_judges_each_result_by_the_torch_of_its_node(
     assert main(["audit", "out"]) == ExitCode.OK
 
 
-def opens_of(link: FakeLink) -> list[str]:
-    """Return the list of the nodes that a run opens, which grows."""
-    opened: list[str] = []
-    open_node = link.open
-
-    def record(key: str) -> None:
-        opened.append(key)
-        open_node(key)
-
-    link.open = record  # type: ignore[method-assign]
-    return opened
-
-
-def test_a_run_opens_further_nodes_when_it_has_the_first(
+def test_a_run_asks_for_further_nodes_when_it_has_the_first(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two runs that each held a part of a lab would wait for each other.
 
     A first node that is lost is followed by the next one.
     """
-    link = use_fleet(monkeypatch, *(FakeNode(name) for name in ("c", "a", "b")))
-    opened = opens_of(link)
-    open_node = link.open
-    seen: list[tuple[str, int]] = []
-
-    def hold(key: str) -> None:
-        open_node(key)
-        if key == "key-a":
-            link.lose(key, "another run held this node for 600 s")
-
-    link.open = hold  # type: ignore[method-assign]
-    wait = link.wait
-
-    def count(seconds: float, wake: int | None) -> Any:
-        events = wait(seconds, wake)
-        seen.extend((event.key, len(opened)) for event in events if event.message is None)
-        return events
-
-    link.wait = count  # type: ignore[method-assign]
+    link = use_fleet(monkeypatch, *(FakeNode(name) for name in ("c", "a", "d", "b")))
+    link.held_by_others.add("key-a")
     assert run() == ExitCode.OK
-    assert opened == ["key-a", "key-b", "key-c"]
-    assert seen[:3] == [("key-a", 1), ("key-b", 2), ("key-c", 3)], (
-        "each was opened after the one before it was lost or opened"
-    )
+    assert link.holds[:6] == [
+        ("key-a", "asked"),
+        ("key-a", "answered"),
+        ("key-b", "asked"),
+        ("key-b", "answered"),
+        ("key-c", "asked"),
+        ("key-d", "asked"),
+    ]
     assert outcomes() == ["PASS"] * 8
 
 
@@ -417,17 +359,6 @@ def test_an_address_without_a_head_is_refused_before_a_folder_is_made(
     assert problem in printed
     assert "hunter2" not in printed
     assert not (here / "out").exists()
-
-
-@pytest.mark.nightly(reason="the loss of a node is always tested")
-def test_what_comes_of_a_node_that_was_given_up_is_dropped(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    use_fleet(
-        monkeypatch, FakeNode("doomed", dies_after=1, speaks_after_death=True), FakeNode("well")
-    )
-    assert run() == ExitCode.OK
-    assert outcomes() == ["PASS"] * 8
 
 
 @pytest.mark.nightly(reason="the loss of a node is always tested")

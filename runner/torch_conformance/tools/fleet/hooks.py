@@ -16,8 +16,8 @@ from torch_conformance.record.run_folder import RunFolder
 from torch_conformance.run.pipeline import CaseRunner, result_of_execution, result_of_unavailable
 from torch_conformance.run.preparation import Prepared
 from torch_conformance.tools.fleet import nodes
-from torch_conformance.tools.fleet.fleet import Fleet
-from torch_conformance.tools.fleet.health import Entry, problem_of_canary
+from torch_conformance.tools.fleet.fleet import Entry, Fleet
+from torch_conformance.tools.fleet.health import problem_of_canary
 from torch_conformance.tools.fleet.lab import check_fleet, read_lab
 from torch_conformance.tools.fleet.link import GatewayLink
 
@@ -43,7 +43,7 @@ class FleetRunner(CaseRunner):
             waivers, files=dataclasses.replace(waivers.files, waivers=())
         )
         self._repro: Callable[[Case], str] = lambda case: ""
-        begin = {
+        settings = {
             "timeout_factor": options.timeout_factor,
             "jobs": options.jobs,
             "memory_limit": options.memory_limit,
@@ -54,7 +54,7 @@ class FleetRunner(CaseRunner):
             link,
             self._nodes,
             folder.path,
-            begin,
+            settings,
             self._result_of,
             self._problem_of_canary,
             self._unavailable,

@@ -18,6 +18,16 @@ from torch_conformance.model.options import RunOptions
 
 CPU = "cpu"
 """The vendor of a node without an accelerator."""
+LABEL = "torch-conformance/"
+"""What the labels of a node begin with."""
+NAME = LABEL + "name"
+
+
+def as_label(value: str) -> str:
+    """Return a text as the value of a label: Ray allows 63 letters, digits, dots, dashes and
+    underscores.
+    """
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", value)[:63].strip("-._")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +73,10 @@ class Lab:
     name: str
     nodes: Mapping[str, LabNode]
     document: Document
+
+    def entry(self, label: str) -> LabNode | None:
+        """Return the entry of a node that joined with this label."""
+        return {as_label(name): entry for name, entry in self.nodes.items()}.get(label)
 
 
 def read_lab(path: Path) -> Lab:

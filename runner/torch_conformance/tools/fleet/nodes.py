@@ -2,11 +2,11 @@
 run, and how they are planned.
 """
 
-import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from torch_conformance.execute.executor_protocol import Execution, Job
@@ -19,6 +19,7 @@ from torch_conformance.model import codec, devices
 from torch_conformance.model.case import Availability, Case
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import InvalidSpecs, UsageError
+from torch_conformance.model.protocol import Json
 from torch_conformance.model.results import CaseResult
 from torch_conformance.plan.selection import without_benches
 from torch_conformance.plan.worker_plan import digest_of
@@ -27,28 +28,46 @@ from torch_conformance.record.run_folder import RunFolder
 from torch_conformance.run.pipeline import Jobs, exclusive, informed
 from torch_conformance.run.preparation import Prepared
 from torch_conformance.tools.fleet.health import read_canaries
-from torch_conformance.tools.fleet.lab import Lab
-from torch_conformance.tools.fleet.link import NAME, Node, as_label
-from torch_conformance.tools.fleet.messages import Message
+from torch_conformance.tools.fleet.lab import NAME, Lab, as_label
+from torch_conformance.tools.fleet.link import Node
 
-_NOT_RECORDED = ("torch_root", "answers", "cpu")
+_NOT_RECORDED = {"torch_root", "answers", "cpu"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Offer:
-    """One node that can be used."""
+    """One node, and what it reported."""
 
     node: Node
     machine: Machine
-    known: Surroundings
-    cases: Mapping[str, Case] | None
+    provenance: Mapping[str, str]
+    jobs: Jobs
+    """What makes the jobs of the node, with its facts."""
+    cases: Mapping[str, Case] | None = None
     """The cases as its torch expands them, by id; None where it has the torch that the runner read
     the specs for.
     """
-    record: Mapping[str, str]
-    """What results say of it."""
-    environment: Mapping[str, str]
-    """The facts of its machine as the header of a run has them."""
+    canaries: tuple[str, ...] = ()
+    """The ids of those that it can run."""
+
+    @cached_property
+    def known(self) -> Surroundings:
+        """The facts for conditions."""
+        return replace(
+            surroundings_of(self.machine.torch, self.machine), python=self.machine.python
+        )
+
+    @cached_property
+    def record(self) -> Mapping[str, str]:
+        """What results say of it."""
+        facts = _texts(self.machine)
+        facts = {name: facts[name] for name in facts.keys() - _NOT_RECORDED}
+        return {**redacted_texts(facts), **self.provenance, "name": self.node.name}
+
+    @cached_property
+    def environment(self) -> Mapping[str, str]:
+        """The facts of its machine as the header of a run has them."""
+        return redacted_texts({**facts_of_files(self.machine), **_texts(self.machine)})
 
     def is_like(self, facts: Mapping[str, str]) -> bool:
         """Whether its machine is like that of a node, by the facts that results record."""
@@ -66,6 +85,13 @@ class Offer:
         mine = self.cases.get(case.id)
         return mine if mine is not None and digest_of(mine) == digest_of(case) else None
 
+    def availability(self, case: Case) -> CaseAvailability:
+        """Return whether it can run a case, and why not."""
+        if (mine := self.case(case)) is not None:
+            return capabilities.availability_of(mine, self.machine)
+        why = f"it is another case with torch {self.machine.torch}"
+        return CaseAvailability(Availability.NO, why, "torch")
+
 
 @dataclass(eq=False)
 class Nodes:
@@ -80,10 +106,9 @@ class Nodes:
     def __post_init__(self) -> None:
         self._options, self._suite = self._prepared.options, self._prepared.suite
         self.canaries = read_canaries()
+        self._asked: dict[str, Offer] = {}
         self.offers: dict[str, Offer] = {}
-        self._machines: dict[str, Machine] = {}
-        self._jobs: dict[str, Jobs] = {}
-        """What makes the jobs of each node, with its facts."""
+        """The nodes that can be used."""
         self.cases_of_jobs: dict[str, Case] = {}
         """The case of each job, by the job's name, for all nodes."""
         self._numbers = itertools.count(self._folder.next_number())
@@ -101,76 +126,53 @@ class Nodes:
 
     # -- asking ------------------------------------------------------------------------------------
 
-    def questions(self, name: str, hello: Message) -> list[Job]:
+    def questions(self, node: Node, began: Json) -> list[Job]:
         """Return the jobs by which a node reports its facts; raise ``UsageError`` where no case can
         run there.
         """
-        machine = codec.decode(Machine, hello["machine"], "machine")
+        machine = codec.decode(Machine, began["machine"], "machine")
         # one of all cases that require the same, in the same environment: what they need is asked
         # once
         different = {
             (_requires(case), case.device, case.body.compiles, repr(case.body.settings.env)): case
             for case in self._cases
         }
-        cases = [*different.values(), *self.canaries.cases.values()]
-        self._machines[name] = machine
-        self._jobs[name] = Jobs(
+        jobs = Jobs(
             options=self._options,
             memory_limit=self._prepared.scheduling.memory_limit,
             backends=self._suite.backends.by_name,
             folder=self._folder.path,
-            waiting=cases,
+            waiting=[*different.values(), *self.canaries.cases.values()],
             recorded=self._recorded,
             machine=machine,
             cases=self.cases_of_jobs,
         )
-        jobs = self._jobs[name].for_facts()
-        if not jobs:
-            raise UsageError("no case and no canary can run there")
-        return jobs
+        provenance = codec.decode(Mapping[str, str], began["provenance"], "provenance")
+        self._asked[node.name] = Offer(node=node, machine=machine, provenance=provenance, jobs=jobs)
+        if questions := jobs.for_facts():
+            return questions
+        raise UsageError("no case and no canary can run there")
 
     def take_facts(self, name: str, execution: Execution) -> None:
         """Take facts of a node; raise ``UsageError`` where it reported none that can be read."""
+        offer = self._asked[name]
         try:
-            self._machines[name] = informed(self._machines[name], execution)
+            offer.machine = offer.jobs.machine = informed(offer.machine, execution)
         except (AttributeError, TypeError, ValueError) as error:
             # not the form that facts.collect writes
             raise UsageError(
                 f"its facts cannot be read: {type(error).__name__}: {error}"
             ) from error
 
-    def admit(self, node: Node, provenance: Mapping[str, str]) -> Machine:
+    def admit(self, name: str) -> None:
         """Use a node that reported all of its facts; raise ``UsageError`` where it is not what the
         lab, or a run that is resumed, needs.
         """
-        machine = self._machines[node.name]
-        known = replace(surroundings_of(machine.torch, machine), python=machine.python)
-        facts = {
-            fact: value for fact, value in _texts(machine).items() if fact not in _NOT_RECORDED
-        }
-        record = {
-            **redacted_texts(facts),
-            **{fact: str(value) for fact, value in provenance.items()},
-            "name": node.name,
-        }
-        environment = redacted_texts({**facts_of_files(machine), **_texts(machine)})
-        offer = Offer(
-            node=node,
-            machine=machine,
-            known=known,
-            cases=self._for_torch(machine),
-            record=record,
-            environment=environment,
-        )
+        offer = self._asked[name]
+        machine = offer.machine
+        offer.cases = self._for_torch(machine)
         if self._lab is not None:
-            entry = next(
-                (
-                    entry
-                    for name, entry in self._lab.nodes.items()
-                    if as_label(name) == node.labels.get(NAME, "")
-                ),
-                None,
-            )
+            entry = self._lab.entry(offer.node.labels.get(NAME, ""))
             if entry is None:
                 raise UsageError(
                     f"it is not in {self._lab.document.file} (nodes there: "
@@ -179,38 +181,32 @@ class Nodes:
             for difference in entry.differences(machine):
                 raise UsageError(difference)
         if (header := self._folder.header) is not None:  # a run that is resumed
-            recorded = [
-                *self._folder.finished,
-                *(result for attempts in self._folder.attempts.values() for result in attempts),
-            ]
-            nodes = {tuple(sorted(result.node.items())) for result in recorded if result.node}
-            differences = machine_differences(environment, header.environment)
-            if differences and not any(
-                offer.is_like(dict(facts_of_node)) for facts_of_node in nodes
-            ):
+            attempts = itertools.chain.from_iterable(self._folder.attempts.values())
+            machines = [result.node for result in (*self._folder.finished, *attempts)]
+            differences = machine_differences(offer.environment, header.environment)
+            if differences and not any(facts and offer.is_like(facts) for facts in machines):
                 words = "; ".join(
                     difference.between("on the node", "in the run")
                     for difference in differences[:3]
                 )
                 raise UsageError(f"it is like no machine of the run that is resumed: {words}")
-        if not self.canaries.of(machine):
+        offer.canaries = self.canaries.of(machine)
+        if not offer.canaries:
             verdict = _best(
                 capabilities.availability_of(case, machine) for case in self.canaries.cases.values()
             )
             raise UsageError(f"no canary can run there: {verdict.reason}")
-        self._jobs[node.name].machine = machine
-        self.offers[node.name] = offer
+        self.offers[name] = offer
         self._verdicts.clear()
-        return machine
 
     def missing(self) -> Iterator[str]:
         """Yield which nodes of the lab did not join, or cannot be used."""
         joined = Counter(offer.node.labels.get(NAME, "") for offer in self.offers.values())
         for name, entry in self._lab.nodes.items() if self._lab is not None else ():
-            if joined[as_label(name)] < entry.count:
+            if (count := joined[as_label(name)]) < entry.count:
                 yield (
-                    f"{entry.positions['']}: the lab has {entry.count} of {name}, and "
-                    f"{joined[as_label(name)]} can be used"
+                    f"{entry.positions['']}: the lab has {entry.count} of {name}, and {count} can "
+                    "be used"
                 )
 
     def _for_torch(self, machine: Machine) -> Mapping[str, Case] | None:
@@ -230,13 +226,9 @@ class Nodes:
                 builds=machine.builds,
                 git=git,
             )
+            here = surroundings_of(version, None)
             try:
-                suite = load(
-                    self._options.paths,
-                    self._options.backends,
-                    surroundings_of(version, None),
-                    torch,
-                )
+                suite = load(self._options.paths, self._options.backends, here, torch)
             except (InvalidSpecs, OSError) as error:
                 raise UsageError(
                     f"the specs cannot be read for torch {version}: {str(error).splitlines()[0]}"
@@ -284,22 +276,10 @@ class Nodes:
         """Return what the nodes say of a case, and which can run it; once for all cases that
         require the same.
         """
-        key = (
-            case.id
-            if any(offer.cases is not None for offer in self.offers.values())
-            else _requires(case)
-        )
+        differs = any(offer.cases is not None for offer in self.offers.values())
+        key = case.id if differs else _requires(case)
         if key not in self._verdicts:
-            verdicts: dict[str, CaseAvailability] = {}
-            for name, offer in self.offers.items():
-                if (mine := offer.case(case)) is None:
-                    verdicts[name] = CaseAvailability(
-                        Availability.NO,
-                        f"it is another case with torch {offer.machine.torch}",
-                        "torch",
-                    )
-                else:
-                    verdicts[name] = capabilities.availability_of(mine, offer.machine)
+            verdicts = {name: offer.availability(case) for name, offer in self.offers.items()}
             places = frozenset(
                 name
                 for name, verdict in verdicts.items()
@@ -317,25 +297,22 @@ class Nodes:
         offer = self.offers[name]
         mine = offer.case(case)
         assert mine is not None
-        job = self._jobs[name].for_case(mine, offer.known, number=next(self._numbers))
+        job = offer.jobs.for_case(mine, offer.known, number=next(self._numbers))
         return exclusive(job) if alone else job
 
     def canary(self, case_id: str, name: str) -> Job:
         """Return the job of a canary for a node."""
         case = self.canaries.cases[case_id]
-        job = self._jobs[name].for_case(case, self.offers[name].known, number=next(self._numbers))
-        return dataclasses.replace(job, name=f"canary {name} {job.name}")
+        offer = self.offers[name]
+        job = offer.jobs.for_case(case, offer.known, number=next(self._numbers))
+        return replace(job, name=f"canary {name} {job.name}")
 
 
 def facts_of_files(machine: Machine) -> dict[str, str]:
     """Return the facts of a machine that its files show."""
     python = ".".join(map(str, machine.python))
-    facts = {
-        "python": python,
-        "torch": machine.torch or "",
-        **{name: version or "" for name, version in machine.builds.items()},
-    }
-    return {name: value for name, value in facts.items() if value}
+    facts = {"python": python, "torch": machine.torch, **machine.builds}
+    return {name: version for name, version in facts.items() if version}
 
 
 def packages_of(cases: Sequence[Case]) -> list[str]:
