@@ -15,7 +15,7 @@ import pytest
 from tests.fakes import ENDED, FACTS, passes
 from torch_conformance.execute.executor_protocol import Execution, Job
 from torch_conformance.machine import capabilities
-from torch_conformance.machine.installed_torch import installed_torch, release
+from torch_conformance.machine.installed_torch import facts_of_files, installed_torch, release
 from torch_conformance.tools.fleet import hooks, lab
 from torch_conformance.tools.fleet.link import Lost, Node
 
@@ -60,7 +60,12 @@ class FakeNode:
         if self.torch:
             machine = replace(machine, torch=self.torch, release=release(self.torch))
         provenance = {"host": f"host-of-{self.name}", "image": f"image-of-{self.name}"}
-        return {"machine": dataclasses.asdict(machine), "provenance": provenance, "jobs": 2}
+        return {
+            "machine": dataclasses.asdict(machine),
+            "provenance": provenance,
+            "files": facts_of_files(installed_torch()),
+            "jobs": 2,
+        }
 
     async def state(self) -> Any:
         return {"clock": time.time() + self.clock, "free": 1 << 40, "gpus": []}
@@ -82,7 +87,7 @@ class FakeNode:
             )
         else:
             done = self.answer(job)
-        if done is not None and job.plan is not None and not job.name.startswith("canary"):
+        if done is not None and job.plan is not None and not job.name.startswith("canaries/"):
             self.ran.append(str(job.plan["id"]))
         if 0 <= self.dies_after <= len(self.ran):
             raise Lost("its plug was pulled")

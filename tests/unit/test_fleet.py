@@ -133,7 +133,7 @@ def test_results_before_a_failed_check_are_executed_again_elsewhere(
     first: list[str] = []
 
     def rots(job: Job) -> Execution | None:
-        if job.name.startswith("canary"):
+        if job.name.startswith("canaries/"):
             first.append(job.name)
         return all_graphs(1 if len(first) <= 2 else 2)(job)
 
@@ -263,7 +263,7 @@ def test_attempts_of_a_case_run_on_nodes_that_are_alike(
 
     def bad(job: Job) -> Execution | None:
         assert job.plan is not None
-        return all_graphs(1 if job.name.startswith("canary") else 2)(job)
+        return all_graphs(1 if job.name.startswith("canaries/") else 2)(job)
 
     (here / "spec.yaml").write_text(ONE_GRAPH)
     use_fleet(
@@ -293,7 +293,7 @@ def test_an_audit_judges_each_result_by_the_torch_of_its_node(
     )
 
     def two_graphs(job: Job) -> Execution | None:
-        return all_graphs(1 if job.name.startswith("canary") else 2)(job)
+        return all_graphs(1 if job.name.startswith("canaries/") else 2)(job)
 
     use_fleet(
         monkeypatch, FakeNode("now"), FakeNode("other", answer=two_graphs, torch=f"2.{other}.0")
@@ -383,7 +383,7 @@ def test_a_case_that_takes_two_nodes_with_it_takes_no_third(
 
 def _dies_with_a_case(node: FakeNode) -> Any:
     def answer(job: Job) -> Execution | None:
-        if not job.name.startswith("canary"):
+        if not job.name.startswith("canaries/"):
             node.dies_after = 0
             return None
         return passes(job)

@@ -25,7 +25,7 @@ from typing import TypeAlias
 from torch_conformance.execute.engine import LocalExecutor
 from torch_conformance.execute.executor_protocol import Execution, ExecutorSettings, Job
 from torch_conformance.machine import capabilities, scratch
-from torch_conformance.machine.installed_torch import installed_torch
+from torch_conformance.machine.installed_torch import facts_of_files, installed_torch
 from torch_conformance.machine.scratch import open_untrusted
 from torch_conformance.model import codec
 from torch_conformance.model.protocol import MAX_MESSAGE, Json
@@ -84,6 +84,7 @@ class Agent:
         return {
             "machine": codec.encode(self._machine),
             "provenance": provenance(),
+            "files": facts_of_files(installed_torch()),
             "jobs": self._workers,
         }, {}
 
@@ -203,9 +204,11 @@ def _gpus() -> list[dict[str, Json]]:
     """Return the GPUs that this process may use, as their driver's program names them; empty where
     there is none.
     """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    command = _QUERY if visible is None else (*_QUERY, f"--id={visible}")
     try:
         done = subprocess.run(
-            _QUERY, capture_output=True, timeout=_QUERY_SECONDS, check=True, text=True
+            command, capture_output=True, timeout=_QUERY_SECONDS, check=True, text=True
         )
     except (OSError, subprocess.SubprocessError, UnicodeError):
         return []
@@ -219,8 +222,4 @@ def _gpus() -> list[dict[str, Json]]:
                 "used": int(used) << 20 if used.isdecimal() else None,
             }
         )
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(len(gpus)))))
-    indices = [index.strip() for index in visible.split(",") if index.strip()]
-    if not all(map(str.isdecimal, indices)):
-        return gpus
-    return [gpus[index] for index in map(int, indices) if index < len(gpus)]
+    return gpus

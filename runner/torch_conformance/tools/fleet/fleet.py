@@ -21,10 +21,12 @@ from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.events import Activity, RunningCase
 from torch_conformance.model.protocol import Json
 from torch_conformance.model.results import CaseResult
+from torch_conformance.run.pipeline import exclusive
 from torch_conformance.tools.fleet.health import problem_of_state
 from torch_conformance.tools.fleet.link import GatewayLink, Lost, Node
 from torch_conformance.tools.fleet.nodes import Nodes
 
+_HOLD = "hold"
 _WAIT_SECONDS = 1.0
 _LEASE_SECONDS = 600.0
 """How long a node that another run holds is waited for."""
@@ -58,33 +60,16 @@ class Entry:
     """The nodes that were lost before its result counted."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Call:
-    """What a node was asked, and has not answered."""
-
-    name: str
-    """The method, or the name of the job."""
-    since: float
-    limit: float
-    """The seconds in which the node must answer something."""
-    is_job: bool
-
-
 @dataclass(eq=False)
 class Peer:
     """One node."""
 
     node: Node
-    task: "asyncio.Task[None] | None" = None
-    """What serves it; it ends when the node is given up."""
-    is_held: bool = False
-    """Whether its agent started: then no other run holds it."""
-    is_admitted: bool = False
-    """Whether it reported its facts, and can be used."""
     is_checking: bool = False
     slots: int = 1
     """How many jobs run there in parallel."""
-    calls: list[Call] = field(default_factory=list)
+    calls: dict[RunningCase, float] = field(default_factory=dict)
+    """What it has not answered, and in how many seconds it must answer something."""
     heard: float = 0.0
     """When it answered last."""
     checked: float = 0.0
@@ -113,8 +98,8 @@ class Fleet:
     folder: Path
     settings: Json
     """What each agent begins with."""
-    result_of: Callable[[Case, Execution], CaseResult]
-    problem_of_canary: Callable[[str, Execution], str]
+    result_of: Callable[[Execution], CaseResult]
+    problem_of_canary: Callable[[Execution], str]
     unavailable: Callable[[Case, str], CaseResult]
     """Makes the result of a case that lacks a fact of every node."""
     peers: dict[str, Peer] = field(default_factory=dict)
@@ -126,6 +111,8 @@ class Fleet:
     """Set where a turn ends early."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set, and replaced, when cases begin to wait."""
+    _tasks: "list[asyncio.Task[None]]" = field(default_factory=list)
+    """Each serves a node; it ends when the node is given up."""
     _first_node: asyncio.Lock = field(default_factory=asyncio.Lock)
     _holds_first: bool = False
     _waiting: list[Entry] = field(default_factory=list)
@@ -150,9 +137,11 @@ class Fleet:
                 "torch_conformance.tools.fleet.node' on each node)"
             )
         self.peers = {node.name: Peer(node) for node in nodes}
-        for peer in sorted(self.peers.values(), key=lambda peer: peer.node.key):
-            peer.task = self._loop.create_task(self._serve(peer))
-        while not all(peer.is_admitted or peer.name in self._gone for peer in self.peers.values()):
+        self._tasks = [
+            self._loop.create_task(self._serve(peer))
+            for peer in sorted(self.peers.values(), key=lambda peer: peer.node.key)
+        ]
+        while self.peers.keys() - self.nodes.offers.keys() - self._gone.keys():
             self._turn()
         if not self.nodes.offers:
             raise UsageError("no node of the lab can be used: " + "; ".join(self.warnings))
@@ -179,7 +168,7 @@ class Fleet:
         """
         self._is_cancelled = True
         self._waiting.clear()
-        return len(self.activity.running)
+        return sum(len(peer.in_flight) for peer in self.peers.values())
 
     def on_interrupt(self, wake: int, check: Callable[[], None]) -> None:
         """Call ``check`` in each turn, also when ``wake`` is readable."""
@@ -188,30 +177,18 @@ class Fleet:
 
     @property
     def activity(self) -> Activity:
-        """The jobs that nodes have."""
-        peers = [peer for peer in self.peers.values() if peer.name not in self._gone]
-        return Activity(
-            starting=min(
-                (peer.heard for peer in peers if peer.is_held and not peer.is_admitted),
-                default=None,
-            ),
-            held=min((peer.heard for peer in peers if not peer.is_held), default=None),
-            running=tuple(
-                RunningCase(name=call.name, since=call.since, phase="")
-                for peer in peers
-                for call in peer.calls
-                if call.is_job
-            ),
-        )
+        """What nodes have not answered."""
+        calls = tuple(call for peer in self.peers.values() for call in peer.calls)
+        held = [call.since for call in calls if call.name == _HOLD]
+        return Activity(held=min(held, default=None), running=calls)
 
     def close(self) -> None:
         """End every agent, with its workers."""
 
         async def end() -> None:
-            tasks = [peer.task for peer in self.peers.values() if peer.task is not None]
-            for task in tasks:
+            for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*self._tasks, return_exceptions=True)
             await self.link.close()
 
         self._loop.run_until_complete(end())
@@ -219,17 +196,13 @@ class Fleet:
 
     def _turn(self) -> None:
         """Let all nodes work until there is news."""
-
-        async def news() -> None:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), _WAIT_SECONDS)
-
         self._news.clear()
         self._check()
-        self._loop.run_until_complete(news())
-        for peer in self.peers.values():
-            if peer.task is not None and peer.task.done():
-                peer.task.result()  # an error of this program
+        with suppress(TimeoutError):
+            self._loop.run_until_complete(asyncio.wait_for(self._news.wait(), _WAIT_SECONDS))
+        for task in self._tasks:
+            if task.done():
+                task.result()  # an error of this program
 
     # -- cases that wait ---------------------------------------------------------------------------
 
@@ -276,24 +249,20 @@ class Fleet:
         while True:
             await asyncio.sleep(_WAIT_SECONDS)
             silent = time.monotonic() - peer.heard
-            if peer.calls and silent > max(call.limit for call in peer.calls):
-                raise Lost(
-                    f"it has {len(peer.calls)} calls ({peer.calls[0].name}), and answered none for "
-                    f"{silent:.0f} s"
-                )
+            if silent > max(peer.calls.values(), default=silent):
+                names = ", ".join(call.name for call in list(peer.calls)[:3])
+                raise Lost(f"it answered nothing for {silent:.0f} s ({names})")
 
     async def _hold(self, peer: Peer) -> None:
         """Hold a node; one before all others, since two runs that each held a part of a lab would
         wait for each other.
         """
         async with self._first_node:
-            is_first = not self._holds_first
-            if is_first:
-                await self._call(peer, "hold", limit=_LEASE_SECONDS)
+            if not self._holds_first:
+                await self._call(peer, _HOLD, limit=_LEASE_SECONDS)
                 self._holds_first = True
-        if not is_first:
-            await self._call(peer, "hold", limit=_LEASE_SECONDS)
-        peer.is_held = True
+                return
+        await self._call(peer, _HOLD, limit=_LEASE_SECONDS)
 
     async def _admit(self, peer: Peer) -> None:
         """Ask a node for its facts; raise ``UsageError`` for one that cannot be used."""
@@ -308,7 +277,6 @@ class Fleet:
         for execution in await asyncio.gather(*(self._execute(peer, job) for job in questions)):
             self.nodes.take_facts(peer.name, execution)
         self.nodes.admit(peer.name)
-        peer.is_admitted = True
         self._news.set()
 
     async def _work(self, peer: Peer) -> None:
@@ -325,13 +293,18 @@ class Fleet:
             else:
                 self._waiting.remove(entry)
                 peer.in_flight.append(entry)
-                await self._run_case(peer, entry)
+                if (job := self._job(peer, entry)) is not None:
+                    execution = await self._execute(peer, job)
+                    peer.held.append((entry, self.result_of(execution)))
                 peer.in_flight.remove(entry)
             self._news.set()
 
-    async def _run_case(self, peer: Peer, entry: Entry) -> None:
+    def _job(self, peer: Peer, entry: Entry) -> Job | None:
+        """Return the job of a case for a node; None where the node lacks a fact, so that the case
+        waits for another one.
+        """
         try:
-            job = self.nodes.job_of(entry.case, peer.name, alone=entry.alone)
+            job = self.nodes.job_of(entry.case, peer.name)
         except TemplateError as error:
             entry.places -= {peer.name}
             if entry.places:
@@ -339,9 +312,8 @@ class Fleet:
             else:
                 why = f"node {peer.name} lacks a fact: {error}"
                 self._released.append(self.unavailable(entry.case, why))
-        else:
-            execution = await self._execute(peer, job)
-            peer.held.append((entry, self.result_of(entry.case, execution)))
+            return None
+        return exclusive(job) if entry.alone else job
 
     async def _check_health(self, peer: Peer) -> None:
         """Check a node, and release the results that it had before; raise ``UsageError``."""
@@ -350,9 +322,9 @@ class Fleet:
         problem = problem_of_state(
             state, peer.first or state, time.monotonic() - begun, time.time()
         )
-        for case_id in () if problem else self.nodes.offers[peer.name].canaries:
-            execution = await self._execute(peer, self.nodes.canary(case_id, peer.name))
-            problem = problem or self.problem_of_canary(case_id, execution)
+        for canary in () if problem else self.nodes.offers[peer.name].canaries:
+            execution = await self._execute(peer, self.nodes.job_of(canary, peer.name))
+            problem = problem or self.problem_of_canary(execution)
         if problem:
             raise UsageError(f"health check: {problem}")
         peer.is_checking, peer.first, peer.checked = False, peer.first or state, time.monotonic()
@@ -365,12 +337,10 @@ class Fleet:
 
     async def _execute(self, peer: Peer, job: Job) -> Execution:
         """Return the execution of a job; raise ``UsageError`` where it cannot be read."""
+        folder = str(self.folder / job.folder) if job.folder else ""
+        limit = 2 * job.timeout + self._stalled
         fields = await self._call(
-            peer,
-            "run",
-            job.to_json(),
-            limit=2 * job.timeout + self._stalled,
-            job=job,
+            peer, "run", job.to_json(), limit=limit, name=job.name, folder=folder
         )
         try:
             local = int(fields["worker"])
@@ -384,16 +354,19 @@ class Fleet:
             ) from error
 
     async def _call(
-        self, peer: Peer, method: str, *arguments: Json, limit: float, job: Job | None = None
+        self,
+        peer: Peer,
+        method: str,
+        *arguments: Json,
+        limit: float,
+        name: str = "",
+        folder: str = "",
     ) -> Json:
-        now = time.monotonic()
-        call = Call(method if job is None else job.name, now, limit, job is not None)
-        if not peer.calls:
-            peer.heard = now
-        peer.calls.append(call)
-        folder = str(self.folder / job.folder) if job is not None and job.folder else ""
+        call = RunningCase(name=name or method, since=time.monotonic(), phase="")
+        peer.heard = peer.heard if peer.calls else call.since
+        peer.calls[call] = limit
         answer = await self.link.call(peer.node.key, method, *arguments, folder=folder)
-        peer.calls.remove(call)
+        del peer.calls[call]
         peer.heard = time.monotonic()
         return answer
 
@@ -403,7 +376,8 @@ class Fleet:
         """
         self.link.drop(peer.node.key)
         self._gone[peer.name] = why = str(error)
-        count = sum(call.is_job for call in peer.calls)
+        count = len(peer.in_flight)
+        taken_back = f"; its {count} unfinished cases were taken back" if count else ""
         for entry in peer.in_flight:
             entry.losses.append(f"{peer.name}: {why}")
             if len(entry.losses) >= _MOST_LOSSES:
@@ -415,8 +389,7 @@ class Fleet:
         for entry, _ in peer.held:
             entry.losses.append(f"{peer.name}: {why}")
             self._wait(entry)
-        peer.in_flight, peer.held = [], []
-        taken_back = f"; its {count} unfinished jobs were taken back" if count else ""
+        peer.calls, peer.in_flight, peer.held = {}, [], []
         self.warnings.append(
             f"node {peer.name} {'was lost' if isinstance(error, Lost) else 'is quarantined'}: "
             f"{why}{taken_back}"

@@ -5,14 +5,12 @@ A call is a line of JSON on standard input: ``[number, node, method, arguments, 
 standard output, ``[number, answer, problem]``, answers it. The first line has the nodes.
 """
 
-import functools
 import json
 import os
 import queue
 import sys
 import threading
 from collections.abc import Mapping
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +50,7 @@ def serve(address: str, source: str) -> None:
     }
     say(*([key, node["Labels"]] for key, node in nodes.items()))
     actors: dict[str, Any] = {}
-    done: queue.SimpleQueue[tuple[int, Future[Json], Any, str] | None] = queue.SimpleQueue()
+    done: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def actor(key: str) -> Any:
         """Return the actor of a node: it has all of the node, so that no other run has it too."""
@@ -72,31 +70,29 @@ def serve(address: str, source: str) -> None:
     def call(key: str, method: str, *arguments: Json) -> Any:
         return getattr(actors[key], method).options(num_returns=2).remote(*arguments)
 
-    def take_calls() -> None:
+    def take(number: int, key: str, method: str, arguments: list[Json], folder: str) -> None:
+        actors[key] = actors.get(key) or actor(key)
+        answer, files = call(key, method, *arguments)
+        ended = actors.pop(key) if method == "end" else None
+        answer.future().add_done_callback(
+            lambda future: done.put((number, future, files, folder, ended))
+        )
+
+    def take_all() -> None:
         for line in sys.stdin:
-            number, key, method, arguments, folder = json.loads(line)
-            if method == "end" and key not in actors:
-                continue
-            actors[key] = actors.get(key) or actor(key)
-            answer, files = call(key, method, *arguments)
-            future = answer.future()
-            if method == "end":
-                future.add_done_callback(functools.partial(_kill, ray, actors.pop(key)))
-            else:
-                put = functools.partial(_put, done, number, files, folder)
-                future.add_done_callback(put)
+            take(*json.loads(line))
         done.put(None)
 
-    threading.Thread(target=take_calls, daemon=True).start()
+    threading.Thread(target=take_all, daemon=True).start()
     while True:
         try:
-            ended = done.get(timeout=_ALIVE_EVERY)
+            answered = done.get(timeout=_ALIVE_EVERY)
         except queue.Empty:
             say(0, None, "")
             continue
-        if ended is None:
+        if answered is None:
             break
-        number, future, files, folder = ended
+        number, future, files, folder, ended = answered
         content: Mapping[str, bytes] = {}
         try:
             answer, problem = future.result(), ""
@@ -105,24 +101,12 @@ def serve(address: str, source: str) -> None:
             # what Ray and gRPC raise has no common class below Exception; each means that this node
             # is lost
             answer, problem = None, f"{type(error).__name__}: {error}"[:2000]
+        if ended is not None:
+            ray.kill(ended)
         _write(Path(folder), content)
         say(number, answer, problem)
     if ending := [call(key, "end")[0] for key in actors]:
         ray.wait(ending, num_returns=len(ending), timeout=_END_SECONDS)
-
-
-def _put(
-    done: "queue.SimpleQueue[tuple[int, Future[Json], Any, str] | None]",
-    number: int,
-    files: Any,
-    folder: str,
-    future: Future[Json],
-) -> None:
-    done.put((number, future, files, folder))
-
-
-def _kill(ray: Any, actor: Any, future: Future[Json]) -> None:
-    ray.kill(actor)
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:

@@ -5,8 +5,7 @@ that must PASS and one that must FAIL. A node gets no case before its first chec
 results are held until a check that began after them passed.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from torch_conformance.language.load import Suite, load_specs
 from torch_conformance.language.read.spec_files import SpecPath
@@ -65,35 +64,24 @@ def problem_of_state(state: Json, first: Json, seconds: float, now: float) -> st
     return ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Canaries:
-    """The canaries of health checks, by id: two small cases with known verdicts, for each backend
-    that a node may have.
+def read_canaries() -> Suite:
+    """Return the canaries: two small cases with known verdicts, for each backend that a node may
+    have.
     """
-
-    suite: Suite
-    cases: Mapping[str, Case]
-
-    def of(self, machine: Machine) -> tuple[str, ...]:
-        """Return those for a node: of its accelerator, or of its CPU."""
-        possible = [
-            case
-            for case in self.cases.values()
-            if capabilities.availability_of(case, machine).availability is Availability.YES
-        ]
-        preferred = [case for case in possible if is_accelerator(case.device)] or possible
-        return tuple(case.id for case in preferred if case.backend == preferred[0].backend)
-
-
-def read_canaries() -> Canaries:
-    """Read the canaries of the package."""
     root = folder("templates") / "canaries"
-    suite = load_specs(
-        [SpecPath(path=root / f"{name}.yaml", root=root.parent) for name in _KNOWN_VERDICTS],
-        (),
-        None,
-    )
-    return Canaries(suite=suite, cases={case.id: case for case in suite.cases})
+    files = [SpecPath(path=root / f"{name}.yaml", root=root.parent) for name in _KNOWN_VERDICTS]
+    return load_specs(files, (), None)
+
+
+def canaries_of(suite: Suite, machine: Machine) -> Sequence[Case]:
+    """Return the canaries for a node: of its accelerator, or of its CPU."""
+    possible = [
+        case
+        for case in suite.cases
+        if capabilities.availability_of(case, machine).availability is Availability.YES
+    ]
+    preferred = [case for case in possible if is_accelerator(case.device)] or possible
+    return [case for case in preferred if case.backend == preferred[0].backend]
 
 
 def problem_of_canary(case: Case, result: CaseResult) -> str:

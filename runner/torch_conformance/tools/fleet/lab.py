@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from torch_conformance.language.backends import read_named
 from torch_conformance.language.read.document import LAB, Document
@@ -174,12 +175,15 @@ def require_head(address: str) -> None:
 
 def host_and_port(address: str) -> tuple[str, int]:
     """Return the parts of an address; raise ``UsageError``."""
-    host, _, port = address.rpartition(":")
-    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65_536
-    if not host or not is_port or "://" in address:
+    parts = urlsplit(f"//{address}")
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    if not parts.hostname or not port or parts.netloc != address:
         shown = re.sub(r"//.*@", "//", address)[:60]  # it may have a password
         raise UsageError(
             f"--address {shown}: no host and port (write --address HOST:PORT, for example "
             f"127.0.0.1:6379; {_HOW})"
         )
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    return parts.hostname, port

@@ -50,11 +50,14 @@ class Node:
 class GatewayLink:
     """Calls the agents of nodes through the gateway."""
 
+    _process: Process
+    _stdin: asyncio.StreamWriter
+    _stdout: asyncio.StreamReader
+
     def __init__(self, address: str) -> None:
         self._address = address
         self._scratch = tempfile.TemporaryDirectory(prefix="torch-conformance-gateway-")
         self._printed = Path(self._scratch.name) / "printed.txt"
-        self._process: Process | None = None
         self._reader: asyncio.Task[None] | None = None
         self._numbers = itertools.count(1)
         self._calls: dict[int, asyncio.Future[Json]] = {}
@@ -65,24 +68,29 @@ class GatewayLink:
         cluster answers.
         """
         scratch = Path(self._scratch.name)
-        source = scratch / "source"
+        source = str(scratch / "source")
         ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(_PACKAGE, source / _PACKAGE.name, ignore=ignored)
-        with self._printed.open("wb") as stream:
-            self._process = await asyncio.create_subprocess_exec(
-                *child_python.command(
-                    "torch_conformance.tools.fleet.gateway", self._address, str(source)
-                ),
+        shutil.copytree(_PACKAGE, Path(source) / _PACKAGE.name, ignore=ignored)
+        command = child_python.command(
+            "torch_conformance.tools.fleet.gateway", self._address, source
+        )
+        with self._printed.open("wb") as printed:
+            self._process = process = await asyncio.create_subprocess_exec(
+                *command,
                 stdin=PIPE,
                 stdout=PIPE,
-                stderr=stream,
+                stderr=printed,
                 env=child_python.variables(os.environ, scratch),
                 start_new_session=True,
                 limit=_MOST_BYTES,
             )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._stdin, self._stdout = process.stdin, process.stdout
         try:
             listed = await self._line(_CONNECT_SECONDS)
         except (TimeoutError, ValueError) as error:
+            await self._kill()
             raise UsageError(
                 f"--address {self._address}: no Ray cluster answers "
                 f"({self._last_words() or f'waited {_CONNECT_SECONDS:g} s'})"
@@ -109,27 +117,19 @@ class GatewayLink:
 
     async def close(self) -> None:
         """Hang up: the gateway ends every agent."""
-        if self._process is not None:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._process.wait(), _CLOSE_SECONDS)
-            await self._kill()
         if self._reader is not None:
-            await self._reader
+            self._stdin.close()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._reader, _CLOSE_SECONDS)
+            await self._kill()
         self._scratch.cleanup()
 
     def _say(self, *line: Json) -> None:
-        if self._process is not None and not self._lost:
-            assert self._process.stdin is not None
-            self._process.stdin.write(json.dumps(line).encode("ascii") + b"\n")
+        self._stdin.write(json.dumps(line).encode("ascii") + b"\n")
 
     async def _line(self, seconds: float) -> Json:
         """Return the next line of the gateway; raise ``ValueError`` where it has ended."""
-        assert self._process is not None
-        assert self._process.stdout is not None
-        async with asyncio.timeout(seconds):
-            return json.loads(await self._process.stdout.readline())
+        return json.loads(await asyncio.wait_for(self._stdout.readline(), seconds))
 
     async def _read(self) -> None:
         """Give answers to calls until the gateway is gone: then every node is lost."""
@@ -144,22 +144,19 @@ class GatewayLink:
                 else:
                     call.set_result(answer)
         await self._kill()
-        self._lost = (
-            f"the connection to the head of the cluster was lost {self._last_words()}".strip()
-        )
+        words = f"the connection to the head of the cluster was lost {self._last_words()}"
+        self._lost = words.strip()
         for call in self._calls.values():
             if not call.done():
                 call.set_exception(Lost(self._lost))
 
     async def _kill(self) -> None:
-        assert self._process is not None
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
 
     def _last_words(self) -> str:
-        lines = tail(self._printed, 4000).strip().splitlines()
-        return lines[-1][:500] if lines else ""
+        return " ".join(tail(self._printed, 4000).strip().splitlines()[-1:])[:500]
 
 
 def named(listed: Json) -> list[Node]:
