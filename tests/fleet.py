@@ -110,7 +110,8 @@ class FakeLink:
 
     async def nodes(self) -> Sequence[Node]:
         return [
-            Node(key=key, name=fake.name, labels=fake.labels) for key, fake in self.fakes.items()
+            Node(key=key, name=fake.name, labels=fake.labels)
+            for key, fake in sorted(self.fakes.items())
         ]
 
     async def call(self, key: str, method: str, *arguments: Any, folder: str = "") -> Any:

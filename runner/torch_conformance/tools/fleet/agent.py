@@ -154,18 +154,11 @@ class Agent:
         return {**fields, "files": list(files)}, files
 
 
-def is_name(name: str) -> bool:
-    """Whether the name of a file, which a node may have made up, stays in its folder."""
-    return (
-        name not in ("", ".", "..") and not {"/", "\0"} & {*name} and len(os.fsencode(name)) < 256
-    )
-
-
 def _files(folder: Path, execution: Execution) -> dict[str, bytes]:
     """Return the regular files that a worker left; without those too large, or too many."""
     files: dict[str, bytes] = {}
     left = _MOST_BYTES_OF_FILES
-    for name in filter(is_name, execution.files[:_MOST_FILES]):
+    for name in execution.files[:_MOST_FILES]:
         with contextlib.suppress(OSError), open_untrusted(folder / name) as stream:
             size = stream.seek(0, os.SEEK_END)
             if size <= min(MAX_MESSAGE, left):

@@ -24,7 +24,7 @@ from torch_conformance.model.results import CaseResult
 from torch_conformance.run.pipeline import exclusive
 from torch_conformance.tools.fleet.health import problem_of_state
 from torch_conformance.tools.fleet.link import GatewayLink, Lost, Node
-from torch_conformance.tools.fleet.nodes import Nodes
+from torch_conformance.tools.fleet.nodes import Nodes, reading
 
 _HOLD = "hold"
 _WAIT_SECONDS = 1.0
@@ -137,10 +137,7 @@ class Fleet:
                 "torch_conformance.tools.fleet.node' on each node)"
             )
         self.peers = {node.name: Peer(node) for node in nodes}
-        self._tasks = [
-            self._loop.create_task(self._serve(peer))
-            for peer in sorted(self.peers.values(), key=lambda peer: peer.node.key)
-        ]
+        self._tasks = [self._loop.create_task(self._serve(peer)) for peer in self.peers.values()]
         while self.peers.keys() - self.nodes.offers.keys() - self._gone.keys():
             self._turn()
         if not self.nodes.offers:
@@ -267,13 +264,9 @@ class Fleet:
     async def _admit(self, peer: Peer) -> None:
         """Ask a node for its facts; raise ``UsageError`` for one that cannot be used."""
         began = await self._call(peer, "begin", self.settings, limit=_BEGIN_SECONDS)
-        try:
+        with reading("its facts"):
             peer.slots = max(1, int(began["jobs"]))
             questions = self.nodes.questions(peer.node, began)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise UsageError(
-                f"its facts cannot be read: {type(error).__name__}: {error}"
-            ) from error
         for execution in await asyncio.gather(*(self._execute(peer, job) for job in questions)):
             self.nodes.take_facts(peer.name, execution)
         self.nodes.admit(peer.name)
@@ -319,9 +312,10 @@ class Fleet:
         """Check a node, and release the results that it had before; raise ``UsageError``."""
         peer.is_checking, covered, begun = True, len(peer.held), time.monotonic()
         state = await self._call(peer, "state", limit=self._stalled)
-        problem = problem_of_state(
-            state, peer.first or state, time.monotonic() - begun, time.time()
-        )
+        with reading("its state"):
+            problem = problem_of_state(
+                state, peer.first or state, time.monotonic() - begun, time.time()
+            )
         for canary in () if problem else self.nodes.offers[peer.name].canaries:
             execution = await self._execute(peer, self.nodes.job_of(canary, peer.name))
             problem = problem or self.problem_of_canary(execution)
@@ -342,16 +336,12 @@ class Fleet:
         fields = await self._call(
             peer, "run", job.to_json(), limit=limit, name=job.name, folder=folder
         )
-        try:
+        with reading("an answer of it"):
             local = int(fields["worker"])
             number = (
                 self._workers.setdefault((peer.name, local), len(self._workers) + 1) if local else 0
             )
             return Execution.of_job(job, {**fields, "node": peer.name, "worker": number})
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise UsageError(
-                f"an answer of it cannot be read: {type(error).__name__}: {error}"
-            ) from error
 
     async def _call(
         self,

@@ -16,7 +16,7 @@ from typing import Any
 
 from torch_conformance.machine.output import naming
 from torch_conformance.model.protocol import Json
-from torch_conformance.tools.fleet.agent import Agent, is_name
+from torch_conformance.tools.fleet.agent import Agent
 from torch_conformance.tools.fleet.lab import NAME
 
 _ALIVE_EVERY = 5.0
@@ -109,9 +109,16 @@ def serve(address: str, source: str) -> None:
         ray.wait(ending, num_returns=len(ending), timeout=_END_SECONDS)
 
 
+def _is_name(name: str) -> bool:
+    """Whether the name of a file, which a node may have made up, stays in its folder."""
+    return (
+        name not in ("", ".", "..") and not {"/", "\0"} & {*name} and len(os.fsencode(name)) < 256
+    )
+
+
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files of a case; without those whose name leads out of the folder."""
-    for name in filter(is_name, files):
+    for name in filter(_is_name, files):
         folder.mkdir(parents=True, exist_ok=True)
         with (
             naming(folder / name),

@@ -39,28 +39,25 @@ def problem_of_state(state: Json, first: Json, seconds: float, now: float) -> st
     """Return what is wrong with the state of a node; ``seconds`` is how long the answer took,
     ``now`` the runner's clock.
     """
-    try:
-        off = float(state["clock"]) - now
-        if abs(off) > _MOST_CLOCK_SECONDS + seconds:
-            return f"its clock differs by {off:+.0f} s from the runner's"
-        if int(state["free"]) < _LEAST_FREE_BYTES:
-            return f"{int(state['free']) >> 20} MiB are free for files"
-        used = {gpu["serial"]: gpu["used"] for gpu in state["gpus"]}
-        for gpu in first["gpus"]:
-            serial, before = gpu["serial"], gpu["used"]
-            if serial not in used:
-                return f"the GPU {serial} is gone"
-            if (
-                used[serial] is not None
-                and before is not None
-                and used[serial] - before > _MOST_GPU_BYTES
-            ):
-                return (
-                    f"{(used[serial] - before) >> 20} MiB more of the memory of GPU {serial} are "
-                    "used than at the first check"
-                )
-    except (KeyError, TypeError, ValueError) as error:
-        return f"its state cannot be read: {type(error).__name__}: {error}"
+    off = float(state["clock"]) - now
+    if abs(off) > _MOST_CLOCK_SECONDS + seconds:
+        return f"its clock differs by {off:+.0f} s from the runner's"
+    if int(state["free"]) < _LEAST_FREE_BYTES:
+        return f"{int(state['free']) >> 20} MiB are free for files"
+    used = {gpu["serial"]: gpu["used"] for gpu in state["gpus"]}
+    for gpu in first["gpus"]:
+        serial, before = gpu["serial"], gpu["used"]
+        if serial not in used:
+            return f"the GPU {serial} is gone"
+        if (
+            used[serial] is not None
+            and before is not None
+            and used[serial] - before > _MOST_GPU_BYTES
+        ):
+            return (
+                f"{(used[serial] - before) >> 20} MiB more of the memory of GPU {serial} are "
+                "used than at the first check"
+            )
     return ""
 
 

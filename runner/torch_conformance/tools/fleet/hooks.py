@@ -3,8 +3,9 @@ run on a fleet.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+from torch_conformance.execute.engine import LocalExecutor
 from torch_conformance.execute.executor_protocol import Execution
 from torch_conformance.judge.waiving import Waivers
 from torch_conformance.machine.capabilities import CaseAvailability, Machine
@@ -20,10 +21,6 @@ from torch_conformance.tools.fleet.fleet import Entry, Fleet
 from torch_conformance.tools.fleet.health import problem_of_canary
 from torch_conformance.tools.fleet.lab import check_fleet, read_lab
 from torch_conformance.tools.fleet.link import GatewayLink
-
-if TYPE_CHECKING:
-    from torch_conformance.execute.engine import LocalExecutor
-
 
 __all__ = ["FleetRunner", "check_fleet"]
 
@@ -57,7 +54,7 @@ class FleetRunner(CaseRunner):
             self._unavailable,
         )
         # the fleet takes cases in place of jobs: what gives jobs to the executor is overridden here
-        executor = cast("LocalExecutor", self._fleet)
+        executor = cast(LocalExecutor, self._fleet)
         scheduling = prepared.scheduling
         super().__init__(
             options,

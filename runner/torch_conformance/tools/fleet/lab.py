@@ -48,23 +48,25 @@ class LabNode:
 
     def differences(self, machine: Machine) -> Iterator[str]:
         """Yield how a machine differs from what the lab says of it."""
-        torch = machine.torch or "none"
-        vendor = machine.vendor if machine.gpus and machine.vendor else CPU
-        same_torch = (
-            _in_range(self.torch, machine.release or ())
-            if _is_range(self.torch)
-            else self.torch == torch
-        )
-        for key, actual, is_right in (
-            ("torch", torch, same_torch),
-            ("python", ".".join(map(str, machine.python)), _in_range(self.python, machine.python)),
-            ("vendor", vendor, self.vendor == vendor),
-            ("arch", machine.arch or "none", self.arch == machine.arch),
-            ("gpus", str(machine.gpus or 0), _in_range(self.gpus, (machine.gpus or 0,))),
-        ):
+        for key, (text, numbers) in facts_of(machine).items():
             required = getattr(self, key)
-            if required and not is_right:
-                yield f"{self.positions[key]}: {key} is {required} there, and {actual} on the node"
+            is_right = required in ("", text)
+            if _is_range(key, required):
+                is_right = bool(numbers) and VersionRange.parse(required).holds(numbers)
+            if not is_right:
+                yield f"{self.positions[key]}: {key} is {required} there, and {text} on the node"
+
+
+def facts_of(machine: Machine) -> Mapping[str, tuple[str, tuple[int, ...]]]:
+    """Return what a lab may say of a machine, as text and, where it has some, as numbers."""
+    gpus = machine.gpus or 0
+    return {
+        "torch": (machine.torch or "none", machine.release or ()),
+        "python": (".".join(map(str, machine.python)), machine.python),
+        "vendor": ((gpus and machine.vendor) or CPU, ()),
+        "arch": (machine.arch or "none", ()),
+        "gpus": (str(gpus), (gpus,)),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +97,8 @@ def read_lab(path: Path) -> Lab:
             **values,
             positions={**positions, "": document.position(("nodes", name), key=True)},
         )
-        for key in ("python", "gpus", "torch"):
-            text = values.get(key)
-            if text and (key != "torch" or _is_range(text)):
+        for key, text in values.items():
+            if _is_range(key, text):
                 try:
                     VersionRange.parse(text)
                 except BadRange as error:
@@ -107,13 +108,10 @@ def read_lab(path: Path) -> Lab:
     return Lab(name=document.data["lab"], nodes=nodes, document=document)
 
 
-def _is_range(text: str) -> bool:
-    """Whether a text is a range of versions, and not one version."""
-    return text[:1] in ("<", ">", "=", "!", "~")
-
-
-def _in_range(text: str, value: tuple[int, ...]) -> bool:
-    return bool(text and value) and VersionRange.parse(text).holds(value)
+def _is_range(key: str, text: str) -> bool:
+    """Whether a text is a range of numbers, and not one version."""
+    is_one = key == "torch" and text[:1] not in ("<", ">", "=", "!", "~")
+    return key in ("torch", "python", "gpus") and bool(text) and not is_one
 
 
 # -- options ---------------------------------------------------------------------------------------

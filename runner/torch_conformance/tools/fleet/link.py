@@ -160,14 +160,13 @@ class GatewayLink:
 
 
 def named(listed: Json) -> list[Node]:
-    """Return the nodes of a cluster, each with the name that it joined with; a number follows where
-    another node has this name.
+    """Return the nodes of a cluster by their keys, each with the name that it joined with; a number
+    follows where another node has this name.
     """
     nodes: dict[str, Node] = {}
-    for key, labels in sorted(listed, key=lambda node: str(node[0])):
-        name, number = labels[NAME], 1
-        while name in nodes:
-            number += 1
-            name = f"{labels[NAME]}-{number}"
+    for key, labels in sorted(listed):
+        label = labels[NAME]
+        names = itertools.chain([label], (f"{label}-{number}" for number in itertools.count(2)))
+        name = next(name for name in names if name not in nodes)
         nodes[name] = Node(key=key, name=name, labels=labels)
-    return [nodes[name] for name in sorted(nodes)]
+    return list(nodes.values())

@@ -25,10 +25,9 @@ from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.run.pipeline import ask_worker
 from torch_conformance.tools.fleet.agent import IMAGE
 from torch_conformance.tools.fleet.lab import (
-    CPU,
     LABEL,
-    NAME,
     as_label,
+    facts_of,
     host_and_port,
     read_lab,
     require_ray,
@@ -89,22 +88,15 @@ def join(options: NodeOptions) -> ExitCode:
         raise UsageError(f"this machine is not '{name}' of the lab: {difference}")
     image = options.image or (entry.image if entry is not None else "")
     facts = {
-        "vendor": machine.vendor if machine.gpus and machine.vendor else CPU,
-        "arch": machine.arch or "",
-        "torch": machine.torch or "",
-        "python": ".".join(map(str, machine.python)),
-        "gpus": str(machine.gpus or 0),
-        "driver": str(machine.facts.get("driver") or ""),
+        "name": name,
         "image": image,
+        **{key: text for key, (text, _) in facts_of(machine).items()},
     }
     # its name, and what ``ray list nodes`` shows of it
-    named = {NAME: name, **{LABEL + fact: value for fact, value in facts.items()}}
-    labels = {label: as_label(value) for label, value in sorted(named.items()) if value}
-    for label, value in labels.items():
-        output.note(f"{label}={value}")
+    labels = [f"{LABEL}{fact}={as_label(text)}" for fact, text in facts.items() if text]
+    output.note("\n".join(labels))
     command = [sys.executable, "-P", "-c", _RAY, "start", "--address", options.address]
-    command += ["--block", "--disable-usage-stats", "--labels"]
-    command += [",".join(f"{label}={value}" for label, value in labels.items())]
+    command += ["--block", "--disable-usage-stats", "--labels", ",".join(labels)]
     # an empty number of threads counts as none, and keeps Ray from setting one
     environ = {"OMP_NUM_THREADS": "", **os.environ, IMAGE: image, **_OF_RAY}
     while True:

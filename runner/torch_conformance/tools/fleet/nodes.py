@@ -5,6 +5,7 @@ run, and how they are planned.
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -144,13 +145,8 @@ class Nodes:
     def take_facts(self, name: str, execution: Execution) -> None:
         """Take facts of a node; raise ``UsageError`` where it reported none that can be read."""
         offer = self._asked[name]
-        try:
+        with reading("its facts"):  # of the form that facts.collect writes
             offer.machine = offer.jobs.machine = informed(offer.machine, execution)
-        except (AttributeError, TypeError, ValueError) as error:
-            # not the form that facts.collect writes
-            raise UsageError(
-                f"its facts cannot be read: {type(error).__name__}: {error}"
-            ) from error
 
     def admit(self, name: str) -> None:
         """Use a node that reported all of its facts; raise ``UsageError`` where it is not what the
@@ -272,6 +268,15 @@ class Nodes:
         offer = self.offers[name]
         mine = offer.cases.get(case.id, case)
         return offer.jobs.for_case(mine, offer.known, number=next(self._numbers))
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Raise ``UsageError`` for what a node answered and the body cannot read."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{what} cannot be read: {type(error).__name__}: {error}") from error
 
 
 def packages_of(cases: Sequence[Case]) -> list[str]:
