@@ -59,7 +59,11 @@ class FakeNode:
         machine = replace(capabilities.inspect_files(installed_torch()), packages=packages)
         if self.torch:
             machine = replace(machine, torch=self.torch, release=release(self.torch))
-        provenance = {"host": f"host-of-{self.name}", "image": f"image-of-{self.name}"}
+        provenance = {
+            "host": f"host-of-{self.name}",
+            "image": f"image-of-{self.name}",
+            "driver": "not what a worker says",
+        }
         return {
             "machine": dataclasses.asdict(machine),
             "provenance": provenance,
@@ -68,7 +72,7 @@ class FakeNode:
         }
 
     async def state(self) -> Any:
-        return {"clock": time.time() + self.clock, "free": 1 << 40, "gpus": []}
+        return {"clock": time.time() + self.clock, "free": 1 << 40, "gpus": {}}
 
     async def run(self, text: str) -> Any:
         job = Job.from_json(text)

@@ -16,6 +16,7 @@ from torch_conformance.execute.executor_protocol import Execution, Job
 from torch_conformance.model.diagnostics import InvalidSpecs
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.tools.fleet import lab
+from torch_conformance.tools.fleet.health import problem_of_state
 from torch_conformance.tools.fleet.lab import read_lab
 
 SPEC = spec_of(8)
@@ -122,6 +123,25 @@ def test_sick_nodes_get_no_case(
     for name, (node, why) in sick.items():
         assert node.ran == []
         assert any(f"node {name} is quarantined: " in line and why in line for line in lines), name
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({}, ""),
+        ({"clock": 1031.0}, "its clock differs by +31 s from the runner's"),
+        ({"free": 255 << 20}, "255 MiB are free for files"),
+        ({"gpus": {"A": 3 << 30}}, "the GPU B is gone"),
+        ({"gpus": {"A": None, "B": 0}}, ""),
+        (
+            {"gpus": {"A": 4 << 30, "B": None}},
+            "3072 MiB more of the memory of GPU A are used than at the first check",
+        ),
+    ],
+)
+def test_what_a_health_check_compares(changes: dict[str, Any], problem: str) -> None:
+    first = {"clock": 1000.0, "free": 1 << 40, "gpus": {"A": 1 << 30, "B": None}}
+    assert problem_of_state({**first, **changes}, first, 0.5, 1000.0) == problem
 
 
 def test_results_before_a_failed_check_are_executed_again_elsewhere(

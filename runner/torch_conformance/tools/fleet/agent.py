@@ -7,7 +7,6 @@ travel through the object store.
 import asyncio
 import contextlib
 import os
-import platform
 import shutil
 import signal
 import socket
@@ -81,9 +80,14 @@ class Agent:
         )
         self._thread = threading.Thread(target=self._work, args=(executor,), daemon=True)
         self._thread.start()
+        provenance = {
+            "host": socket.gethostname(),
+            "image": os.environ.get(IMAGE, ""),
+            "gpu_serial": ", ".join(_gpus()),
+        }
         return {
             "machine": codec.encode(self._machine),
-            "provenance": provenance(),
+            "provenance": {name: value for name, value in provenance.items() if value},
             "files": facts_of_files(installed_torch()),
             "jobs": self._workers,
         }, {}
@@ -171,7 +175,7 @@ def _files(folder: Path, execution: Execution) -> dict[str, bytes]:
 _QUERY_SECONDS = 20.0
 _QUERY = (
     "nvidia-smi",
-    "--query-gpu=serial,uuid,driver_version,memory.used",
+    "--query-gpu=serial,uuid,memory.used",
     "--format=csv,noheader,nounits",
 )
 """Names the GPUs without a context on them.
@@ -180,22 +184,9 @@ A serial number that a driver does not have is ``[N/A]``: the UUID is used then.
 """
 
 
-def provenance() -> dict[str, str]:
-    """Return where the verdicts of this node come from: host, image, GPUs."""
-    gpus = _gpus()
-    facts = {
-        "host": socket.gethostname(),
-        "image": os.environ.get(IMAGE, ""),
-        "python": platform.python_version(),
-        "gpu_serial": ", ".join(str(gpu["serial"]) for gpu in gpus),
-        "driver": ", ".join(dict.fromkeys(str(gpu["driver"]) for gpu in gpus)),
-    }
-    return {name: value[:300] for name, value in facts.items() if value}
-
-
-def _gpus() -> list[dict[str, Json]]:
-    """Return the GPUs that this process may use, as their driver's program names them; empty where
-    there is none.
+def _gpus() -> dict[str, int | None]:
+    """Return the used bytes of each GPU that this process may use, by its serial number; empty
+    where the driver's program names none.
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     command = _QUERY if visible is None else (*_QUERY, f"--id={visible}")
@@ -204,15 +195,10 @@ def _gpus() -> list[dict[str, Json]]:
             command, capture_output=True, timeout=_QUERY_SECONDS, check=True, text=True
         )
     except (OSError, subprocess.SubprocessError, UnicodeError):
-        return []
-    gpus: list[dict[str, Json]] = []
+        return {}
+    gpus: dict[str, int | None] = {}
     for line in done.stdout.splitlines():
-        serial, uuid, driver, used = map(str.strip, line.split(","))
-        gpus.append(
-            {
-                "serial": uuid if serial.startswith("[") or not serial else serial,
-                "driver": driver,
-                "used": int(used) << 20 if used.isdecimal() else None,
-            }
-        )
+        serial, uuid, used = map(str.strip, line.split(","))
+        name = uuid if serial.startswith("[") or not serial else serial
+        gpus[name] = int(used) << 20 if used.isdecimal() else None
     return gpus

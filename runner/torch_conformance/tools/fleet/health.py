@@ -44,19 +44,14 @@ def problem_of_state(state: Json, first: Json, seconds: float, now: float) -> st
         return f"its clock differs by {off:+.0f} s from the runner's"
     if int(state["free"]) < _LEAST_FREE_BYTES:
         return f"{int(state['free']) >> 20} MiB are free for files"
-    used = {gpu["serial"]: gpu["used"] for gpu in state["gpus"]}
-    for gpu in first["gpus"]:
-        serial, before = gpu["serial"], gpu["used"]
-        if serial not in used:
+    for serial, before in first["gpus"].items():
+        if serial not in state["gpus"]:
             return f"the GPU {serial} is gone"
-        if (
-            used[serial] is not None
-            and before is not None
-            and used[serial] - before > _MOST_GPU_BYTES
-        ):
+        more = (state["gpus"][serial] or 0) - (before or 0)
+        if before is not None and more > _MOST_GPU_BYTES:
             return (
-                f"{(used[serial] - before) >> 20} MiB more of the memory of GPU {serial} are "
-                "used than at the first check"
+                f"{more >> 20} MiB more of the memory of GPU {serial} are used than at the first "
+                "check"
             )
     return ""
 

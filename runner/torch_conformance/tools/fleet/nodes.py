@@ -63,7 +63,7 @@ class Offer:
         """What results say of it."""
         facts = _texts(self.machine)
         facts = {name: facts[name] for name in facts.keys() - _NOT_RECORDED}
-        return {**redacted_texts(facts), **self.provenance, "name": self.node.name}
+        return {**self.provenance, **redacted_texts(facts), "name": self.node.name}
 
     @cached_property
     def environment(self) -> Mapping[str, str]:
