@@ -300,6 +300,27 @@ def test_attempts_of_a_case_run_on_nodes_that_are_alike(
         }
 
 
+def test_a_case_whose_node_is_lost_before_its_second_attempt_ends(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Further attempts run where the first one ran: with that node gone the run began rounds of
+    attempts without an end.
+    """
+    only = FakeNode("only", answer=lambda job: bad(job))
+
+    def bad(job: Job) -> Execution | None:
+        if job.name.startswith("canaries/"):
+            return passes(job)
+        only.dies_after = 0 if len(only.ran) == 8 else -1
+        return all_graphs(2)(job)
+
+    (here / "spec.yaml").write_text(ONE_GRAPH)
+    use_fleet(monkeypatch, only)
+    assert run("--retries", "1") == ExitCode.FAILED
+    assert outcomes() == ["FAIL"] * 8
+    assert all("no node is left" in result.reason for result in results().values())
+
+
 def test_an_audit_judges_each_result_by_the_torch_of_its_node(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,10 +77,6 @@ class Lab:
     nodes: Mapping[str, LabNode]
     document: Document
 
-    def entry(self, label: str) -> LabNode | None:
-        """Return the entry of a node that joined with this label."""
-        return {as_label(name): entry for name, entry in self.nodes.items()}.get(label)
-
 
 def read_lab(path: Path) -> Lab:
     """Read the file of a lab; raise ``InvalidSpecs`` with all its problems, or ``UsageError``."""

@@ -29,7 +29,7 @@ from torch_conformance.record.run_folder import RunFolder
 from torch_conformance.run.pipeline import Jobs, informed
 from torch_conformance.run.preparation import Prepared
 from torch_conformance.tools.fleet.health import canaries_of, read_canaries
-from torch_conformance.tools.fleet.lab import NAME, Lab, as_label
+from torch_conformance.tools.fleet.lab import NAME, Lab
 from torch_conformance.tools.fleet.link import Node
 
 _NOT_RECORDED = {"torch_root", "answers", "cpu"}
@@ -156,7 +156,7 @@ class Nodes:
         machine = offer.machine
         offer.cases = self._for_torch(machine)
         if self._lab is not None:
-            entry = self._lab.entry(offer.node.labels.get(NAME, ""))
+            entry = self._lab.nodes.get(offer.node.labels.get(NAME, ""))
             if entry is None:
                 raise UsageError(
                     f"it is not in {self._lab.document.file} (nodes there: "
@@ -184,7 +184,7 @@ class Nodes:
         """Yield which nodes of the lab did not join, or cannot be used."""
         joined = Counter(offer.node.labels.get(NAME, "") for offer in self.offers.values())
         for name, entry in self._lab.nodes.items() if self._lab is not None else ():
-            if (count := joined[as_label(name)]) < entry.count:
+            if (count := joined[name]) < entry.count:
                 yield (
                     f"{entry.positions['']}: the lab has {entry.count} of {name}, and {count} can "
                     "be used"
@@ -292,9 +292,8 @@ def _texts(machine: Machine) -> dict[str, str]:
 
 def _best(verdicts: Sequence[CaseAvailability]) -> CaseAvailability:
     """Return whether any node can run a case; else why none can: each reason once."""
-    for possible in (Availability.YES, Availability.UNKNOWN):
-        for verdict in verdicts:
-            if verdict.availability is possible:
-                return verdict
-    reasons = "; ".join(dict.fromkeys(verdict.reason for verdict in verdicts))
-    return CaseAvailability(Availability.NO, reasons, verdicts[0].capability)
+    order = [Availability.YES, Availability.UNKNOWN, Availability.NO]
+    best = min(verdicts, key=lambda verdict: order.index(verdict.availability))
+    if best.availability is not Availability.NO:
+        return best
+    return replace(best, reason="; ".join(dict.fromkeys(verdict.reason for verdict in verdicts)))
