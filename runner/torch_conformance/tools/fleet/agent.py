@@ -141,7 +141,7 @@ class Agent:
                     if execution.job.plan is None:
                         self._machine = informed(self._machine, execution)
         except Exception as error:
-            for future in self._futures.values():
+            for future in list(self._futures.values()):
                 future.set_exception(error)
             raise
         finally:

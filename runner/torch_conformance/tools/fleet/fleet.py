@@ -26,7 +26,7 @@ from torch_conformance.tools.fleet.health import problem_of_state
 from torch_conformance.tools.fleet.link import GatewayLink, Lost, Node
 from torch_conformance.tools.fleet.nodes import Nodes, reading
 
-_HOLD = "hold"
+_HOLD = "the start of its agent, for which another run may hold the node"
 _WAIT_SECONDS = 1.0
 _LEASE_SECONDS = 600.0
 """How long a node that another run holds is waited for."""
@@ -248,7 +248,7 @@ class Fleet:
             silent = time.monotonic() - peer.heard
             if silent > max(peer.calls.values(), default=silent):
                 names = ", ".join(call.name for call in list(peer.calls)[:3])
-                raise Lost(f"it answered nothing for {silent:.0f} s ({names})")
+                raise Lost(f"it answered nothing for {silent:.0f} s, and was asked for {names}")
 
     async def _hold(self, peer: Peer) -> None:
         """Hold a node; one before all others, since two runs that each held a part of a lab would
@@ -256,10 +256,10 @@ class Fleet:
         """
         async with self._first_node:
             if not self._holds_first:
-                await self._call(peer, _HOLD, limit=_LEASE_SECONDS)
+                await self._call(peer, "hold", limit=_LEASE_SECONDS, name=_HOLD)
                 self._holds_first = True
                 return
-        await self._call(peer, _HOLD, limit=_LEASE_SECONDS)
+        await self._call(peer, "hold", limit=_LEASE_SECONDS, name=_HOLD)
 
     async def _admit(self, peer: Peer) -> None:
         """Ask a node for its facts; raise ``UsageError`` for one that cannot be used."""

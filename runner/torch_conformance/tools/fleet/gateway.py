@@ -23,6 +23,7 @@ _ALIVE_EVERY = 5.0
 _FILES_SECONDS = 60.0
 _END_SECONDS = 20.0
 _NETWORK_RETRIES = 3
+"""How often Ray makes a call again that the network lost."""
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -62,13 +63,14 @@ def serve(address: str, source: str) -> None:
                 num_gpus=has.get("GPU", 0),
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=key, soft=False),
                 max_restarts=0,
-                max_task_retries=_NETWORK_RETRIES,
             )
             .remote()
         )
 
     def call(key: str, method: str, *arguments: Json) -> Any:
-        return getattr(actors[key], method).options(num_returns=2).remote(*arguments)
+        retries = _NETWORK_RETRIES if method == "run" else 0
+        options = {"num_returns": 2, "max_task_retries": retries}
+        return getattr(actors[key], method).options(**options).remote(*arguments)
 
     def take(number: int, key: str, method: str, arguments: list[Json], folder: str) -> None:
         actors[key] = actors.get(key) or actor(key)
@@ -79,9 +81,11 @@ def serve(address: str, source: str) -> None:
         )
 
     def take_all() -> None:
-        for line in sys.stdin:
-            take(*json.loads(line))
-        done.put(None)
+        try:
+            for line in sys.stdin:
+                take(*json.loads(line))
+        finally:
+            done.put(None)
 
     threading.Thread(target=take_all, daemon=True).start()
     while True:
