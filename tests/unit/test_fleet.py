@@ -3,6 +3,8 @@
 Real nodes: test_fleet_on_ray.
 """
 
+import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.tools.fleet import lab
 from torch_conformance.tools.fleet.health import problem_of_state
 from torch_conformance.tools.fleet.lab import read_lab
+from torch_conformance.tools.fleet.link import GatewayLink
 
 SPEC = spec_of(8)
 
@@ -142,6 +145,21 @@ def test_sick_nodes_get_no_case(
 def test_what_a_health_check_compares(changes: dict[str, Any], problem: str) -> None:
     first = {"clock": 1000.0, "free": 1 << 40, "gpus": {"A": 1 << 30, "B": None}}
     assert problem_of_state({**first, **changes}, first, 0.5, 1000.0) == problem
+
+
+def test_a_gateway_whose_line_is_read_after_the_run_was_stopped_is_not_lost() -> None:
+    async def line() -> Any:
+        link, stdout = GatewayLink("head:6379"), asyncio.StreamReader()
+        link._stdout = stdout
+        answer = asyncio.create_task(link._line(0.1))
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().call_later(0.2, stdout.feed_data, b"[1]\n")
+        time.sleep(0.15)
+        found = await answer
+        await link.close()
+        return found
+
+    assert asyncio.run(line()) == [1]
 
 
 def test_results_before_a_failed_check_are_executed_again_elsewhere(

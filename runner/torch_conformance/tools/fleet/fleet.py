@@ -70,8 +70,8 @@ class Peer:
     """How many jobs run there in parallel."""
     calls: dict[RunningCase, float] = field(default_factory=dict)
     """What it has not answered, and in how many seconds it must answer something."""
-    heard: float = 0.0
-    """When it answered last."""
+    silent: float = 0.0
+    """For how many seconds it answered nothing, without those in which this program was stopped."""
     checked: float = 0.0
     """When the last good check ended."""
     first: Json = None
@@ -245,10 +245,10 @@ class Fleet:
         """Raise ``Lost`` where a node is silent although its connection is there."""
         while True:
             await asyncio.sleep(_WAIT_SECONDS)
-            silent = time.monotonic() - peer.heard
-            if silent > max(peer.calls.values(), default=silent):
+            peer.silent = peer.silent + _WAIT_SECONDS if peer.calls else 0.0
+            if peer.silent > max(peer.calls.values(), default=0.0):
                 names = ", ".join(call.name for call in list(peer.calls)[:3])
-                raise Lost(f"it answered nothing for {silent:.0f} s, and was asked for {names}")
+                raise Lost(f"it answered nothing for {peer.silent:g} s, and was asked for {names}")
 
     async def _hold(self, peer: Peer) -> None:
         """Hold a node; one before all others, since two runs that each held a part of a lab would
@@ -353,11 +353,10 @@ class Fleet:
         folder: str = "",
     ) -> Json:
         call = RunningCase(name=name or method, since=time.monotonic(), phase="")
-        peer.heard = peer.heard if peer.calls else call.since
         peer.calls[call] = limit
         answer = await self.link.call(peer.node.key, method, *arguments, folder=folder)
         del peer.calls[call]
-        peer.heard = time.monotonic()
+        peer.silent = 0.0
         return answer
 
     def _give_up(self, peer: Peer, error: Exception) -> None:

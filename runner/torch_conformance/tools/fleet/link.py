@@ -26,6 +26,8 @@ _CONNECT_SECONDS = 120.0
 """How long the head of a cluster may take to answer."""
 _ALIVE_SECONDS = 60.0
 """A gateway that reports nothing for so long is lost."""
+_READ_SECONDS = 1.0
+"""To read what arrived while this program was stopped, before its gateway counts as lost."""
 _CLOSE_SECONDS = 60.0
 _MOST_BYTES = 1 << 30
 """The maximum size of an answer."""
@@ -129,7 +131,13 @@ class GatewayLink:
 
     async def _line(self, seconds: float) -> Json:
         """Return the next line of the gateway; raise ``ValueError`` where it has ended."""
-        return json.loads(await asyncio.wait_for(self._stdout.readline(), seconds))
+        line = asyncio.ensure_future(self._stdout.readline())
+        for limit in (seconds, _READ_SECONDS):
+            await asyncio.wait({line}, timeout=limit)
+        if not line.done():
+            line.cancel()
+            raise TimeoutError
+        return json.loads(line.result())
 
     async def _read(self) -> None:
         """Give answers to calls until the gateway is gone: then every node is lost."""
