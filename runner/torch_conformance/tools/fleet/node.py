@@ -94,7 +94,7 @@ def join(options: NodeOptions) -> ExitCode:
     }
     # its name, and what ``ray list nodes`` shows of it
     labels = [f"{LABEL}{fact}={as_label(text)}" for fact, text in facts.items() if text]
-    output.note("\n".join(labels))
+    output.note(", ".join(labels))
     command = [sys.executable, "-P", "-c", _RAY, "start", "--address", options.address]
     command += ["--block", "--disable-usage-stats", "--labels", ",".join(labels)]
     # an empty number of threads counts as none, and keeps Ray from setting one
