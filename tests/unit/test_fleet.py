@@ -4,6 +4,7 @@ Real nodes: test_fleet_on_ray.
 """
 
 import asyncio
+import errno
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from torch_conformance.cli.parser import main
 from torch_conformance.execute.executor_protocol import Execution, Job
 from torch_conformance.model.diagnostics import InvalidSpecs
 from torch_conformance.model.outcomes import ExitCode
-from torch_conformance.tools.fleet import lab
+from torch_conformance.tools.fleet import hooks, lab
 from torch_conformance.tools.fleet.health import problem_of_state
 from torch_conformance.tools.fleet.lab import read_lab
 from torch_conformance.tools.fleet.link import GatewayLink
@@ -145,6 +146,20 @@ def test_sick_nodes_get_no_case(
 def test_what_a_health_check_compares(changes: dict[str, Any], problem: str) -> None:
     first = {"clock": 1000.0, "free": 1 << 40, "gpus": {"A": 1 << 30, "B": None}}
     assert problem_of_state({**first, **changes}, first, 0.5, 1000.0) == problem
+
+
+def test_a_full_disk_of_the_runner_ends_a_run_with_its_message(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*arguments: Any) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device", "out/cases/00001/x.json")
+
+    use_fleet(monkeypatch, FakeNode("one"))
+    monkeypatch.setattr(hooks.FleetRunner, "result", full)
+    assert run() == ExitCode.FAILED
+    printed = capsys.readouterr().err
+    assert "cannot write out/cases/00001/x.json: No space left on device" in printed
+    assert "Traceback" not in printed
 
 
 def test_a_gateway_whose_line_is_read_after_the_run_was_stopped_is_not_lost() -> None:

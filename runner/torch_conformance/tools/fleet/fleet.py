@@ -198,8 +198,8 @@ class Fleet:
         with suppress(TimeoutError):
             self._loop.run_until_complete(asyncio.wait_for(self._news.wait(), _WAIT_SECONDS))
         for task in self._tasks:
-            if task.done():
-                task.result()  # an error of this program
+            if task.done() and (error := task.exception()):  # of this machine, or this program
+                raise error.exceptions[0] if isinstance(error, ExceptionGroup) else error
 
     # -- cases that wait ---------------------------------------------------------------------------
 
