@@ -3,20 +3,25 @@
 Real nodes: test_fleet_on_ray.
 """
 
+import asyncio
+import errno
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.fakes import FACTS, interrupted, passes, use_executor
-from tests.fleet import RAY, FakeLink, FakeNode, all_graphs, use_fleet
+from tests.fleet import RAY, FakeNode, all_graphs, use_fleet
 from tests.fleet_runs import outcomes, results, run, spec_of
 from torch_conformance.cli.parser import main
 from torch_conformance.execute.executor_protocol import Execution, Job
 from torch_conformance.model.diagnostics import InvalidSpecs
 from torch_conformance.model.outcomes import ExitCode
-from torch_conformance.tools.fleet import lab
+from torch_conformance.tools.fleet import hooks, lab
+from torch_conformance.tools.fleet.health import problem_of_state
 from torch_conformance.tools.fleet.lab import read_lab
+from torch_conformance.tools.fleet.link import GatewayLink
 
 SPEC = spec_of(8)
 
@@ -58,7 +63,7 @@ def test_the_jobs_of_a_lost_node_run_elsewhere_and_none_is_counted_twice(
         "no check of the lost node followed its results"
     )
     assert "node doomed was lost: its plug was pulled" in capsys.readouterr().err
-    assert set(link.fakes["well"].ran) == set(results())
+    assert set(link.fakes["key-well"].ran) == set(results())
 
 
 def test_cases_without_a_node_are_not_run_with_the_reason_and_a_local_run_resumes_them(
@@ -109,7 +114,6 @@ def test_sick_nodes_get_no_case(
             FakeNode("blind", answer=all_graphs(0)),
             "the canary 'canaries/passes[backend=cpu]' must be PASS",
         ),
-        "old": (FakeNode("old", source="0" * 64), "it runs another source of this program"),
         "other": (
             FakeNode("other", facts={"torch": "2.12.0"}),
             "the workers import torch 2.12.0 from",
@@ -125,6 +129,54 @@ def test_sick_nodes_get_no_case(
         assert any(f"node {name} is quarantined: " in line and why in line for line in lines), name
 
 
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({}, ""),
+        ({"clock": 1031.0}, "its clock differs by +31 s from the runner's"),
+        ({"free": 255 << 20}, "255 MiB are free for files"),
+        ({"gpus": {"A": 3 << 30}}, "the GPU B is gone"),
+        ({"gpus": {"A": None, "B": 0}}, ""),
+        (
+            {"gpus": {"A": 4 << 30, "B": None}},
+            "3072 MiB more of the memory of GPU A are used than at the first check",
+        ),
+    ],
+)
+def test_what_a_health_check_compares(changes: dict[str, Any], problem: str) -> None:
+    first = {"clock": 1000.0, "free": 1 << 40, "gpus": {"A": 1 << 30, "B": None}}
+    assert problem_of_state({**first, **changes}, first, 0.5, 1000.0) == problem
+
+
+def test_a_full_disk_of_the_runner_ends_a_run_with_its_message(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*arguments: Any) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device", "out/cases/00001/x.json")
+
+    use_fleet(monkeypatch, FakeNode("one"))
+    monkeypatch.setattr(hooks.FleetRunner, "result", full)
+    assert run() == ExitCode.FAILED
+    printed = capsys.readouterr().err
+    assert "cannot write out/cases/00001/x.json: No space left on device" in printed
+    assert "Traceback" not in printed
+
+
+def test_a_gateway_whose_line_is_read_after_the_run_was_stopped_is_not_lost() -> None:
+    async def line() -> Any:
+        link, stdout = GatewayLink("head:6379"), asyncio.StreamReader()
+        link._stdout = stdout
+        answer = asyncio.create_task(link._line(0.1))
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().call_later(0.2, stdout.feed_data, b"[1]\n")
+        time.sleep(0.15)
+        found = await answer
+        await link.close()
+        return found
+
+    assert asyncio.run(line()) == [1]
+
+
 def test_results_before_a_failed_check_are_executed_again_elsewhere(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,46 +186,15 @@ def test_results_before_a_failed_check_are_executed_again_elsewhere(
     first: list[str] = []
 
     def rots(job: Job) -> Execution | None:
-        if job.name.startswith("canary"):
+        if job.name.startswith("canaries/"):
             first.append(job.name)
         return all_graphs(1 if len(first) <= 2 else 2)(job)
 
     link = use_fleet(monkeypatch, FakeNode("rotten", answer=rots), FakeNode("well"))
     assert run() == ExitCode.OK
-    assert link.fakes["rotten"].ran, "it ran nothing: the test shows nothing"
+    assert link.fakes["key-rotten"].ran, "it ran nothing: the test shows nothing"
     assert outcomes() == ["PASS"] * 8
     assert {result.node["name"] for result in results().values()} == {"well"}
-
-
-@pytest.mark.parametrize(
-    "adds",
-    [
-        {"job": "ended"},
-        {"job": "hello"},
-        {"begin": "checked"},
-        {"begin": "hello"},
-        {"check": "checked"},
-    ],
-    ids=lambda adds: "-".join(*adds.items()),
-)
-def test_a_node_that_answers_what_it_was_not_asked_is_quarantined_and_no_case_is_lost(
-    here: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    adds: dict[str, str],
-) -> None:
-    """A second hello began its health anew, and what was held was lost; a state that was not asked
-    for passed a check without canaries.
-    """
-    (kind,) = adds.values()
-    use_fleet(monkeypatch, FakeNode("odd", adds=adds), FakeNode("well"))
-    assert run() == ExitCode.OK
-    assert outcomes() == ["PASS"] * 8
-    assert {result.node["name"] for result in results().values()} == {"well"}
-    assert (
-        f"node odd is quarantined: it sent '{kind}' and was not asked for it"
-        in capsys.readouterr().err
-    )
 
 
 def test_a_case_goes_to_the_node_that_has_what_it_requires_or_is_unavailable(
@@ -295,7 +316,7 @@ def test_attempts_of_a_case_run_on_nodes_that_are_alike(
 
     def bad(job: Job) -> Execution | None:
         assert job.plan is not None
-        return all_graphs(1 if job.name.startswith("canary") else 2)(job)
+        return all_graphs(1 if job.name.startswith("canaries/") else 2)(job)
 
     (here / "spec.yaml").write_text(ONE_GRAPH)
     use_fleet(
@@ -312,6 +333,27 @@ def test_attempts_of_a_case_run_on_nodes_that_are_alike(
         }
 
 
+def test_a_case_whose_node_is_lost_before_its_second_attempt_ends(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Further attempts run where the first one ran: with that node gone the run began rounds of
+    attempts without an end.
+    """
+    only = FakeNode("only", answer=lambda job: bad(job))
+
+    def bad(job: Job) -> Execution | None:
+        if job.name.startswith("canaries/"):
+            return passes(job)
+        only.dies_after = 0 if len(only.ran) == 8 else -1
+        return all_graphs(2)(job)
+
+    (here / "spec.yaml").write_text(ONE_GRAPH)
+    use_fleet(monkeypatch, only)
+    assert run("--retries", "1") == ExitCode.FAILED
+    assert outcomes() == ["FAIL"] * 8
+    assert all("no node is left" in result.reason for result in results().values())
+
+
 def test_an_audit_judges_each_result_by_the_torch_of_its_node(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -325,7 +367,7 @@ def test_an_audit_judges_each_result_by_the_torch_of_its_node(
     )
 
     def two_graphs(job: Job) -> Execution | None:
-        return all_graphs(1 if job.name.startswith("canary") else 2)(job)
+        return all_graphs(1 if job.name.startswith("canaries/") else 2)(job)
 
     use_fleet(
         monkeypatch, FakeNode("now"), FakeNode("other", answer=two_graphs, torch=f"2.{other}.0")
@@ -338,50 +380,24 @@ def test_an_audit_judges_each_result_by_the_torch_of_its_node(
     assert main(["audit", "out"]) == ExitCode.OK
 
 
-def opens_of(link: FakeLink) -> list[str]:
-    """Return the list of the nodes that a run opens, which grows."""
-    opened: list[str] = []
-    open_node = link.open
-
-    def record(key: str) -> None:
-        opened.append(key)
-        open_node(key)
-
-    link.open = record  # type: ignore[method-assign]
-    return opened
-
-
-def test_a_run_opens_further_nodes_when_it_has_the_first(
+def test_a_run_asks_for_further_nodes_when_it_has_the_first(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two runs that each held a part of a lab would wait for each other.
 
     A first node that is lost is followed by the next one.
     """
-    link = use_fleet(monkeypatch, *(FakeNode(name) for name in ("c", "a", "b")))
-    opened = opens_of(link)
-    open_node = link.open
-    seen: list[tuple[str, int]] = []
-
-    def hold(key: str) -> None:
-        open_node(key)
-        if key == "key-a":
-            link.lose(key, "another run held this node for 600 s")
-
-    link.open = hold  # type: ignore[method-assign]
-    wait = link.wait
-
-    def count(seconds: float, wake: int | None) -> Any:
-        events = wait(seconds, wake)
-        seen.extend((event.key, len(opened)) for event in events if event.message is None)
-        return events
-
-    link.wait = count  # type: ignore[method-assign]
+    link = use_fleet(monkeypatch, *(FakeNode(name) for name in ("c", "a", "d", "b")))
+    link.held_by_others.add("key-a")
     assert run() == ExitCode.OK
-    assert opened == ["key-a", "key-b", "key-c"]
-    assert seen[:3] == [("key-a", 1), ("key-b", 2), ("key-c", 3)], (
-        "each was opened after the one before it was lost or opened"
-    )
+    assert link.holds[:6] == [
+        ("key-a", "asked"),
+        ("key-a", "answered"),
+        ("key-b", "asked"),
+        ("key-b", "answered"),
+        ("key-c", "asked"),
+        ("key-d", "asked"),
+    ]
     assert outcomes() == ["PASS"] * 8
 
 
@@ -420,17 +436,6 @@ def test_an_address_without_a_head_is_refused_before_a_folder_is_made(
 
 
 @pytest.mark.nightly(reason="the loss of a node is always tested")
-def test_what_comes_of_a_node_that_was_given_up_is_dropped(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    use_fleet(
-        monkeypatch, FakeNode("doomed", dies_after=1, speaks_after_death=True), FakeNode("well")
-    )
-    assert run() == ExitCode.OK
-    assert outcomes() == ["PASS"] * 8
-
-
-@pytest.mark.nightly(reason="the loss of a node is always tested")
 def test_a_case_that_takes_two_nodes_with_it_takes_no_third(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -452,7 +457,7 @@ def test_a_case_that_takes_two_nodes_with_it_takes_no_third(
 
 def _dies_with_a_case(node: FakeNode) -> Any:
     def answer(job: Job) -> Execution | None:
-        if not job.name.startswith("canary"):
+        if not job.name.startswith("canaries/"):
             node.dies_after = 0
             return None
         return passes(job)

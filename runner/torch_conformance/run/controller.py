@@ -278,7 +278,9 @@ class Controller:
                     )
                 if self._options.fail_fast and result.outcome.is_failure:
                     return
-            waiting = [case for case in cases if case.id in self._attempts]
+            waiting = [
+                case for case in cases if case.id in self._attempts and case.id not in runner.unrun
+            ]
             alone = True
 
     def _take(self, result: CaseResult, *, had_all_attempts: bool = True) -> None:

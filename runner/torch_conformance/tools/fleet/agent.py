@@ -1,164 +1,173 @@
-"""The agent of a node: runs jobs with the executor of its machine, and talks in messages on its
-standard input and output.
+"""The actor of a node: it runs jobs with the executor of its machine, as Ray calls its methods.
 
-It knows nothing of Ray. ``begin`` makes the executor and is answered by ``hello``: what files show
-of the machine, where the verdicts come from, and the digest of this source. Each ``job`` is
-answered by ``ended`` with the execution and its files; ``check`` by ``checked``: the state of the
-node. The end of its input ends it, with all workers.
+It imports nothing of Ray. Each method returns its answer, as JSON, and the files of a case, which
+travel through the object store.
 """
 
+import asyncio
 import contextlib
-import dataclasses
 import os
-import platform
 import shutil
 import signal
 import socket
 import subprocess
-import tempfile
+import sys
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
+from typing import TypeAlias
 
 from torch_conformance.execute.engine import LocalExecutor
-from torch_conformance.execute.executor_protocol import ExecutorSettings, Job
-from torch_conformance.machine import capabilities
-from torch_conformance.machine.capabilities import Machine
-from torch_conformance.machine.installed_torch import installed_torch
+from torch_conformance.execute.executor_protocol import Execution, ExecutorSettings, Job
+from torch_conformance.machine import capabilities, scratch
+from torch_conformance.machine.installed_torch import facts_of_files, installed_torch
 from torch_conformance.machine.scratch import open_untrusted
 from torch_conformance.model import codec
-from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.protocol import MAX_MESSAGE, Json
 from torch_conformance.plan import schedule
-from torch_conformance.plan.schedule import Capacity, Environment
-from torch_conformance.tools.fleet import messages
-from torch_conformance.tools.fleet.messages import (
-    IMAGE,
-    Ended,
-    Inlet,
-    Message,
-    as_text,
-    is_name,
-    pack,
-    write,
-)
+from torch_conformance.run.pipeline import informed
+
+Answer: TypeAlias = tuple[Json, Mapping[str, bytes]]
+
+IMAGE = "TORCH_CONFORMANCE_IMAGE"
+"""The variable with the name of a node's image or virtual environment."""
 
 _MOST_BYTES_OF_FILES = 256 << 20
 _MOST_FILES = 2000
-_NO_JOB = Job(name="", plan=None, folder="", environment=Environment(), timeout=0)
+_END_SECONDS = 20.0
 
 
 class Agent:
-    """Serves one runner."""
+    """Serves one run."""
 
-    def __init__(self, inlet: int, outlet: int) -> None:
-        self._inlet = Inlet(inlet)
-        self._outlet = outlet
-        self._folder = Path(tempfile.mkdtemp(prefix="torch-conformance-agent-"))
-        self._executor: LocalExecutor | None = None
-        self._capacity: Capacity | None = None
-        self._memory_limit: int | None = None
-        self._tokens: dict[str, str] = {}
-        """The token of each job, by its name."""
-        self._pending: list[Job] = []
-        """Jobs that came while none runs."""
-        self._is_running = False
+    def __init__(self) -> None:
+        self._scratch = scratch.make()
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._futures: dict[str, Future[Answer]] = {}
+        """The answers of the jobs that it has, by their names."""
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK)
+        self._thread: threading.Thread | None = None
 
-    def serve(self) -> None:
-        """Serve until the runner hangs up."""
-        try:
-            while True:
-                self._take(None)
-                jobs, self._pending = self._pending, []
-                if jobs:
-                    assert self._executor is not None
-                    assert self._capacity is not None
-                    self._is_running = True
-                    for execution in self._executor.run(jobs, self._capacity):
-                        token = self._tokens.pop(execution.job.name, "")
-                        folder = (
-                            self._folder / execution.job.folder if execution.job.folder else None
-                        )
-                        files = _files(folder, execution.files) if folder is not None else {}
-                        # the job itself stays at the runner
-                        fields = {
-                            **dataclasses.asdict(dataclasses.replace(execution, job=_NO_JOB)),
-                            "files": list(files),
-                        }
-                        del fields["job"]
-                        self._send(
-                            {"kind": "ended", "token": token, "execution": fields, "files": files}
-                        )
-                        if folder is not None:
-                            shutil.rmtree(folder, ignore_errors=True)
-                    self._is_running = False
-        except Ended:
-            pass
-        finally:
-            if self._executor is not None:
-                self._executor.close()
-            shutil.rmtree(self._folder, ignore_errors=True)
+    async def hold(self) -> Answer:
+        """Answer once the actor runs: no other run has the node then."""
+        return None, {}
 
-    def _take(self, seconds: float | None) -> None:
-        for message in self._inlet.messages(seconds):
-            match message["kind"]:
-                case "begin":
-                    self._begin(message)
-                case "job":
-                    assert self._executor is not None, "a job before 'begin'"
-                    job = Job.from_json(str(message["job"]))
-                    if message.get("limited"):
-                        job = dataclasses.replace(job, memory_limit=self._memory_limit)
-                    self._tokens[job.name] = str(message["token"])
-                    if self._is_running:
-                        self._executor.again(job)
-                    else:
-                        self._pending.append(job)
-                case "check":
-                    self._send({"kind": "checked", **state(self._folder)})
-                case "gpus" if self._capacity is not None:
-                    gpus, memory = int(message["gpus"]), int(message["gpu_memory"])
-                    self._capacity = dataclasses.replace(
-                        self._capacity, gpus=gpus, gpu_memory=memory
-                    )
-
-    def _begin(self, message: Message) -> None:
-        try:
-            self._memory_limit = schedule.memory_limit(str(message["memory_limit"]))
-            workers = schedule.workers(str(message["jobs"]))
-        except UsageError as error:
-            self._send({"kind": "refused", "why": str(error)})
-            return
-        machine = machine_of(message)
-        self._capacity = schedule.capacity(workers, machine)
-        settings = ExecutorSettings.of(
-            self._folder, workers, float(message["timeout_factor"]), machine.torch_root
+    async def begin(self, settings: Mapping[str, Json]) -> Answer:
+        """Start the executor; return what files show of the machine, where the verdicts come from,
+        and how many jobs run in parallel.
+        """
+        # cases see the variables of the node, and not what Ray added to them
+        for name in [name for name in os.environ if name.startswith(("RAY_", "PYTHONBREAKPOINT"))]:
+            del os.environ[name]
+        self._memory_limit = schedule.memory_limit(str(settings["memory_limit"]))
+        self._workers = schedule.workers(str(settings["jobs"]))
+        machine = capabilities.inspect_files(installed_torch())
+        self._machine = replace(
+            machine,
+            packages={name: machine.has_package(name) for name in map(str, settings["packages"])},
         )
-        self._executor = LocalExecutor(settings)
-        self._executor.on_interrupt(self._inlet.descriptor, lambda: self._take(0))
-        about = {
-            "machine": codec.encode(machine),
-            "provenance": provenance(message),
-            "source": messages.digest(),
+        executor = LocalExecutor(
+            ExecutorSettings.of(
+                self._scratch.path,
+                self._workers,
+                float(settings["timeout_factor"]),
+                machine.torch_root,
+            )
+        )
+        self._thread = threading.Thread(target=self._work, args=(executor,), daemon=True)
+        self._thread.start()
+        provenance = {
+            "host": socket.gethostname(),
+            "image": os.environ.get(IMAGE, ""),
+            "gpu_serial": ", ".join(_gpus()),
         }
-        self._send({"kind": "hello", **about, "jobs": workers})
+        return {
+            "machine": codec.encode(self._machine),
+            "provenance": {name: value for name, value in provenance.items() if value},
+            "files": facts_of_files(installed_torch()),
+            "jobs": self._workers,
+        }, {}
 
-    def _send(self, message: Message) -> None:
-        write(self._outlet, pack(message))
+    async def run(self, text: str) -> Answer:
+        """Run a job; return the fields of its execution without the job, and its files."""
+        job = Job.from_json(text)
+        if job.memory_limit is not None:
+            job = replace(job, memory_limit=self._memory_limit)
+        if job.name not in self._futures:  # Ray repeats a call that the network lost
+            self._futures[job.name] = Future()
+            self._give(job)
+        return await asyncio.wrap_future(self._futures[job.name])
+
+    async def state(self) -> Answer:
+        """Return what a health check compares: the clock, free space, the used memory of each GPU
+        in bytes.
+        """
+        free = shutil.disk_usage(self._scratch.path).free
+        return {"clock": time.time(), "free": free, "gpus": _gpus()}, {}
+
+    async def end(self) -> Answer:
+        """End all workers, and remove all files."""
+        if self._thread is not None:
+            self._give(None)
+            await asyncio.to_thread(self._thread.join, _END_SECONDS)
+        self._scratch.close()
+        return None, {}
+
+    def _give(self, job: Job | None) -> None:
+        self._jobs.put(job)
+        os.eventfd_write(self._wake, 1)
+
+    def _work(self, executor: LocalExecutor) -> None:
+        """Run jobs until the end."""
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])  # Ray blocks some, and children inherit it
+
+        def take() -> None:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self._wake)
+            while not self._jobs.empty():
+                executor.again(self._jobs.get() or sys.exit())
+
+        executor.on_interrupt(self._wake, take)
+        try:
+            while job := self._jobs.get():
+                for execution in executor.run(
+                    [job], schedule.capacity(self._workers, self._machine)
+                ):
+                    self._futures.pop(execution.job.name).set_result(self._answer(execution))
+                    if execution.job.plan is None:
+                        self._machine = informed(self._machine, execution)
+        except Exception as error:
+            for future in list(self._futures.values()):
+                future.set_exception(error)
+            raise
+        finally:
+            executor.close()
+
+    def _answer(self, execution: Execution) -> Answer:
+        fields = codec.encode(execution)
+        del fields["job"]
+        if not execution.job.folder:
+            return fields, {}
+        folder = self._scratch.path / execution.job.folder
+        files = _files(folder, execution)
+        shutil.rmtree(folder, ignore_errors=True)
+        return {**fields, "files": list(files)}, files
 
 
-def _files(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Return the content, as text, of the regular files among ``names``, which a worker left;
-    without those too large, or too many.
-    """
-    files: dict[str, str] = {}
+def _files(folder: Path, execution: Execution) -> dict[str, bytes]:
+    """Return the regular files that a worker left; without those too large, or too many."""
+    files: dict[str, bytes] = {}
     left = _MOST_BYTES_OF_FILES
-    for name in filter(is_name, list(names)[:_MOST_FILES]):
+    for name in execution.files[:_MOST_FILES]:
         with contextlib.suppress(OSError), open_untrusted(folder / name) as stream:
             size = stream.seek(0, os.SEEK_END)
             if size <= min(MAX_MESSAGE, left):
                 stream.seek(0)
-                files[name] = as_text(stream.read(size))
+                files[name] = stream.read(size)
                 left -= size
     return files
 
@@ -166,7 +175,7 @@ def _files(folder: Path, names: Iterable[str]) -> dict[str, str]:
 _QUERY_SECONDS = 20.0
 _QUERY = (
     "nvidia-smi",
-    "--query-gpu=serial,uuid,driver_version,memory.used",
+    "--query-gpu=serial,uuid,memory.used",
     "--format=csv,noheader,nounits",
 )
 """Names the GPUs without a context on them.
@@ -175,86 +184,21 @@ A serial number that a driver does not have is ``[N/A]``: the UUID is used then.
 """
 
 
-def machine_of(message: Message) -> Machine:
-    """Return what files show of this machine, with which of the packages that cases need are
-    installed.
+def _gpus() -> dict[str, int | None]:
+    """Return the used bytes of each GPU that this process may use, by its serial number; empty
+    where the driver's program names none.
     """
-    machine = capabilities.inspect_files(installed_torch())
-    return dataclasses.replace(
-        machine,
-        packages={name: machine.has_package(name) for name in map(str, message["packages"])},
-    )
-
-
-def provenance(message: Message) -> dict[str, str]:
-    """Return where the verdicts of this node come from: host, image, GPUs."""
-    gpus = _gpus()
-    facts = {
-        "host": socket.gethostname(),
-        "image": os.environ.get(IMAGE, "") or str(message.get("image", "")),
-        "python": platform.python_version(),
-        "gpu_serial": ", ".join(str(gpu["serial"]) for gpu in gpus),
-        "driver": ", ".join(dict.fromkeys(str(gpu["driver"]) for gpu in gpus)),
-    }
-    return {name: value[:300] for name, value in facts.items() if value}
-
-
-def state(folder: Path) -> dict[str, Json]:
-    """Return what a health check compares: the clock, free space, the memory that is used of each
-    GPU.
-    """
-    return {"clock": time.time(), "free": shutil.disk_usage(folder).free, "gpus": _gpus()}
-
-
-def _gpus() -> list[dict[str, Json]]:
-    """Return the GPUs that this process may use, as their driver's program names them; empty where
-    there is none.
-    """
-    if shutil.which(_QUERY[0]) is None:
-        return []
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    command = _QUERY if visible is None else (*_QUERY, f"--id={visible}")
     try:
-        done = subprocess.run(_QUERY, capture_output=True, timeout=_QUERY_SECONDS, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return []
-    gpus: list[dict[str, Json]] = []
-    for line in done.stdout.decode("utf-8", "replace").splitlines():
-        cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) == 4:
-            serial, uuid, driver, used = cells
-            name = uuid if serial.startswith("[") or not serial else serial
-            gpus.append(
-                {
-                    "serial": name,
-                    "driver": driver,
-                    "used": int(used) << 20 if used.isdecimal() else None,
-                }
-            )
-    visible = [
-        index.strip()
-        for index in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-        if index.strip()
-    ]
-    if "CUDA_VISIBLE_DEVICES" not in os.environ or not all(map(str.isdecimal, visible)):
-        return gpus
-    return [gpus[index] for index in map(int, visible) if index < len(gpus)]
-
-
-def main() -> None:
-    """Serve on standard input and output; what libraries print goes to standard error."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])  # Ray blocks some, and cases have the usual ones
-    for number, usual in (
-        (signal.SIGINT, signal.default_int_handler),
-        (signal.SIGQUIT, signal.SIG_DFL),
-        (signal.SIGTERM, signal.SIG_DFL),
-    ):
-        signal.signal(number, usual)
-    inlet, outlet = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(2, 1)
-    os.close(nothing)
-    Agent(inlet, outlet).serve()
-
-
-if __name__ == "__main__":
-    main()
+        done = subprocess.run(
+            command, capture_output=True, timeout=_QUERY_SECONDS, check=True, text=True
+        )
+    except (OSError, subprocess.SubprocessError, UnicodeError):
+        return {}
+    gpus: dict[str, int | None] = {}
+    for line in done.stdout.splitlines():
+        serial, uuid, used = map(str.strip, line.split(","))
+        name = uuid if serial.startswith("[") or not serial else serial
+        gpus[name] = int(used) << 20 if used.isdecimal() else None
+    return gpus

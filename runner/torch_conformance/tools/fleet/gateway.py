@@ -1,227 +1,136 @@
-"""The process that speaks to Ray: one actor for each node that a run opens, and threads that pass
-bytes on.
+"""The process that speaks to Ray: it makes the calls that the runner names, and writes the files of
+cases.
 
-Every call of Ray has a time limit. Commands come as frames on standard input, and events go as
-frames to standard output.
+A call is a line of JSON on standard input: ``[number, node, method, arguments, folder]``. A line on
+standard output, ``[number, answer, problem]``, answers it. The first line has the nodes.
 """
 
-import contextlib
-import hashlib
+import json
 import os
 import queue
 import sys
 import threading
-import time
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-from torch_conformance.tools.fleet import messages, relay
-from torch_conformance.tools.fleet.link import AGENT, LEASE_SECONDS, NAME, RESOURCE, SILENCE_SECONDS
-from torch_conformance.tools.fleet.messages import (
-    Ended,
-    Inlet,
-    Message,
-    as_bytes,
-    as_text,
-    pack,
-    write,
-)
+from torch_conformance.machine.output import naming
+from torch_conformance.model.protocol import Json
+from torch_conformance.tools.fleet.agent import Agent
+from torch_conformance.tools.fleet.lab import NAME
 
-Ray: TypeAlias = Any
-"""The module of Ray, and what it makes: it is an extra, and its types are not read."""
-
-_POLL_SECONDS = 2.0
 _ALIVE_EVERY = 5.0
-_STOP_SECONDS = 40.0
+_FILES_SECONDS = 60.0
+_END_SECONDS = 20.0
+_NETWORK_RETRIES = 3
+"""How often Ray makes a call again that the network lost."""
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class _Outlet:
-    """Events to the runner, from several threads."""
+def serve(address: str, source: str) -> None:
+    """Connect, then serve one runner until it hangs up. Nodes run the package in ``source``."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._lock = threading.Lock()
+    outlet = os.fdopen(os.dup(1), "w", encoding="ascii")
+    os.dup2(2, 1)  # what Ray prints
 
-    def put(self, message: Message) -> None:
-        """Write an event; end the process when its reader is gone."""
-        with self._lock:
-            try:
-                write(self._descriptor, pack(message))
-            except BrokenPipeError:
-                os._exit(1)
+    def say(*line: Json) -> None:
+        print(json.dumps(line), file=outlet, flush=True)
 
+    ray.init(
+        address=address,
+        log_to_driver=False,
+        configure_logging=False,
+        runtime_env={"working_dir": source},
+    )
+    nodes = {
+        node["NodeID"]: node
+        for node in ray.nodes()
+        if node["Alive"] and NAME in node.get("Labels", {})
+    }
+    say(*([key, node["Labels"]] for key, node in nodes.items()))
+    actors: dict[str, Any] = {}
+    done: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
-@dataclass(eq=False)
-class _Peer:
-    """The actor of one node, from its creation to its end."""
+    def actor(key: str) -> Any:
+        """Return the actor of a node: it has all of the node, so that no other run has it too."""
+        has = nodes[key]["Resources"]
+        return (
+            ray.remote(Agent)
+            .options(
+                num_cpus=has.get("CPU", 0),
+                num_gpus=has.get("GPU", 0),
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=key, soft=False),
+                max_restarts=0,
+            )
+            .remote()
+        )
 
-    _ray: Ray
-    _class: Ray
-    _key: str
-    _bundle: bytes
-    _outlet: _Outlet
-    _outgoing: queue.SimpleQueue[bytes | None] = field(default_factory=queue.SimpleQueue)
-    _actor: Any = None
-    _is_open: bool = False
-    _is_closing: threading.Event = field(default_factory=threading.Event)
+    def call(key: str, method: str, *arguments: Json) -> Any:
+        retries = _NETWORK_RETRIES if method == "run" else 0
+        options = {"num_returns": 2, "max_task_retries": retries}
+        return getattr(actors[key], method).options(**options).remote(*arguments)
 
-    def __post_init__(self) -> None:
-        self.thread = threading.Thread(target=self._live, daemon=True)
-        self.thread.start()
+    def take(number: int, key: str, method: str, arguments: list[Json], folder: str) -> None:
+        actors[key] = actors.get(key) or actor(key)
+        answer, files = call(key, method, *arguments)
+        ended = actors.pop(key) if method == "end" else None
+        answer.future().add_done_callback(
+            lambda future: done.put((number, future, files, folder, ended))
+        )
 
-    def send(self, data: bytes) -> None:
-        """Queue bytes for the agent."""
-        self._outgoing.put(data)
-
-    def close(self) -> None:
-        """Begin to end it."""
-        self._is_closing.set()
-        self._outgoing.put(None)
-
-    def _live(self) -> None:
+    def take_all() -> None:
         try:
-            self._open()
-            threading.Thread(target=self._send_all, daemon=True).start()
-            seen = 0
-            while not self._is_closing.is_set():
-                seen, data, ended = self._call("receive", seen, _POLL_SECONDS)
-                if data:
-                    self._outlet.put({"kind": "data", "key": self._key, "data": as_text(data)})
-                if ended:
-                    self._lose(ended)
-                    break
+            for line in sys.stdin:
+                take(*json.loads(line))
+        finally:
+            done.put(None)
+
+    threading.Thread(target=take_all, daemon=True).start()
+    while True:
+        try:
+            answered = done.get(timeout=_ALIVE_EVERY)
+        except queue.Empty:
+            say(0, None, "")
+            continue
+        if answered is None:
+            break
+        number, future, files, folder, ended = answered
+        content: Mapping[str, bytes] = {}
+        try:
+            answer, problem = future.result(), ""
+            content = ray.get(files, timeout=_FILES_SECONDS)
         except Exception as error:
             # what Ray and gRPC raise has no common class below Exception; each means that this node
             # is lost
-            self._lose(f"{type(error).__name__}: {error}")
-        finally:
-            if self._is_open:
-                with contextlib.suppress(Exception):
-                    # an actor that cannot be stopped is killed below, or its node is gone
-                    self._ray.get(self._actor.stop.remote(), timeout=_STOP_SECONDS / 2)
-            if self._actor is not None:
-                with contextlib.suppress(Exception):  # it is gone already
-                    self._ray.kill(self._actor)
-
-    def _open(self) -> None:
-        """Create the actor and start its agent; raise ``TimeoutError`` where the node does not get
-        free in time.
-        """
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        self._actor = self._class.options(
-            num_cpus=0,
-            resources={RESOURCE: 1},
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=self._key, soft=False),
-            max_restarts=0,
-            max_task_retries=0,
-            max_concurrency=4,
-        ).remote()
-        started = self._actor.start.remote(
-            self._bundle, hashlib.sha256(self._bundle).hexdigest(), AGENT
-        )
-        until = time.monotonic() + LEASE_SECONDS
-        while not self._is_closing.is_set():
-            ready, _ = self._ray.wait([started], timeout=1.0)
-            if ready:
-                self._ray.get(started, timeout=SILENCE_SECONDS)
-                self._is_open = True
-                self._outlet.put({"kind": "opened", "key": self._key})
-                return
-            if time.monotonic() > until:
-                raise TimeoutError(
-                    f"another run held this node for {LEASE_SECONDS:g} s, or the node does "
-                    "not answer"
-                )
-
-    def _send_all(self) -> None:
-        number = 0
-        try:
-            while (data := self._outgoing.get()) is not None:
-                number += 1
-                self._call("send", number, data)
-        except Exception as error:
-            # as in _live: exceptions of Ray and gRPC have no common class below Exception
-            self._lose(f"{type(error).__name__}: {error}")
-
-    def _call(self, name: str, *arguments: Any) -> Any:
-        """Make a numbered call until it answers; calls are repeated within the silence that is
-        allowed, and have no second effect.
-        """
-        from ray.exceptions import ActorUnavailableError
-
-        until = time.monotonic() + SILENCE_SECONDS
-        while True:
-            try:
-                return self._ray.get(
-                    getattr(self._actor, name).remote(*arguments),
-                    timeout=max(1.0, until - time.monotonic()),
-                )
-            except ActorUnavailableError:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(1.0)
-
-    def _lose(self, why: str) -> None:
-        if not self._is_closing.is_set():
-            self._outlet.put({"kind": "lost", "key": self._key, "why": why[:2000]})
+            answer, problem = None, f"{type(error).__name__}: {error}"[:2000]
+        if ended is not None:
+            ray.kill(ended)
+        _write(Path(folder), content)
+        say(number, answer, problem)
+    if ending := [call(key, "end")[0] for key in actors]:
+        ray.wait(ending, num_returns=len(ending), timeout=_END_SECONDS)
 
 
-def serve(inlet: int, outlet: int, address: str) -> None:
-    """Connect, then serve one runner until it hangs up."""
-    import ray
-
-    ray.init(
-        address=address, log_to_driver=False, configure_logging=False, ignore_reinit_error=True
+def _is_name(name: str) -> bool:
+    """Whether the name of a file, which a node may have made up, stays in its folder."""
+    return (
+        name not in ("", ".", "..") and not {"/", "\0"} & {*name} and len(os.fsencode(name)) < 256
     )
-    # Ray sends a class by value only if its module cannot be imported, and a node needs nothing of
-    # ours
-    space: dict[str, Any] = {"__name__": "torch_conformance_relay"}
-    # the text is a file of this package
-    exec(compile(Path(relay.__file__).read_text("utf-8"), "relay.py", "exec"), space)  # noqa: S102
-    relay_class = ray.remote(space["Relay"])
-    bundle, events = messages.bundle(), _Outlet(outlet)
-    peers: dict[str, _Peer] = {}
-
-    def say_alive() -> None:
-        while True:
-            events.put({"kind": "alive"})
-            time.sleep(_ALIVE_EVERY)
-
-    threading.Thread(target=say_alive, daemon=True).start()
-    alive = [node for node in ray.nodes() if node["Alive"] and NAME in node.get("Labels", {})]
-    events.put(
-        {
-            "kind": "joined",
-            "nodes": [{"node": node["NodeID"], "labels": dict(node["Labels"])} for node in alive],
-        }
-    )
-    commands = Inlet(inlet)
-    with contextlib.suppress(Ended):
-        while True:
-            for message in commands.messages(None):
-                key = str(message["key"])
-                match message["kind"]:
-                    case "open":
-                        peers[key] = _Peer(ray, relay_class, key, bundle, events)
-                    case "send":
-                        peers[key].send(as_bytes(message["data"]))
-                    case "close":
-                        peers[key].close()
-    for peer in peers.values():
-        peer.close()
-    for peer in peers.values():
-        peer.thread.join(_STOP_SECONDS)
 
 
-def main() -> None:
-    """Serve on standard input and output; what Ray prints goes to standard error."""
-    inlet, outlet = os.dup(0), os.dup(1)
-    os.dup2(2, 1)
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    serve(inlet, outlet, sys.argv[1])
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files of a case; without those whose name leads out of the folder."""
+    for name in filter(_is_name, files):
+        folder.mkdir(parents=True, exist_ok=True)
+        with (
+            naming(folder / name),
+            os.fdopen(os.open(folder / name, _FLAGS, 0o644), "wb") as stream,
+        ):
+            stream.write(files[name])
 
 
 if __name__ == "__main__":
-    main()
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    serve(*sys.argv[1:])

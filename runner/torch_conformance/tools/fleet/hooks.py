@@ -2,11 +2,12 @@
 run on a fleet.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+from torch_conformance.execute.engine import LocalExecutor
 from torch_conformance.execute.executor_protocol import Execution
+from torch_conformance.judge.waiving import Waivers
 from torch_conformance.machine.capabilities import CaseAvailability, Machine
 from torch_conformance.model.case import Availability, Case
 from torch_conformance.model.conditions import Surroundings
@@ -16,14 +17,10 @@ from torch_conformance.record.run_folder import RunFolder
 from torch_conformance.run.pipeline import CaseRunner, result_of_execution, result_of_unavailable
 from torch_conformance.run.preparation import Prepared
 from torch_conformance.tools.fleet import nodes
-from torch_conformance.tools.fleet.fleet import Fleet
-from torch_conformance.tools.fleet.health import Entry, problem_of_canary
+from torch_conformance.tools.fleet.fleet import Entry, Fleet
+from torch_conformance.tools.fleet.health import problem_of_canary
 from torch_conformance.tools.fleet.lab import check_fleet, read_lab
 from torch_conformance.tools.fleet.link import GatewayLink
-
-if TYPE_CHECKING:
-    from torch_conformance.execute.engine import LocalExecutor
-
 
 __all__ = ["FleetRunner", "check_fleet"]
 
@@ -39,11 +36,8 @@ class FleetRunner(CaseRunner):
         options, suite, waivers = prepared.options, prepared.suite, prepared.waivers
         lab = read_lab(options.lab) if options.lab is not None else None
         self._nodes = nodes.Nodes(prepared, cases, recorded, folder, lab)
-        self._no_waivers = dataclasses.replace(
-            waivers, files=dataclasses.replace(waivers.files, waivers=())
-        )
         self._repro: Callable[[Case], str] = lambda case: ""
-        begin = {
+        settings = {
             "timeout_factor": options.timeout_factor,
             "jobs": options.jobs,
             "memory_limit": options.memory_limit,
@@ -54,13 +48,13 @@ class FleetRunner(CaseRunner):
             link,
             self._nodes,
             folder.path,
-            begin,
+            settings,
             self._result_of,
             self._problem_of_canary,
             self._unavailable,
         )
         # the fleet takes cases in place of jobs: what gives jobs to the executor is overridden here
-        executor = cast("LocalExecutor", self._fleet)
+        executor = cast(LocalExecutor, self._fleet)
         scheduling = prepared.scheduling
         super().__init__(
             options,
@@ -86,8 +80,9 @@ class FleetRunner(CaseRunner):
         self._is_looking = True
         self._fleet.connect()
         self._is_looking = False
-        self.facts_of_files = nodes.facts_of_files(self._nodes.reference())
-        return self._nodes.reference()
+        reference = self._nodes.reference()
+        self.facts_of_files = reference.files
+        return reference.machine
 
     def verdict_of(self, case: Case, machine: Machine) -> CaseAvailability:
         """Return whether any node can run a case."""
@@ -114,27 +109,22 @@ class FleetRunner(CaseRunner):
             yield result
         self.unrun = self._fleet.unrun
 
-    def _result_of(self, case: Case, execution: Execution) -> CaseResult:
+    def _result_of(self, execution: Execution) -> CaseResult:
         """Return the result of a case, judged by the facts of its node."""
+        case = self._jobs.cases[execution.job.name]
         offer = self._nodes.offers[execution.node]
-        mine = offer.case(case)
-        assert mine is not None
         return self.result(
-            mine, execution, offer.known, offer.machine, self._repro(mine), offer.record
+            case, execution, offer.known, offer.machine, self._repro(case), offer.record
         )
 
-    def _problem_of_canary(self, case_id: str, execution: Execution) -> str:
-        case = self._nodes.canaries.cases[case_id]
-        known, backends = (
-            self._nodes.offers[execution.node].known,
-            self._nodes.canaries.suite.backends.by_name,
+    def _problem_of_canary(self, execution: Execution) -> str:
+        case = self._jobs.cases[execution.job.name]
+        known = self._nodes.offers[execution.node].known
+        backends = self._nodes.canaries.backends.by_name
+        result = result_of_execution(
+            self._folder.path, backends, Waivers(), case, execution, known, ""
         )
-        return problem_of_canary(
-            case,
-            result_of_execution(
-                self._folder.path, backends, self._no_waivers, case, execution, known, ""
-            ),
-        )
+        return problem_of_canary(case, result)
 
     def _unavailable(self, case: Case, why: str) -> CaseResult:
         return result_of_unavailable(

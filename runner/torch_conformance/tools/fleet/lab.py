@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from torch_conformance.language.backends import read_named
 from torch_conformance.language.read.document import LAB, Document
@@ -18,6 +19,16 @@ from torch_conformance.model.options import RunOptions
 
 CPU = "cpu"
 """The vendor of a node without an accelerator."""
+LABEL = "torch-conformance/"
+"""What the labels of a node begin with."""
+NAME = LABEL + "name"
+
+
+def as_label(value: str) -> str:
+    """Return a text as the value of a label: Ray allows 63 letters, digits, dots, dashes and
+    underscores.
+    """
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", value)[:63].strip("-._")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,23 +48,25 @@ class LabNode:
 
     def differences(self, machine: Machine) -> Iterator[str]:
         """Yield how a machine differs from what the lab says of it."""
-        torch = machine.torch or "none"
-        vendor = machine.vendor if machine.gpus and machine.vendor else CPU
-        same_torch = (
-            _in_range(self.torch, machine.release or ())
-            if _is_range(self.torch)
-            else self.torch == torch
-        )
-        for key, actual, is_right in (
-            ("torch", torch, same_torch),
-            ("python", ".".join(map(str, machine.python)), _in_range(self.python, machine.python)),
-            ("vendor", vendor, self.vendor == vendor),
-            ("arch", machine.arch or "none", self.arch == machine.arch),
-            ("gpus", str(machine.gpus or 0), _in_range(self.gpus, (machine.gpus or 0,))),
-        ):
+        for key, (text, numbers) in facts_of(machine).items():
             required = getattr(self, key)
-            if required and not is_right:
-                yield f"{self.positions[key]}: {key} is {required} there, and {actual} on the node"
+            is_right = required in ("", text)
+            if _is_range(key, required):
+                is_right = bool(numbers) and VersionRange.parse(required).holds(numbers)
+            if not is_right:
+                yield f"{self.positions[key]}: {key} is {required} there, and {text} on the node"
+
+
+def facts_of(machine: Machine) -> Mapping[str, tuple[str, tuple[int, ...]]]:
+    """Return what a lab may say of a machine, as text and, where it has some, as numbers."""
+    gpus = machine.gpus or 0
+    return {
+        "torch": (machine.torch or "none", machine.release or ()),
+        "python": (".".join(map(str, machine.python)), machine.python),
+        "vendor": ((gpus and machine.vendor) or CPU, ()),
+        "arch": (machine.arch or "none", ()),
+        "gpus": (str(gpus), (gpus,)),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +93,8 @@ def read_lab(path: Path) -> Lab:
             **values,
             positions={**positions, "": document.position(("nodes", name), key=True)},
         )
-        for key in ("python", "gpus", "torch"):
-            text = values.get(key)
-            if text and (key != "torch" or _is_range(text)):
+        for key, text in values.items():
+            if _is_range(key, text):
                 try:
                     VersionRange.parse(text)
                 except BadRange as error:
@@ -92,13 +104,10 @@ def read_lab(path: Path) -> Lab:
     return Lab(name=document.data["lab"], nodes=nodes, document=document)
 
 
-def _is_range(text: str) -> bool:
-    """Whether a text is a range of versions, and not one version."""
-    return text[:1] in ("<", ">", "=", "!", "~")
-
-
-def _in_range(text: str, value: tuple[int, ...]) -> bool:
-    return bool(text and value) and VersionRange.parse(text).holds(value)
+def _is_range(key: str, text: str) -> bool:
+    """Whether a text is a range of numbers, and not one version."""
+    is_one = key == "torch" and text[:1] not in ("<", ">", "=", "!", "~")
+    return key in ("torch", "python", "gpus") and bool(text) and not is_one
 
 
 # -- options ---------------------------------------------------------------------------------------
@@ -160,12 +169,15 @@ def require_head(address: str) -> None:
 
 def host_and_port(address: str) -> tuple[str, int]:
     """Return the parts of an address; raise ``UsageError``."""
-    host, _, port = address.rpartition(":")
-    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65_536
-    if not host or not is_port or "://" in address:
+    parts = urlsplit(f"//{address}")
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    if not parts.hostname or not port or parts.netloc != address:
         shown = re.sub(r"//.*@", "//", address)[:60]  # it may have a password
         raise UsageError(
             f"--address {shown}: no host and port (write --address HOST:PORT, for example "
             f"127.0.0.1:6379; {_HOW})"
         )
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    return parts.hostname, port

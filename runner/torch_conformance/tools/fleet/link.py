@@ -1,16 +1,17 @@
-"""What carries bytes between a run and the agents of its nodes, through Ray.
+"""The runner's end of the gateway, the process that speaks to Ray.
 
-Ray ends a driver whose head is gone, and the run and its journal must outlive that, so a process of
-its own speaks to Ray (``gateway.py``). No call waits without an end.
+Ray ends a driver whose head is gone, and the run and its journal must outlive that. No call waits
+without an end.
 """
 
+import asyncio
 import contextlib
+import itertools
+import json
 import os
-import re
-import selectors
-import subprocess
+import shutil
 import tempfile
-import time
+from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,40 +19,23 @@ from pathlib import Path
 from torch_conformance.machine import child_python
 from torch_conformance.machine.scratch import tail
 from torch_conformance.model.diagnostics import UsageError
-from torch_conformance.tools.fleet.messages import (
-    CHUNK,
-    BadFrame,
-    FrameReader,
-    Message,
-    as_bytes,
-    as_text,
-    pack,
-)
+from torch_conformance.model.protocol import Json
+from torch_conformance.tools.fleet.lab import NAME
 
-AGENT = "torch_conformance.tools.fleet.agent"
-
-LABEL = "torch-conformance/"
-"""What the labels of a node begin with."""
-NAME = LABEL + "name"
-RESOURCE = "torch_conformance_node"
-"""The resource of each node: a run that holds it has the node alone."""
-
-LEASE_SECONDS = 600.0
-"""How long a node that another run holds is waited for."""
-SILENCE_SECONDS = 60.0
-"""A node that answers no call for so long is lost."""
 _CONNECT_SECONDS = 120.0
 """How long the head of a cluster may take to answer."""
 _ALIVE_SECONDS = 60.0
 """A gateway that reports nothing for so long is lost."""
+_READ_SECONDS = 1.0
+"""To read what arrived while this program was stopped, before its gateway counts as lost."""
 _CLOSE_SECONDS = 60.0
+_MOST_BYTES = 1 << 30
+"""The maximum size of an answer."""
+_PACKAGE = Path(__file__).resolve().parents[2]
 
 
-def as_label(value: str) -> str:
-    """Return a text as the value of a label: Ray allows 63 letters, digits, dots, dashes and
-    underscores.
-    """
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", value)[:63].strip("-._")
+class Lost(Exception):
+    """A node, or the connection to the head, is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,166 +49,132 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """What came from a node: without a message, its agent started, so that no other run holds
-    it.
-    """
-
-    key: str
-    message: Message | None = None
-    lost: str | None = None
-    """Why it is gone, so that nothing comes any more."""
-
-
 class GatewayLink:
-    """Carries bytes through Ray."""
+    """Calls the agents of nodes through the gateway."""
+
+    _process: Process
+    _stdin: asyncio.StreamWriter
+    _stdout: asyncio.StreamReader
 
     def __init__(self, address: str) -> None:
         self._address = address
         self._scratch = tempfile.TemporaryDirectory(prefix="torch-conformance-gateway-")
-        self._process: subprocess.Popen[bytes] | None = None
-        self._reader = FrameReader()
-        self._readers: dict[str, FrameReader] = {}
-        self._selector = selectors.DefaultSelector()
-        self._heard = time.monotonic()
+        self._printed = Path(self._scratch.name) / "printed.txt"
+        self._reader: asyncio.Task[None] | None = None
+        self._numbers = itertools.count(1)
+        self._calls: dict[int, asyncio.Future[Json]] = {}
+        self._lost = ""
 
-    def nodes(self) -> Sequence[Node]:
+    async def nodes(self) -> Sequence[Node]:
         """Start the gateway, and return the nodes that joined; raise ``UsageError`` where no
         cluster answers.
         """
-        environ = child_python.variables(os.environ, Path(self._scratch.name))
-        command = child_python.command("torch_conformance.tools.fleet.gateway", self._address)
-        with (Path(self._scratch.name) / "printed.txt").open("wb") as stream:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stream,
-                env=environ,
-                start_new_session=True,
-            )
-        self._heard = time.monotonic()
-        assert self._process.stdout is not None
-        self._selector.register(self._process.stdout, selectors.EVENT_READ)
-        until = time.monotonic() + _CONNECT_SECONDS
-        while time.monotonic() < until and self._process is not None:
-            for message in self._messages(1.0, None):
-                if message["kind"] == "joined":
-                    return named(message["nodes"])
-        raise UsageError(
-            f"--address {self._address}: no Ray cluster answers "
-            f"({self._last_words() or f'waited {_CONNECT_SECONDS:g} s'})"
+        scratch = Path(self._scratch.name)
+        source = str(scratch / "source")
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(_PACKAGE, Path(source) / _PACKAGE.name, ignore=ignored)
+        command = child_python.command(
+            "torch_conformance.tools.fleet.gateway", self._address, source
         )
+        with self._printed.open("wb") as printed:
+            self._process = process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=printed,
+                env=child_python.variables(os.environ, scratch),
+                start_new_session=True,
+                limit=_MOST_BYTES,
+            )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._stdin, self._stdout = process.stdin, process.stdout
+        try:
+            listed = await self._line(_CONNECT_SECONDS)
+        except (TimeoutError, ValueError) as error:
+            await self._kill()
+            raise UsageError(
+                f"--address {self._address}: no Ray cluster answers "
+                f"({self._last_words() or f'waited {_CONNECT_SECONDS:g} s'})"
+            ) from error
+        self._reader = asyncio.create_task(self._read())
+        return named(listed)
 
-    def open(self, key: str) -> None:
-        """Start the agent of a node, once no other run holds it. An event follows."""
-        self._readers[key] = FrameReader()
-        self._write({"kind": "open", "key": key})
+    async def call(self, key: str, method: str, *arguments: Json, folder: str = "") -> Json:
+        """Call a method of the agent of a node, and return its answer; its files are written to
+        the folder. Raise ``Lost``.
 
-    def send(self, key: str, data: bytes) -> None:
-        """Send frames to a node. What a lost node was sent is dropped."""
-        if key in self._readers:
-            self._write({"kind": "send", "key": key, "data": as_text(data)})
-
-    def wait(self, seconds: float, wake: int | None) -> Sequence[Event]:
-        """Return what happened; wait so long for something, or until ``wake`` is readable.
-
-        With a gateway that is gone, every node is lost.
+        The agent starts with the first call, once no other run holds the node.
         """
-        events: list[Event] = []
-        for message in self._messages(seconds, wake):
-            key = str(message.get("key", ""))
-            if key not in self._readers:
-                continue
-            if message["kind"] == "opened":
-                events.append(Event(key))
-            elif message["kind"] == "data":
-                try:
-                    events += [
-                        Event(key, answer)
-                        for answer in self._readers[key].feed(as_bytes(message["data"]))
-                    ]
-                except BadFrame as error:
-                    self.close_node(key)
-                    events.append(Event(key, lost=str(error)))
-            elif message["kind"] == "lost":
-                del self._readers[key]
-                events.append(Event(key, lost=str(message["why"])))
-        if self._process is None or time.monotonic() - self._heard > _ALIVE_SECONDS:
-            self._kill()
-            why = f"the connection to the head of the cluster was lost {self._last_words()}".strip()
-            events += [Event(key, lost=why) for key in self._readers]
-            self._readers.clear()
-        return events
+        if self._lost:
+            raise Lost(self._lost)
+        number = next(self._numbers)
+        answer = self._calls[number] = asyncio.get_running_loop().create_future()
+        self._say(number, key, method, arguments, folder)
+        return await answer
 
-    def close_node(self, key: str) -> None:
+    def drop(self, key: str) -> None:
         """End the agent of a node."""
-        if self._readers.pop(key, None) is not None:
-            self._write({"kind": "close", "key": key})
+        self._say(0, key, "end", [], "")
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Hang up: the gateway ends every agent."""
-        if self._process is not None and self._process.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_CLOSE_SECONDS)
-        self._kill()
-        self._selector.close()
+        if self._reader is not None:
+            self._stdin.close()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._reader, _CLOSE_SECONDS)
+            await self._kill()
         self._scratch.cleanup()
 
-    def _messages(self, seconds: float, wake: int | None) -> list[Message]:
-        messages: list[Message] = []
-        if wake is not None and wake not in self._selector.get_map():
-            self._selector.register(wake, selectors.EVENT_READ)
-        for ready, _ in self._selector.select(seconds):
-            if self._process is None or ready.fileobj is not self._process.stdout:
-                continue
-            data = os.read(ready.fd, CHUNK)
-            self._heard = time.monotonic()
-            try:
-                messages += self._reader.feed(data)
-            except BadFrame:
-                data = b""
-            if not data:
-                self._kill()
-        return messages
+    def _say(self, *line: Json) -> None:
+        self._stdin.write(json.dumps(line).encode("ascii") + b"\n")
 
-    def _write(self, message: Message) -> None:
-        if self._process is not None and self._process.stdin is not None:
-            with contextlib.suppress(OSError):  # its end is read from its output
-                self._process.stdin.write(pack(message))
-                self._process.stdin.flush()
+    async def _line(self, seconds: float) -> Json:
+        """Return the next line of the gateway; raise ``ValueError`` where it has ended."""
+        line = asyncio.ensure_future(self._stdout.readline())
+        for limit in (seconds, _READ_SECONDS):
+            await asyncio.wait({line}, timeout=limit)
+        if not line.done():
+            line.cancel()
+            raise TimeoutError
+        return json.loads(line.result())
 
-    def _kill(self) -> None:
-        if self._process is None:
-            return
-        assert self._process.stdout is not None
-        self._selector.unregister(self._process.stdout)
-        self._process.kill()
-        self._process.wait()
-        self._process.stdout.close()
-        if self._process.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
-        self._process = None
+    async def _read(self) -> None:
+        """Give answers to calls until the gateway is gone: then every node is lost."""
+        with contextlib.suppress(TimeoutError, ValueError):
+            while True:
+                number, answer, problem = await self._line(_ALIVE_SECONDS)
+                call = self._calls.pop(number, None)
+                if call is None or call.done():  # a sign of life, or a node that was given up
+                    continue
+                if problem:
+                    call.set_exception(Lost(problem))
+                else:
+                    call.set_result(answer)
+        await self._kill()
+        words = f"the connection to the head of the cluster was lost {self._last_words()}"
+        self._lost = words.strip()
+        for call in self._calls.values():
+            if not call.done():
+                call.set_exception(Lost(self._lost))
+
+    async def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
 
     def _last_words(self) -> str:
-        lines = tail(Path(self._scratch.name) / "printed.txt", 4000).strip().splitlines()
-        return lines[-1][:500] if lines else ""
+        return " ".join(tail(self._printed, 4000).strip().splitlines()[-1:])[:500]
 
 
-def named(listed: Sequence[Message]) -> list[Node]:
-    """Return the nodes of a cluster, each with the name that it joined with; a number follows where
-    another node has this name.
+def named(listed: Json) -> list[Node]:
+    """Return the nodes of a cluster by their keys, each with the name that it joined with; a number
+    follows where another node has this name.
     """
     nodes: dict[str, Node] = {}
-    for node in sorted(listed, key=lambda node: str(node["node"])):
-        label, number = str(node["labels"][NAME]), 1
-        name = label
-        while name in nodes:
-            number += 1
-            name = f"{label}-{number}"
-        nodes[name] = Node(key=str(node["node"]), name=name, labels=node["labels"])
-    return [nodes[name] for name in sorted(nodes)]
+    for key, labels in sorted(listed):
+        label = labels[NAME]
+        names = itertools.chain([label], (f"{label}-{number}" for number in itertools.count(2)))
+        name = next(name for name in names if name not in nodes)
+        nodes[name] = Node(key=key, name=name, labels=labels)
+    return list(nodes.values())

@@ -5,7 +5,6 @@ the lab; with these facts as labels the machine joins a Ray cluster. The Python 
 this environment run the cases. Ctrl-C leaves the cluster.
 """
 
-import json
 import os
 import re
 import socket
@@ -24,9 +23,15 @@ from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.options import flag, option
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.run.pipeline import ask_worker
-from torch_conformance.tools.fleet.lab import CPU, host_and_port, read_lab, require_ray
-from torch_conformance.tools.fleet.link import LABEL, NAME, RESOURCE, as_label
-from torch_conformance.tools.fleet.messages import IMAGE
+from torch_conformance.tools.fleet.agent import IMAGE
+from torch_conformance.tools.fleet.lab import (
+    LABEL,
+    as_label,
+    facts_of,
+    host_and_port,
+    read_lab,
+    require_ray,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +56,6 @@ class NodeOptions:
 
 _AGAIN_SECONDS = 10.0
 _RAY = "from ray.scripts.scripts import main; main()"
-_KEPT = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "OMP_NUM_THREADS")
-"""Variables that Ray changes for its actors: the agent gets them as they are here."""
 _OF_RAY = {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 """Ray lowers the priority of its workers, and with it that of the cases, which have deadlines."""
 
@@ -85,38 +88,17 @@ def join(options: NodeOptions) -> ExitCode:
         raise UsageError(f"this machine is not '{name}' of the lab: {difference}")
     image = options.image or (entry.image if entry is not None else "")
     facts = {
-        "vendor": machine.vendor if machine.gpus and machine.vendor else CPU,
-        "arch": machine.arch or "",
-        "torch": machine.torch or "",
-        "python": ".".join(map(str, machine.python)),
-        "gpus": str(machine.gpus or 0),
-        "driver": str(machine.facts.get("driver") or ""),
+        "name": name,
         "image": image,
+        **{key: text for key, (text, _) in facts_of(machine).items()},
     }
     # its name, and what ``ray list nodes`` shows of it
-    named = {NAME: name, **{LABEL + fact: value for fact, value in facts.items()}}
-    labels = {label: as_label(value) for label, value in sorted(named.items()) if value}
-    for label, value in labels.items():
-        output.note(f"{label}={value}")
-    text = ",".join(f"{label}={value}" for label, value in labels.items())
-    command = [
-        sys.executable,
-        "-P",
-        "-c",
-        _RAY,
-        "start",
-        "--address",
-        options.address,
-        "--block",
-        "--disable-usage-stats",
-    ]
-    command += ["--labels", text, "--resources", json.dumps({RESOURCE: 1})]
-    kept = {
-        f"TORCH_CONFORMANCE_NODE_{variable}": os.environ[variable]
-        for variable in _KEPT
-        if variable in os.environ
-    }
-    environ = {**os.environ, **kept, IMAGE: image, **_OF_RAY}
+    labels = [f"{LABEL}{fact}={as_label(text)}" for fact, text in facts.items() if text]
+    output.note(", ".join(labels))
+    command = [sys.executable, "-P", "-c", _RAY, "start", "--address", options.address]
+    command += ["--block", "--disable-usage-stats", "--labels", ",".join(labels)]
+    # an empty number of threads counts as none, and keeps Ray from setting one
+    environ = {"OMP_NUM_THREADS": "", **os.environ, IMAGE: image, **_OF_RAY}
     while True:
         output.note(f"node {name}: joining")
         process = subprocess.Popen(command, env=environ)

@@ -2,11 +2,12 @@
 run, and how they are planned.
 """
 
-import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from torch_conformance.execute.executor_protocol import Execution, Job
@@ -15,40 +16,59 @@ from torch_conformance.machine import capabilities
 from torch_conformance.machine.capabilities import CaseAvailability, Machine
 from torch_conformance.machine.installed_torch import InstalledTorch, installed_torch, minor
 from torch_conformance.machine.redaction import redacted_texts
-from torch_conformance.model import codec, devices
+from torch_conformance.model import codec
 from torch_conformance.model.case import Availability, Case
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import InvalidSpecs, UsageError
+from torch_conformance.model.protocol import Json
 from torch_conformance.model.results import CaseResult
 from torch_conformance.plan.selection import without_benches
 from torch_conformance.plan.worker_plan import digest_of
 from torch_conformance.record.comparison import machine_differences
 from torch_conformance.record.run_folder import RunFolder
-from torch_conformance.run.pipeline import Jobs, exclusive, informed
+from torch_conformance.run.pipeline import Jobs, informed
 from torch_conformance.run.preparation import Prepared
-from torch_conformance.tools.fleet.health import read_canaries
-from torch_conformance.tools.fleet.lab import Lab
-from torch_conformance.tools.fleet.link import NAME, Node, as_label
-from torch_conformance.tools.fleet.messages import Message
+from torch_conformance.tools.fleet.health import canaries_of, read_canaries
+from torch_conformance.tools.fleet.lab import NAME, Lab
+from torch_conformance.tools.fleet.link import Node
 
-_NOT_RECORDED = ("torch_root", "answers", "cpu")
+_NOT_RECORDED = {"torch_root", "answers", "cpu"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Offer:
-    """One node that can be used."""
+    """One node, and what it reported."""
 
     node: Node
     machine: Machine
-    known: Surroundings
-    cases: Mapping[str, Case] | None
-    """The cases as its torch expands them, by id; None where it has the torch that the runner read
-    the specs for.
-    """
-    record: Mapping[str, str]
-    """What results say of it."""
-    environment: Mapping[str, str]
-    """The facts of its machine as the header of a run has them."""
+    provenance: Mapping[str, str]
+    jobs: Jobs
+    """What makes the jobs of the node, with its facts."""
+    files: Mapping[str, str]
+    """The facts that files show of its machine."""
+    cases: Mapping[str, Case] = field(default_factory=dict)
+    """The cases as its torch expands them, by id; without those that are other cases then."""
+    canaries: Sequence[Case] = ()
+    """Those that it can run."""
+
+    @cached_property
+    def known(self) -> Surroundings:
+        """The facts for conditions."""
+        return replace(
+            surroundings_of(self.machine.torch, self.machine), python=self.machine.python
+        )
+
+    @cached_property
+    def record(self) -> Mapping[str, str]:
+        """What results say of it."""
+        facts = _texts(self.machine)
+        facts = {name: facts[name] for name in facts.keys() - _NOT_RECORDED}
+        return {**self.provenance, **redacted_texts(facts), "name": self.node.name}
+
+    @cached_property
+    def environment(self) -> Mapping[str, str]:
+        """The facts of its machine as the header of a run has them."""
+        return redacted_texts({**self.files, **_texts(self.machine)})
 
     def is_like(self, facts: Mapping[str, str]) -> bool:
         """Whether its machine is like that of a node, by the facts that results record."""
@@ -57,14 +77,12 @@ class Offer:
             {name: self.environment[name] for name in both}, {name: facts[name] for name in both}
         )
 
-    def case(self, case: Case) -> Case | None:
-        """Return a case as this node runs it; None where that is another case than the one that was
-        selected.
-        """
-        if self.cases is None:
-            return case
-        mine = self.cases.get(case.id)
-        return mine if mine is not None and digest_of(mine) == digest_of(case) else None
+    def availability(self, case: Case) -> CaseAvailability:
+        """Return whether it can run a case, and why not."""
+        if case.id in self.cases:
+            return capabilities.availability_of(self.cases[case.id], self.machine)
+        why = f"it is another case with torch {self.machine.torch}"
+        return CaseAvailability(Availability.NO, why, "torch")
 
 
 @dataclass(eq=False)
@@ -78,17 +96,14 @@ class Nodes:
     _lab: Lab | None
 
     def __post_init__(self) -> None:
-        self._options, self._suite = self._prepared.options, self._prepared.suite
         self.canaries = read_canaries()
+        self._asked: dict[str, Offer] = {}
         self.offers: dict[str, Offer] = {}
-        self._machines: dict[str, Machine] = {}
-        self._jobs: dict[str, Jobs] = {}
-        """What makes the jobs of each node, with its facts."""
+        """The nodes that can be used."""
         self.cases_of_jobs: dict[str, Case] = {}
         """The case of each job, by the job's name, for all nodes."""
         self._numbers = itertools.count(self._folder.next_number())
         self._cases_of_torch: dict[tuple[str, str], Mapping[str, Case]] = {}
-        self._verdicts: dict[Hashable, tuple[CaseAvailability, frozenset[str]]] = {}
         there = self._folder.header.environment if self._folder.header is not None else {}
         self._first_attempts: dict[str, Mapping[str, str]] = {
             case_id: attempts[0].node or there
@@ -101,76 +116,47 @@ class Nodes:
 
     # -- asking ------------------------------------------------------------------------------------
 
-    def questions(self, name: str, hello: Message) -> list[Job]:
+    def questions(self, node: Node, began: Json) -> list[Job]:
         """Return the jobs by which a node reports its facts; raise ``UsageError`` where no case can
         run there.
         """
-        machine = codec.decode(Machine, hello["machine"], "machine")
-        # one of all cases that require the same, in the same environment: what they need is asked
-        # once
-        different = {
-            (_requires(case), case.device, case.body.compiles, repr(case.body.settings.env)): case
-            for case in self._cases
-        }
-        cases = [*different.values(), *self.canaries.cases.values()]
-        self._machines[name] = machine
-        self._jobs[name] = Jobs(
-            options=self._options,
+        machine = codec.decode(Machine, began["machine"], "machine")
+        jobs = Jobs(
+            options=self._prepared.options,
             memory_limit=self._prepared.scheduling.memory_limit,
-            backends=self._suite.backends.by_name,
+            backends=self._prepared.suite.backends.by_name,
             folder=self._folder.path,
-            waiting=cases,
+            waiting=[*self._cases, *self.canaries.cases],
             recorded=self._recorded,
             machine=machine,
             cases=self.cases_of_jobs,
         )
-        jobs = self._jobs[name].for_facts()
-        if not jobs:
-            raise UsageError("no case and no canary can run there")
-        return jobs
+        self._asked[node.name] = Offer(
+            node=node,
+            machine=machine,
+            jobs=jobs,
+            provenance=codec.decode(Mapping[str, str], began["provenance"], "provenance"),
+            files=codec.decode(Mapping[str, str], began["files"], "files"),
+        )
+        if questions := jobs.for_facts():
+            return questions
+        raise UsageError("no case and no canary can run there")
 
     def take_facts(self, name: str, execution: Execution) -> None:
         """Take facts of a node; raise ``UsageError`` where it reported none that can be read."""
-        try:
-            self._machines[name] = informed(self._machines[name], execution)
-        except (AttributeError, TypeError, ValueError) as error:
-            # not the form that facts.collect writes
-            raise UsageError(
-                f"its facts cannot be read: {type(error).__name__}: {error}"
-            ) from error
+        offer = self._asked[name]
+        with reading("its facts"):  # of the form that facts.collect writes
+            offer.machine = offer.jobs.machine = informed(offer.machine, execution)
 
-    def admit(self, node: Node, provenance: Mapping[str, str]) -> Machine:
+    def admit(self, name: str) -> None:
         """Use a node that reported all of its facts; raise ``UsageError`` where it is not what the
         lab, or a run that is resumed, needs.
         """
-        machine = self._machines[node.name]
-        known = replace(surroundings_of(machine.torch, machine), python=machine.python)
-        facts = {
-            fact: value for fact, value in _texts(machine).items() if fact not in _NOT_RECORDED
-        }
-        record = {
-            **redacted_texts(facts),
-            **{fact: str(value) for fact, value in provenance.items()},
-            "name": node.name,
-        }
-        environment = redacted_texts({**facts_of_files(machine), **_texts(machine)})
-        offer = Offer(
-            node=node,
-            machine=machine,
-            known=known,
-            cases=self._for_torch(machine),
-            record=record,
-            environment=environment,
-        )
+        offer = self._asked[name]
+        machine = offer.machine
+        offer.cases = self._for_torch(machine)
         if self._lab is not None:
-            entry = next(
-                (
-                    entry
-                    for name, entry in self._lab.nodes.items()
-                    if as_label(name) == node.labels.get(NAME, "")
-                ),
-                None,
-            )
+            entry = self._lab.nodes.get(offer.node.labels.get(NAME, ""))
             if entry is None:
                 raise UsageError(
                     f"it is not in {self._lab.document.file} (nodes there: "
@@ -179,48 +165,39 @@ class Nodes:
             for difference in entry.differences(machine):
                 raise UsageError(difference)
         if (header := self._folder.header) is not None:  # a run that is resumed
-            recorded = [
-                *self._folder.finished,
-                *(result for attempts in self._folder.attempts.values() for result in attempts),
-            ]
-            nodes = {tuple(sorted(result.node.items())) for result in recorded if result.node}
-            differences = machine_differences(environment, header.environment)
-            if differences and not any(
-                offer.is_like(dict(facts_of_node)) for facts_of_node in nodes
-            ):
+            attempts = itertools.chain.from_iterable(self._folder.attempts.values())
+            machines = [result.node for result in (*self._folder.finished, *attempts)]
+            differences = machine_differences(offer.environment, header.environment)
+            if differences and not any(facts and offer.is_like(facts) for facts in machines):
                 words = "; ".join(
                     difference.between("on the node", "in the run")
                     for difference in differences[:3]
                 )
                 raise UsageError(f"it is like no machine of the run that is resumed: {words}")
-        if not self.canaries.of(machine):
-            verdict = _best(
-                capabilities.availability_of(case, machine) for case in self.canaries.cases.values()
-            )
-            raise UsageError(f"no canary can run there: {verdict.reason}")
-        self._jobs[node.name].machine = machine
-        self.offers[node.name] = offer
-        self._verdicts.clear()
-        return machine
+        offer.canaries = canaries_of(self.canaries, machine)
+        if not offer.canaries:
+            verdicts = [capabilities.availability_of(case, machine) for case in self.canaries.cases]
+            raise UsageError(f"no canary can run there: {_best(verdicts).reason}")
+        self.offers[name] = offer
 
     def missing(self) -> Iterator[str]:
         """Yield which nodes of the lab did not join, or cannot be used."""
         joined = Counter(offer.node.labels.get(NAME, "") for offer in self.offers.values())
         for name, entry in self._lab.nodes.items() if self._lab is not None else ():
-            if joined[as_label(name)] < entry.count:
+            if (count := joined[name]) < entry.count:
                 yield (
-                    f"{entry.positions['']}: the lab has {entry.count} of {name}, and "
-                    f"{joined[as_label(name)]} can be used"
+                    f"{entry.positions['']}: the lab has {entry.count} of {name}, and {count} can "
+                    "be used"
                 )
 
-    def _for_torch(self, machine: Machine) -> Mapping[str, Case] | None:
-        """Return the cases as the torch of a machine expands them, by id; None where it is the
-        runner's.
+    def _for_torch(self, machine: Machine) -> Mapping[str, Case]:
+        """Return the cases as the torch of a machine expands them, by id, where they are the cases
+        that were selected.
         """
         version, git = machine.torch or "", str(machine.facts.get("torch_git", ""))
         mine = installed_torch()
         if mine is not None and mine.version == version and mine.git in ("", git or mine.git):
-            return None
+            return {case.id: case for case in self._cases}
         if (version, git) not in self._cases_of_torch:
             # its source is not here: names come from the table of its minor version
             torch = InstalledTorch(
@@ -230,42 +207,37 @@ class Nodes:
                 builds=machine.builds,
                 git=git,
             )
+            options, here = self._prepared.options, surroundings_of(version, None)
             try:
-                suite = load(
-                    self._options.paths,
-                    self._options.backends,
-                    surroundings_of(version, None),
-                    torch,
-                )
+                suite = load(options.paths, options.backends, here, torch)
             except (InvalidSpecs, OSError) as error:
                 raise UsageError(
                     f"the specs cannot be read for torch {version}: {str(error).splitlines()[0]}"
                 ) from error
-            bench = self._options.bench
+            cases = suite.cases if options.bench else map(without_benches, suite.cases)
+            digests = {case.id: digest_of(case) for case in self._cases}
             self._cases_of_torch[version, git] = {
-                case.id: case if bench else without_benches(case) for case in suite.cases
+                case.id: case for case in cases if digest_of(case) == digests.get(case.id)
             }
         return self._cases_of_torch[version, git]
 
     # -- placing -----------------------------------------------------------------------------------
 
-    def reference(self) -> Machine:
-        """Return the machine of the node that can run the most cases, the first by name of
-        several.
-        """
-        counts = Counter(name for case in self._cases for name in self._answer(case)[1])
-        return self.offers[max(sorted(self.offers), key=lambda name: counts[name])].machine
+    def reference(self) -> Offer:
+        """Return the node that can run the most cases, the first by name of several."""
+        counts = Counter(name for case in self._cases for name in self._able(case))
+        return self.offers[max(sorted(self.offers), key=lambda name: counts[name])]
 
     def verdict(self, case: Case) -> CaseAvailability:
         """Return whether any node can run a case, and why none can."""
-        return self._answer(case)[0]
+        return _best([offer.availability(case) for offer in self.offers.values()])
 
     def places(self, case: Case) -> frozenset[str]:
         """Return the nodes for a case that begins to wait."""
-        places = self._answer(case)[1]
+        places = self._able(case)
         if case.id in self._first_attempts:
             return places & self._like(self._first_attempts[case.id])
-        if self._options.repeat == 1 or not places:
+        if self._prepared.options.repeat == 1 or not places:
             return places
         kinds = sorted(
             {tuple(sorted(places & self._like(self.offers[name].environment))) for name in places}
@@ -280,101 +252,48 @@ class Nodes:
     def _like(self, facts: Mapping[str, str]) -> frozenset[str]:
         return frozenset(name for name, offer in self.offers.items() if offer.is_like(facts))
 
-    def _answer(self, case: Case) -> tuple[CaseAvailability, frozenset[str]]:
-        """Return what the nodes say of a case, and which can run it; once for all cases that
-        require the same.
-        """
-        key = (
-            case.id
-            if any(offer.cases is not None for offer in self.offers.values())
-            else _requires(case)
+    def _able(self, case: Case) -> frozenset[str]:
+        return frozenset(
+            name
+            for name, offer in self.offers.items()
+            if offer.availability(case).availability is not Availability.NO
         )
-        if key not in self._verdicts:
-            verdicts: dict[str, CaseAvailability] = {}
-            for name, offer in self.offers.items():
-                if (mine := offer.case(case)) is None:
-                    verdicts[name] = CaseAvailability(
-                        Availability.NO,
-                        f"it is another case with torch {offer.machine.torch}",
-                        "torch",
-                    )
-                else:
-                    verdicts[name] = capabilities.availability_of(mine, offer.machine)
-            places = frozenset(
-                name
-                for name, verdict in verdicts.items()
-                if verdict.availability is not Availability.NO
-            )
-            self._verdicts[key] = _best(verdicts.values()), places
-        return self._verdicts[key]
 
     # -- planning ----------------------------------------------------------------------------------
 
-    def job_of(self, case: Case, name: str, *, alone: bool) -> Job:
-        """Return the job of a case for a node, planned with its facts; raise ``TemplateError`` for
-        a fact that it lacks.
+    def job_of(self, case: Case, name: str) -> Job:
+        """Return the job of a case, or of a canary, for a node, planned with its facts; raise
+        ``TemplateError`` for a fact that it lacks.
         """
         offer = self.offers[name]
-        mine = offer.case(case)
-        assert mine is not None
-        job = self._jobs[name].for_case(mine, offer.known, number=next(self._numbers))
-        return exclusive(job) if alone else job
-
-    def canary(self, case_id: str, name: str) -> Job:
-        """Return the job of a canary for a node."""
-        case = self.canaries.cases[case_id]
-        job = self._jobs[name].for_case(case, self.offers[name].known, number=next(self._numbers))
-        return dataclasses.replace(job, name=f"canary {name} {job.name}")
+        mine = offer.cases.get(case.id, case)
+        return offer.jobs.for_case(mine, offer.known, number=next(self._numbers))
 
 
-def facts_of_files(machine: Machine) -> dict[str, str]:
-    """Return the facts of a machine that its files show."""
-    python = ".".join(map(str, machine.python))
-    facts = {
-        "python": python,
-        "torch": machine.torch or "",
-        **{name: version or "" for name, version in machine.builds.items()},
-    }
-    return {name: value for name, value in facts.items() if value}
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Raise ``UsageError`` for what a node answered and the body cannot read."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{what} cannot be read: {type(error).__name__}: {error}") from error
 
 
 def packages_of(cases: Sequence[Case]) -> list[str]:
-    """Return the top-level packages that cases require."""
-    packages: set[str] = set()
-    for requirement in itertools.chain.from_iterable(case.requires for case in cases):
-        argument = requirement.argument or ""
-        if requirement.name in ("module", "call"):
-            packages.add(argument.replace(":", ".").split(".")[0])
-        elif requirement.name == "device":
-            packages.add(devices.VendorDevice.parse(argument).module.partition(".")[0])
-    return sorted(filter(None, packages))
+    """Return the top-level packages that cases may require, with other names."""
+    requirements = itertools.chain.from_iterable(case.requires for case in cases)
+    arguments = {(requirement.argument or "").rpartition("=")[2] for requirement in requirements}
+    return sorted({argument.replace(":", ".").partition(".")[0] for argument in arguments})
 
 
 def _texts(machine: Machine) -> dict[str, str]:
     return {str(fact): str(value) for fact, value in machine.facts.items() if value is not None}
 
 
-def _best(verdicts: Iterable[CaseAvailability]) -> CaseAvailability:
+def _best(verdicts: Sequence[CaseAvailability]) -> CaseAvailability:
     """Return whether any node can run a case; else why none can: each reason once."""
-    known = list(verdicts)
-    for possible in (Availability.YES, Availability.UNKNOWN):
-        for verdict in known:
-            if verdict.availability is possible:
-                return verdict
-    reasons = "; ".join(dict.fromkeys(verdict.reason for verdict in known))
-    return CaseAvailability(
-        Availability.NO,
-        reasons or "no node of the lab is usable",
-        known[0].capability if known else "",
-    )
-
-
-def _requires(case: Case) -> Hashable:
-    """Return what decides whether a machine can run a case: equal for cases that require the
-    same.
-    """
-    return (
-        case.target,
-        case.missing_names,
-        tuple((requirement.name, requirement.argument) for requirement in case.requires),
-    )
+    order = [Availability.YES, Availability.UNKNOWN, Availability.NO]
+    best = min(verdicts, key=lambda verdict: order.index(verdict.availability))
+    if best.availability is not Availability.NO:
+        return best
+    return replace(best, reason="; ".join(dict.fromkeys(verdict.reason for verdict in verdicts)))
