@@ -561,8 +561,8 @@ def _counting_entries(original: Callable[..., Any], *args: Any, **kwargs: Any) -
 def _counting_direct_entries(
     original: Callable[..., Any], graph: Any, inputs: Sequence[Any], *args: Any, **kwargs: Any
 ) -> Any:
-    # called by code of the spec, or by a compiler that imported ``compile_fx`` before the hooks were
-    # set, not by torch in a compile of a backward
+    # called by code of the spec, or by a compiler that imported ``compile_fx`` before the hooks
+    # were set, not by torch in a compile of a backward
     is_late = CompileContext.try_get() is not None and kwargs.get("is_backward", False)
     _watch.seen.entered += not _watch.within and not is_late
     compiled = original(graph, inputs, *args, **kwargs)

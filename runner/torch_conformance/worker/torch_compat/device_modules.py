@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import accumulate
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -392,10 +393,16 @@ def _description(question: str) -> str:
     """
     name, _, path = question.replace("=", "@").partition("@")
     if not path:  # an entry point names the module
-        path = str(getattr(torch._dynamo.lookup_backend(name), "__module__", ""))
-    owners = metadata.packages_distributions().get(path.partition(".")[0])
-    top = sys.modules.get(path.partition(".")[0])
-    facts = {"package": f"{owners[0]} {_distribution(owners[0])}"} if owners else {}
+        entries = metadata.entry_points(group="torch_dynamo_backends", name=name)
+        own = getattr(torch._dynamo.lookup_backend(name), "__module__", "")
+        path = next((entry.module for entry in entries), str(own))
+    names = list(accumulate(path.split("."), "{}.{}".format))
+    owners = sorted(metadata.packages_distributions().get(names[0], ()))
+    # a namespace package has no file: several distributions may share it
+    packages = (sys.modules.get(package) for package in names)
+    top = next((package for package in packages if getattr(package, "__file__", None)), None)
+    owned = ", ".join(f"{owner} {_distribution(owner)}" for owner in owners)
+    facts = {"package": owned} if owned else {}
     if not owners and (version := getattr(top, "__version__", "")):
         facts["package"] = f"{path.partition('.')[0]} {version}"
     found = module_files.files_of(
