@@ -264,8 +264,10 @@ def without_row(array: Any) -> Any:
 
 
 def three_units_off(array: Any) -> Any:
-    """Add three units of bfloat16 to the greatest number."""
-    array, place = array.copy(), numpy.unravel_index(numpy.abs(array).argmax(), array.shape)
+    """Add three units of bfloat16 to the smallest number: the tangent of the spec hides changes of
+    large ones.
+    """
+    array, place = array.copy(), numpy.unravel_index(numpy.abs(array).argmin(), array.shape)
     array[place] += 3 * 2.0 ** (numpy.floor(numpy.log2(abs(array[place]))) - 7)
     return array
 

@@ -128,15 +128,15 @@ const arrange = (parent, nodes) => {
   if (nodes.length !== parent.children.length || nodes.some((node, at) => node !== parent.children[at])) parent.replaceChildren(...nodes);
 };
 
-T.statusbar = (state, count, ...more) => {
+T.statusbar = (state, [count, all, noun], ...more) => {
   const pills = [];
   for (const [key, value] of [["spec", state.spec], ["reason", state.reason]]) {
     if (value) pills.push(T.el("button", { class: "pill", title: "remove this filter", onclick: () => T.go({ ...state, [key]: "" }) }, `${key}: ${value} ×`));
   }
   const any = pills.length || state.q || KEYS.some((key) => state[key].length);
   return T.el("div", { class: "status" },
-    T.el("b", { role: "status", "aria-live": "polite", id: "count" }, T.count(count, "case")),
-    count !== D.n && T.el("span", { class: "dim" }, `of ${T.number(D.n)}`),
+    T.el("b", { role: "status", "aria-live": "polite", id: "count" }, T.count(count, noun)),
+    count !== all && T.el("span", { class: "dim" }, `of ${T.number(all)}`),
     pills,
     any ? T.el("button", { class: "link", onclick: () => T.go({ view: state.view, sort: state.sort }) }, "clear filters") : null,
     more);

@@ -77,7 +77,7 @@ T.casesView = (state, { cases, counts }) => {
   const order = T.el("select", { "aria-label": "Order", onchange: (event) => T.go({ ...state, sort: event.target.value }) },
     [["", "failures first"], ["time", "slowest first"], ["run", "order of the run"]].map(([value, text]) => T.el("option", { value, selected: (state.sort || "") === value }, text)));
   const help = T.el("span", { class: "dim keys" }, T.el("kbd", {}, "j"), " ", T.el("kbd", {}, "k"), " move, ", T.el("kbd", {}, "Enter"), " open, ", T.el("kbd", {}, "/"), " search");
-  const view = T.el("div", { class: "view flush" }, T.statusbar(state, cases.length, order, help),
+  const view = T.el("div", { class: "view flush" }, T.statusbar(state, [cases.length, D.n, "case"], order, help),
     cases.length ? list.box : T.el("div", { class: "empty" }, "No case passes these filters."));
   return { nodes: [T.sidebar(state, counts), view], ready: () => { list.show(chosen); if (T.focusList) list.box.focus({ preventScroll: true }); } };
 };
@@ -106,7 +106,7 @@ T.matrixView = (state, { cases, counts }) => {
   });
   T.keys = { Escape: () => T.go({ view: "summary" }) };
   const head = T.el("div", { class: "mhead", style: { gridTemplateColumns: columns } }, T.el("span", {}, T.count(shown.length, "spec")), backends.map((at) => T.el("span", {}, D.backends[at])));
-  const view = T.el("div", { class: "view flush" }, T.statusbar(state, cases.length, legend(byOutcome)), head,
+  const view = T.el("div", { class: "view flush" }, T.statusbar(state, [cases.length, D.n, "case"], legend(byOutcome)), head,
     shown.length ? list.box : T.el("div", { class: "empty" }, "No case passes these filters."));
   return { nodes: [T.sidebar(state, counts), view], ready: () => list.draw() };
 };

@@ -23,7 +23,8 @@ const cellsOf = (support) => support.cells.map(([table, operator, dtype, kind, r
 const tableView = (state) => {
   const { shown, counts } = filteredCells(state), used = new Set(shown.map((cell) => cell.dtype));
   const types = [...used].sort();
-  const rows = rowsOf(state, shown, types), columns = `minmax(150px, 300px) repeat(${types.length || 1}, minmax(112px, 1fr))`;
+  const rows = rowsOf(state, shown, types), longest = Math.max(...rows.map((row) => (row.operator || "").length));
+  const columns = `minmax(150px, ${Math.max(300, Math.min(8 * longest, 560))}px) repeat(${types.length || 1}, minmax(112px, 1fr))`;
   const [by, isDown] = sortOf(state);
   const heads = ["operator", ...types].map((name) => T.el("span", { role: "columnheader", "aria-sort": by !== name ? null : isDown ? "descending" : "ascending" },
     T.el("button", { class: "link", title: `sort by ${name}`, "data-mark": `sort ${name}`, onclick: () => T.go({ ...state, sort: by === name && !isDown ? `-${name}` : name }) }, name, by !== name ? "" : isDown ? " ▼" : " ▲")));
@@ -40,7 +41,7 @@ const tableView = (state) => {
   };
   Object.assign(T.keys, { ArrowDown: () => move(1, 0), ArrowUp: () => move(-1, 0), ArrowRight: () => move(0, 1), ArrowLeft: () => move(0, -1) });
   const help = T.el("span", { class: "dim keys" }, T.el("kbd", {}, "←↑↓→"), " move, ", T.el("kbd", {}, "Enter"), " open, ", T.el("kbd", {}, "/"), " search");
-  const view = T.el("div", { class: "view flush" }, T.statusbar(state, shown.length, help), list.box);
+  const view = T.el("div", { class: "view flush" }, T.statusbar(state, [shown.length, D.cells.length, "cell"], help), list.box);
   const ready = () => {
     list.draw();
     const cell = D.cells.find((cell) => cell.i === T.opened), at = cell ? rows.findIndex((row) => row.cells && row.cells.get(cell.dtype) === cell) : -1;
