@@ -229,27 +229,3 @@ def test_what_was_answered_is_what_torch_counted(
     assert [verdict.kind for verdict in found.verdicts if verdict.kind == "service"] == (
         [] if agrees else ["service"]
     )
-
-
-@pytest.mark.parametrize(
-    ("code", "notes"),
-    [
-        (
-            "extern_kernels.mm(a, b)",
-            "ATen computed the whole answer: inductor generated no kernel, and called aten.mm",
-        ),
-        (
-            "torch.ops.mine.heavy.default(extern_kernels.mm(a, b))",
-            "Inductor computed nothing: it generated no kernel, and called mine.heavy, aten.mm",
-        ),
-        ("k = async_compile.triton('k'); torch.ops.mine.heavy.default(a)", ""),
-    ],
-)
-def test_a_case_without_a_kernel_of_inductor_says_who_computed(code: str, notes: str) -> None:
-    facts = seen(metrics={"generated_kernel_count": 0}, code=1)
-    found = verdict_of(
-        case(step(expected("runs", {}))),
-        observation(facts),
-        code={(0, 0): f"def call(args):\n    {code}\n"},
-    )
-    assert ("; ".join(found.shown_notes), found.outcome) == (notes, Outcome.PASS)

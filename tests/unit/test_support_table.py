@@ -533,7 +533,7 @@ OF_ATEN = "buf1 = torch.ops.aten.sort.stable(buf0)\nasync_compile.wait(globals()
             "",
         ),
         (1, OF_ATEN, ""),
-        (0, f"buf0 = torch.ops.mylib.mul.default(a)\n{OF_ATEN}", ""),
+        (0, f"buf0 = torch.ops.mylib.mul.default(a)\n{OF_ATEN}", "mylib.mul, aten.sort"),
         (0, f"mul = async_compile.triton('mul', '''...''')\n{OF_ATEN}", ""),
         (0, "# torch.ops.aten.sort(buf0)\nreturn (buf0, )\n", ""),
     ],
@@ -550,6 +550,7 @@ def test_a_case_whose_whole_answer_aten_computed_has_a_note(
     )
     assert result.outcome is Outcome.PASS
     assert [note.partition("called ")[2] for note in result.shown_notes] == [called] * bool(called)
+    assert bool(result.by_aten) == (called.startswith("aten."))
 
 
 def test_a_note_of_many_cases_is_one_entry_of_the_terminal() -> None:
