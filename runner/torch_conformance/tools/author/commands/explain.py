@@ -297,48 +297,27 @@ def _lines(document: Document, origin: Origin) -> Iterator[str]:
             for index, part in enumerate(value):
                 yield from _commented([f"  - {flow(part)}"], origin(name, index))
         elif name == "expect":
-            yield from _listed(
-                name,
-                (
-                    _expected(part, origin("steps", 0, "expect", index))
-                    for index, part in enumerate(value)
-                ),
-            )
+            yield from _listed(value, origin, "steps", 0, name)
         elif name == "steps":
-            yield from _listed(
-                name, (_step(step, origin, index) for index, step in enumerate(value))
-            )
+            yield from _listed(value, origin, name)
         else:
             yield from _commented(block(name, value), origin(name))
 
 
-def _listed(name: str, items: Iterable[Iterable[str]]) -> Iterator[str]:
-    """Yield a list of blocks."""
-    yield f"{name}:"
-    for lines in items:
-        yield from (f"  {'  ' if number else '- '}{text}" for number, text in enumerate(lines))
-
-
-def _expected(expectation: Document, comment: str) -> Iterator[str]:
-    return _commented(
-        [line for word, body in expectation.items() for line in block(word, body)], comment
-    )
-
-
-def _step(step: Document, origin: Origin, index: int) -> Iterator[str]:
-    comment = origin("steps", index)
-    for name, value in step.items():
-        if name == "expect":
-            yield from _listed(
-                name,
-                (
-                    _expected(part, origin("steps", index, "expect", number))
-                    for number, part in enumerate(value)
-                ),
+def _listed(items: Sequence[Document], origin: Origin, *path: str | int) -> Iterator[str]:
+    """Yield the list of steps or expectations that is at a path."""
+    yield f"{path[-1]}:"
+    for index, item in enumerate(items):
+        place = (*path, index)
+        lines = (
+            line
+            for word, body in item.items()
+            for line in (
+                _listed(body, origin, *place, word) if word == "expect" else block(word, body)
             )
-        else:
-            yield from _commented(block(name, value), comment)
-            comment = ""
+        )
+        for number, text in enumerate(_commented(lines, origin(*place))):
+            yield f"  {'  ' if number else '- '}{text}"
 
 
 def _commented(lines: Iterable[str], comment: str) -> Iterator[str]:
