@@ -336,7 +336,7 @@ def of_shipped(name: str, suite: Suite) -> tuple[Suite, Resolved]:
 
 
 def test_doctor_has_a_row_for_each_shipped_profile(shipped: Suite) -> None:
-    rows = {loaded.profile.name: loaded.resolved.record for loaded in load_shipped(shipped)}
+    rows = {resolved.profile.name: resolved.record for resolved in load_shipped(shipped)}
     assert rows.keys() == shipped_profiles().keys()
     specs = {case_id.partition("[")[0] for case_id in rows["compiler-core"].required}
     assert specs == {"operators/core-forward", "operators/core-two-sizes"}

@@ -1109,8 +1109,7 @@ def _of_profile(
         (*profile.backends, *entries),
         surroundings_of(header.environment.get("torch"), None),
     )
-    waivers = load_waivers(profile.waivers, suite.backends)
-    resolved = cases_of(profile, suite, waivers)
+    resolved = cases_of(profile, suite)
     mine = resolved.record
     others = [
         what
@@ -1154,7 +1153,7 @@ def _of_profile(
             f"the run's profile permits {len(more)} waivers that yours does not: "
             f"{min(waiver.cases for waiver in more)}"
         )
-    permitted = {document.digest for document in waivers.documents}
+    permitted = {document.digest for document in resolved.waivers.documents}
     for file in map(str, rejudge.files_of(header, "waivers")):
         if header.specs.get(file) not in permitted:
             problems.append(

@@ -29,8 +29,8 @@ from torch_conformance.tools.attest.machine_checks import (
     shown_text,
 )
 from torch_conformance.tools.attest.profiles import (
-    Loaded,
     Prospect,
+    Resolved,
     load_profile,
     load_shipped,
     prospect_of,
@@ -66,7 +66,7 @@ def main(options: DoctorOptions) -> ExitCode:
     """Look at the machine and print what was found; exit 1 when something that the machine claims
     to have does not work.
     """
-    torch, torch_problem, suite, profiles = None, "", None, list[Loaded]()
+    torch, torch_problem, suite, profiles = None, "", None, list[Resolved]()
     try:
         torch = installed_torch()
     except (UsageError, OSError) as error:
@@ -99,7 +99,7 @@ def main(options: DoctorOptions) -> ExitCode:
     allows = {}
     if suite is not None:
         # one profile: its cases
-        cases = profiles[0].resolved.cases if options.profile else suite.cases
+        cases = profiles[0].cases if options.profile else suite.cases
         of_backends = replace(suite, cases=tuple(cases))
         allows = {"backends": rows_of_backends(of_backends, worker.machine), "profiles": []}
         for loaded in profiles:
