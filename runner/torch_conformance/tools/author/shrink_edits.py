@@ -7,6 +7,7 @@ independent: any subset of them can be applied.
 """
 
 import ast
+import contextlib
 import copy
 import functools
 import operator
@@ -180,49 +181,44 @@ def _options(document: Document) -> list[Edit]:
     ]
     edits += [_removal(word, word) for word in ("isolation", "services") if word in document]
     for index, step in enumerate(document["steps"]):
-        kind = next(iter(step))
-        arguments = step[kind]
+        above: Path = ("steps", index)
         edits += [
-            _removal(f"{word} of step {index + 1}", "steps", index, word)
-            for word in ("repeat", "when")
-            if word in step
+            _removal(f"{word} of step {index + 1}", *path, word)
+            for path, part in ((above, step), *_arguments(above, step))
+            for word in ("repeat", "when", "context", "as", "side_effects", "strict", "loss")
+            if word in part
         ]
-        if isinstance(arguments, Mapping):
-            words = [
-                word
-                for word in ("context", "as", "side_effects", "strict", "loss")
-                if word in arguments
-            ]
-            edits += [
-                _removal(f"{word} of step {index + 1}", "steps", index, kind, word)
-                for word in words
-            ]
     return edits
+
+
+def _arguments(above: Path, step: Document) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Yield the path and the arguments of a step where they are a map."""
+    kind, arguments = next(iter(step.items()))
+    if isinstance(arguments, Mapping):
+        yield (*above, kind), arguments
 
 
 # -- Python ----------------------------------------------------------------------------------------
 
 
-def texts(document: Document) -> Iterator[tuple[Path, str]]:
-    """Yield the path and the text of each block of Python."""
-    if isinstance(document.get("prelude"), str):
-        yield ("prelude",), document["prelude"]
-    if isinstance(document.get("function"), str):
-        yield ("function",), document["function"]
-    for name, function in document.get("functions", {}).items():
-        if isinstance(function, str):
-            yield ("functions", name), function
+def _functions(document: Document) -> dict[Path, Any]:
+    """Return the functions of a document by their paths, also those that are modules."""
+    named = document.get("functions", {}).items()
+    return {
+        ("function",): document.get("function"),
+        **{("functions", name): function for name, function in named},
+    }
+
+
+def _blocks(document: Document) -> Iterator[tuple[Path, list[Any]]]:
+    """Yield the path of each block of Python, and its nodes in the order of ``ast.walk``."""
+    texts = {("prelude",): document.get("prelude"), **_functions(document)}
     for index, step in enumerate(document["steps"]):
-        kind = next(iter(step))
-        if isinstance(step[kind], Mapping) and kind == "script":
-            yield ("steps", index, kind, "code"), step[kind]["code"]
-
-
-def _nodes(text: str) -> list[Any]:
-    try:
-        return list(ast.walk(ast.parse(text)))
-    except (SyntaxError, ValueError):
-        return []
+        texts["steps", index, "script", "code"] = step.get("script", {}).get("code")
+    for path, text in texts.items():
+        if isinstance(text, str):
+            with contextlib.suppress(SyntaxError, ValueError):
+                yield path, list(ast.walk(ast.parse(text)))
 
 
 def _statements(document: Document) -> list[Edit]:
@@ -230,13 +226,9 @@ def _statements(document: Document) -> list[Edit]:
     block stays.
     """
     edits = []
-    for path, text in texts(document):
-        nodes = _nodes(text)
-        kept = (
-            nodes[0].body
-            if nodes and len(nodes[0].body) == 1 and isinstance(nodes[0].body[0], ast.FunctionDef)
-            else []
-        )
+    for path, nodes in _blocks(document):
+        body = nodes[0].body
+        kept = body if len(body) == 1 and isinstance(body[0], ast.FunctionDef) else []
         for place, node in enumerate(nodes):
             if isinstance(node, ast.stmt) and not isinstance(node, ast.Pass) and node not in kept:
                 words = (
@@ -255,16 +247,13 @@ def _expressions(document: Document) -> list[Edit]:
         str(name).partition(".")[0] for key in _OPTIONS for name in referenced(document.get(key))
     }
     edits = []
-    for path, text in texts(document):
-        nodes = _nodes(text)
-        places = {node: place for place, node in enumerate(nodes)}
-        tops = [
-            top
-            for top in (nodes[0].body if nodes else ())
-            if getattr(top, "name", None) not in named
-        ]
+    for path, nodes in _blocks(document):
         functions = [
-            node for top in tops for node in ast.walk(top) if isinstance(node, ast.FunctionDef)
+            node
+            for top in nodes[0].body
+            if getattr(top, "name", None) not in named
+            for node in ast.walk(top)
+            if isinstance(node, ast.FunctionDef)
         ]
         for node in dict.fromkeys(
             node
@@ -277,7 +266,8 @@ def _expressions(document: Document) -> list[Edit]:
                     f"{'.'.join(map(str, path))}: '{ast.unparse(part)[:40]}' for "
                     f"'{ast.unparse(node)[:40]}'"
                 )
-                edits.append(Edit(words, (Change(path, Node(places[node], places[part])),)))
+                change = Change(path, Node(nodes.index(node), nodes.index(part)))
+                edits.append(Edit(words, (change,)))
     return edits
 
 
@@ -319,14 +309,11 @@ _OPTIONS = ("config", "dynamo_config", "functorch_config", "compile", "context")
 def _inputs(document: Document) -> list[Edit]:
     """Propose to drop an input together with the parameter that takes it."""
     edits = []
-    text, entry = document.get("function"), document.get("entry")
-    nodes = _nodes(text) if isinstance(text, str) else []
+    nodes = dict(_blocks(document)).get(("function",), [])
     functions = [
         node
-        for node in nodes
-        if isinstance(node, ast.FunctionDef)
-        and node in nodes[0].body
-        and entry in (None, node.name)
+        for node in (nodes[0].body if nodes else ())
+        if isinstance(node, ast.FunctionDef) and document.get("entry") in (None, node.name)
     ]
     parameters = [*functions[-1].args.posonlyargs, *functions[-1].args.args] if functions else []
     for index in range(len(document.get("inputs", []))):
@@ -346,11 +333,9 @@ def _described(document: Document) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """Yield the path and the map of each input, wherever it stands."""
     roots: dict[Path, Any] = {(section,): document.get(section) for section in ("inputs", "let")}
     for index, step in enumerate(document["steps"]):
-        kind = next(iter(step))
-        if isinstance(step[kind], Mapping):
+        for path, arguments in _arguments(("steps", index), step):
             roots |= {
-                ("steps", index, kind, word): step[kind].get(word)
-                for word in ("inputs", "args", "kwargs")
+                (*path, word): arguments.get(word) for word in ("inputs", "args", "kwargs")
             }
     for root, value in roots.items():
         yield from (
@@ -371,11 +356,7 @@ def _shapes(document: Document) -> list[Edit]:
         for path, entry in _described(document)
         for word in (*_SHAPES, "jagged")
     ]
-    functions: dict[Path, Any] = {("function",): document.get("function")}
-    functions |= {
-        ("functions", name): function for name, function in document.get("functions", {}).items()
-    }
-    for place, function in functions.items():
+    for place, function in _functions(document).items():
         if isinstance(function, Mapping):
             places.append(((*place, "args"), function.get("args")))
             places += [
