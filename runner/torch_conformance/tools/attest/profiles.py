@@ -25,7 +25,7 @@ from torch_conformance.machine import capabilities
 from torch_conformance.machine.cache_dirs import folder
 from torch_conformance.machine.capabilities import Machine
 from torch_conformance.machine.installed_torch import installed_torch, release
-from torch_conformance.model.case import Availability, Case
+from torch_conformance.model.case import Availability, Case, CaseId
 from torch_conformance.model.conditions import BadRange, Surroundings, VersionRange, as_list, holds
 from torch_conformance.model.diagnostics import (
     Diagnostic,
@@ -291,7 +291,7 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles | None = None)
         for case in suite.cases
     ]
     tags = frozenset(tag for case in suite.cases for tag in case.tags)
-    lost = _lost(profile, suite)
+    cases += _lost(profile, suite)
     indexes: dict[tuple[str, ...], Ids] = {}
     named: dict[str, tuple[str, str]] = {}
     """Level and kind of each case, by its id."""
@@ -304,35 +304,28 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles | None = None)
             {text: own_ids.matching(text) for text in globs}
             for globs in (entry.cases, entry.left_out)
         )
-        before = len(problems)
-        for key, names, known in (
-            ("tag", entry.tags, tags),
-            ("backend", entry.backends, suite.backends.by_name),
-        ):
-            for index, name in enumerate(names):
-                if name not in known:
-                    problems.append(
-                        document.problem(
-                            _place(profile, entry, key, index), *unknown(key, name, known)
-                        )
-                    )
+        wrong = [
+            (key, index, *unknown(key, name, known))
+            for key, names, known in (
+                ("tag", entry.tags, tags),
+                ("backend", entry.backends, suite.backends.by_name),
+            )
+            for index, name in enumerate(names)
+            if name not in known
+        ]
         for index, text in enumerate(entry.cases):
-            if own and not matched[text] and not any(map(glob(text).fullmatch, lost)):
+            if own and not matched[text]:
                 message, _, hint = no_case(text, own_ids).partition(": ")
-                problems.append(
-                    document.problem(_place(profile, entry, "cases", index), message + of, hint)
-                )
+                wrong.append(("cases", index, message + of, hint))
         for index, text in enumerate(entry.left_out):
             if not left_out[text]:
                 message = f"'{one_line(text)}' leaves out nothing: no case{of} matches it"
-                problems.append(
-                    document.problem(
-                        _place(profile, entry, "except", index),
-                        message,
-                        "correct the glob, or remove it",
-                    )
-                )
-        if len(problems) > before:
+                wrong.append(("except", index, message, "correct the glob, or remove it"))
+        if wrong:
+            problems += [
+                document.problem(_place(profile, entry, key, index), message, hint)
+                for key, index, message, hint in wrong
+            ]
             continue
         inside, outside = (
             {case_id for ids in by_glob.values() for case_id in ids}
@@ -341,31 +334,14 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles | None = None)
         kept = [
             case
             for case in own
-            if (not entry.cases or case.id in inside) and case.id not in outside
-        ]
-        kept = [
-            case for case in kept if not entry.tags or not set(entry.tags).isdisjoint(case.tags)
+            if (not entry.cases or case.id in inside)
+            and case.id not in outside
+            and (not entry.tags or not set(entry.tags).isdisjoint(case.tags))
         ]
         ids = [
             str(case.id)
             for case in requested(kept, cases, paths=(), globs=entry.cases, tags=entry.tags)
         ]
-        for case_id, tags_then in lost.items():
-            is_inside, is_outside = (
-                any(glob(text).fullmatch(case_id) for text in globs)
-                for globs in (entry.cases, entry.left_out)
-            )
-            has_backend = any(
-                re.search(rf"\[backend={re.escape(name)}[],]", case_id) for name in entry.backends
-            )
-            has_tag = not tags_then.isdisjoint(entry.tags)
-            if (
-                (is_inside or not entry.cases)
-                and not is_outside
-                and (has_backend or not entry.backends)
-                and (has_tag or not entry.tags)
-            ):
-                ids.append(case_id)
         new = [case_id for case_id in ids if case_id not in named]
         if not ids:
             hint = "list --select GLOB --backend NAME shows which cases there are"
@@ -504,14 +480,13 @@ def digest_of_requirements(record: ProfileRecord, digests: Mapping[str, str]) ->
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
 
-def _lost(profile: Profile, suite: Suite) -> dict[str, frozenset[str]]:
-    """Return the ids that a ledger beside the profile's specs lists and no spec has any more, with
-    the tags that each may have had.
+def _lost(profile: Profile, suite: Suite) -> Iterator[Case]:
+    """Yield a case for each id that a ledger beside the profile's specs lists and no spec has any
+    more, with its backend and the tags that it may have had.
 
     They are those of its spec's other cases; where the spec is gone, those of its folder; where
     that is gone too, all.
     """
-    lost: dict[str, frozenset[str]] = {}
     paths = [path.resolve() for path in profile.specs]
     for root in roots_of(profile.specs):
         ledger = root / NAME
@@ -532,8 +507,14 @@ def _lost(profile: Profile, suite: Suite) -> dict[str, frozenset[str]]:
                 or [case for case in suite.cases if case.area == spec.rpartition("/")[0]]
                 or suite.cases
             )
-            lost[case_id] = frozenset(tag for case in near for tag in case.tags)
-    return lost
+            backend = re.search(r"\[backend=([^],]+)", case_id)
+            yield replace(
+                near[0],
+                id=CaseId(case_id),
+                backend=backend[1] if backend else "",
+                tags=tuple(tag for case in near for tag in case.tags),
+                on_request=False,
+            )
 
 
 def _place(profile: Profile, entry: Entry, key: str, index: int) -> DataPath:

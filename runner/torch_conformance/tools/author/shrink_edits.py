@@ -334,9 +334,7 @@ def _described(document: Document) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     roots: dict[Path, Any] = {(section,): document.get(section) for section in ("inputs", "let")}
     for index, step in enumerate(document["steps"]):
         for path, arguments in _arguments(("steps", index), step):
-            roots |= {
-                (*path, word): arguments.get(word) for word in ("inputs", "args", "kwargs")
-            }
+            roots |= {(*path, word): arguments.get(word) for word in ("inputs", "args", "kwargs")}
     for root, value in roots.items():
         yield from (
             (path, item)
