@@ -79,7 +79,7 @@ def grouped(title: str, reasons: Mapping[str, str]) -> Iterator[str]:
 _NAMED = 5
 """How many cases of one reason are printed."""
 
-_OF_BUILD = ("torch", "triton", "cuda", "hip", "arch", "sms", "cpu", "vec_isa")
+_OF_BUILD = "torch triton cuda hip arch sms cpu vec_isa".split()
 """The facts of a machine that generated code, and the counters of its compilation, depend on."""
 
 _COMPARED = "counters metrics entered graphs executed executed_others runtime_calls code_graphs"

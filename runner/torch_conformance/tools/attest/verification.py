@@ -11,7 +11,6 @@ import json
 import os
 import re
 import secrets
-import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -93,6 +92,7 @@ from torch_conformance.tools.attest.archive import (
     BadArchive,
     name_of,
     read_key,
+    read_untrusted,
     unpacked,
 )
 from torch_conformance.tools.attest.conformance import Statement
@@ -757,12 +757,9 @@ def loaded(header: RunHeader, results: Sequence[CaseResult], place: Path) -> The
                 f"'{result.spec}' does not lie in the folder '{result.area}', which the run names"
             )
         specs[result.spec] = SpecPath(path=path, root=path.parents[depth])
-    backends = [_file(header, str(path), place) for path in rejudge.files_of(header, "backends")]
-    waivers = [_file(header, str(path), place) for path in rejudge.files_of(header, "waivers")]
-    suite = load_specs(
-        list(specs.values()), backends, surroundings_of(header.environment.get("torch"), None)
-    )
-    waiver_files = load_waivers(waivers, suite.backends)
+    torch = surroundings_of(header.environment.get("torch"), None)
+    suite = load_specs(list(specs.values()), _files(header, "backends", place), torch)
+    waiver_files = load_waivers(_files(header, "waivers", place), suite.backends)
     of_backends = (
         file
         for backend in suite.backends.by_name.values()
@@ -802,6 +799,11 @@ def _file(header: RunHeader, name: str, place: Path) -> Path:
         if name.startswith(f"{SHIPPED}/")
         else place / name
     )
+
+
+def _files(header: RunHeader, option: str, place: Path) -> list[Path]:
+    """Return where the files are that an option of the run named."""
+    return [_file(header, str(path), place) for path in rejudge.files_of(header, option)]
 
 
 def _name(document: Document, place: Path) -> str:
@@ -1099,11 +1101,7 @@ def _of_profile(
     The backend of a profile for any compiler is the author's.
     """
     profile = for_compiler(read_profile(name), [said.compiler] if said.compiler else [])
-    entries = (
-        [_file(header, str(path), place) for path in rejudge.files_of(header, "backends")]
-        if profile.compiler
-        else []
-    )
+    entries = _files(header, "backends", place) if profile.compiler else []
     suite = load(
         profile.specs,
         (*profile.backends, *entries),
@@ -1111,19 +1109,14 @@ def _of_profile(
     )
     resolved = cases_of(profile, suite)
     mine = resolved.record
-    others = [
-        what
-        for what in ("name", "version", "digest", "torch")
-        if getattr(said, what) != getattr(mine, what)
-    ]
     title = (
         f"it is not {'the shipped' if name in shipped_profiles() else 'your profile'} {mine.name} "
         f"{mine.version}"
     )
     problems = [
-        f"{title}: the {what} of the run's is '{getattr(said, what)[:40]}', not "
-        f"'{getattr(mine, what)[:40]}'"
-        for what in others
+        f"{title}: the {what} of the run's is '{theirs[:40]}', not '{ours[:40]}'"
+        for what in ("name", "version", "digest", "torch")
+        if (theirs := getattr(said, what)) != (ours := getattr(mine, what))
     ]
     levels, own = (
         {
@@ -1272,13 +1265,7 @@ def main(options: VerifyOptions) -> ExitCode:
 
 def _bytes_of(path: Path) -> bytes:
     """Return the content of an archive; raise ``UsageError``."""
-    try:
-        with path.open("rb") as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise UsageError(f"{shown_path(path)}: this is no file")
-            return stream.read(MOST_COMPRESSED + 1)
-    except OSError as error:
-        raise UsageError(f"{shown_path(path)}: it cannot be read: {error.strerror}") from error
+    return read_untrusted(path, MOST_COMPRESSED + 1, shown_path(path))
 
 
 def _own_run(name: str, place: Path, **read_by: Any) -> NamedRun:
@@ -1307,11 +1294,9 @@ def _lines(verification: Verification) -> Iterator[str]:
         "tested, as the author says:": verification.tested,
         "follows from the archive, if the observations are true:": verification.follows,
         "the author's word:": verification.words,
-    }
-    for title, claims in {
-        **parts,
         "weak: could not have failed, as the specs say": verification.weak,
-    }.items():
+    }
+    for title, claims in parts.items():
         if claims:
             yield title
             yield from (f"  {_shown(claim)}" for claim in claims)

@@ -12,8 +12,7 @@ import copy
 import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch_conformance.language.read.document import walk
 from torch_conformance.tools.author.commands.explain import Document, without_idle_spies
@@ -27,8 +26,7 @@ REMOVED = object()
 """Stands for the value of a part that is removed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """A node of a block of Python, by its place in the walk of the tree, becomes one of its own
     parts; without a part it goes.
     """
@@ -37,8 +35,7 @@ class Node:
     part: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One change: the part at a path gets a value, is removed, or, a block of Python, gets another
     node.
     """
@@ -47,16 +44,14 @@ class Change:
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(NamedTuple):
     """Changes that are made together."""
 
     words: str
     changes: tuple[Change, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+class Pass(NamedTuple):
     """One kind of edits. ``together``: several may be tried at once, as delta debugging does."""
 
     name: str
@@ -155,16 +150,7 @@ def _expectations(document: Document) -> list[Edit]:
 
 
 _SECTIONS = (
-    "config",
-    "dynamo_config",
-    "functorch_config",
-    "env",
-    "compile",
-    "let",
-    "spies",
-    "handlers",
-    "matrix",
-    "torch",
+    "config dynamo_config functorch_config env compile let spies handlers matrix torch".split()
 )
 
 
@@ -185,7 +171,7 @@ def _options(document: Document) -> list[Edit]:
         edits += [
             _removal(f"{word} of step {index + 1}", *path, word)
             for path, part in ((above, step), *_arguments(above, step))
-            for word in ("repeat", "when", "context", "as", "side_effects", "strict", "loss")
+            for word in "repeat when context as side_effects strict loss".split()
             if word in part
         ]
     return edits
@@ -326,7 +312,7 @@ def _inputs(document: Document) -> list[Edit]:
 
 # -- inputs and shapes -----------------------------------------------------------------------------
 
-_SHAPES = ("rand", "randn", "zeros", "ones", "full", "randint", "strides")
+_SHAPES = "rand randn zeros ones full randint strides".split()
 
 
 def _described(document: Document) -> Iterator[tuple[Path, Mapping[str, Any]]]:

@@ -135,7 +135,7 @@ def reduced_document_of(case: Case, surroundings: Surroundings) -> Document:
         }
         document[section] = plain(own)
     document["torch"] = {**document["torch"], "seed": seed_of(case)}
-    for name in ("covers", "tags", "requires", "control", "timeout", "on_request", "exclusive"):
+    for name in "covers tags requires control timeout on_request exclusive".split():
         document.pop(name, None)
     return without_idle_spies({name: value for name, value in document.items() if value})
 
@@ -159,7 +159,7 @@ def document_of(case: Case, backends: Backends) -> Document:
     first: Document = steps[0] if steps else {}
     document = without_idle_spies(document)
     if SAMPLES in first or TRITON in first:
-        for name in ("function", "functions", "entry", "let", "spies", "handlers", "inputs"):
+        for name in "function functions entry let spies handlers inputs".split():
             document.pop(name, None)
         document |= {"steps": None, "expect": first.get("expect"), TRITON: first.get(TRITON)}
         if SAMPLES in first:
@@ -558,20 +558,10 @@ class Origins:
             case ("steps", int(number), *rest):
                 step = self._decision.steps_of(self._case)[number]
                 if rest:
-                    return self._at(
-                        [expected for expected, _ in expectations_of(step, self._decision)][
-                            int(rest[1])
-                        ].position
-                    )
-                return ", ".join(
-                    filter(
-                        None,
-                        (
-                            self._at(step.position),
-                            "with run --bench only" if is_optional(step) else "",
-                        ),
-                    )
-                )
+                    expected, _ = list(expectations_of(step, self._decision))[int(rest[1])]
+                    return self._at(expected.position)
+                bench = "with run --bench only" * is_optional(step)
+                return ", ".join(filter(None, (self._at(step.position), bench)))
             case ("torch", "seed") if "seed" not in self._case.options.get("torch", {}):
                 return "from the case's id"
             case (section, str(name)) if section in (*SECTIONS, "compile"):
@@ -599,40 +589,17 @@ class Origins:
                 return ", ".join(
                     f"{' '.join(tags)} from {file}" for file, tags in inherited if tags
                 )
-            case ("prelude",):
-                files = [
-                    document.file
-                    for document in reversed(self._defaults)
-                    if "prelude" in document.data
-                ]
-                return (
-                    "from "
-                    f"{', '.join([*files, *(['the spec'] if 'prelude' in self._spec.data else [])])}"  # noqa: E501 - Python 3.11 breaks no line within a field
-                    if files
-                    else ""
-                )
-            case ("context" | "isolation" as key,) if key not in self._spec.data:
-                return next(
-                    (
-                        f"from {document.file}"
-                        for document in self._defaults
-                        if key in document.data
-                    ),
-                    "",
-                )
+            case ("prelude" | "context" | "isolation" as key,) if (
+                key == "prelude" or key not in self._spec.data
+            ):
+                files = [document.file for document in self._defaults if key in document.data]
+                if key == "prelude":  # all of them, the outermost first
+                    files = files[::-1] + ["the spec"] * bool(files and key in self._spec.data)
+                    return f"from {', '.join(files)}" if files else ""
+                return f"from {files[0]}" if files else ""
             case ("source",):
                 return f"a case for each operator; this one is op={self._case.params['op']}"
-            case (
-                "backends"
-                | "exclude"
-                | "matrix"
-                | "targets"
-                | "entry"
-                | "services"
-                | "exclusive"
-                | "on_request",
-                *_,
-            ):
+            case (str(name), *_) if name not in templates.SECTIONS:
                 return ""
         return self._at(self._spec.position(path, key=True))
 
@@ -642,15 +609,9 @@ class Origins:
         points = [
             f"{name}={self._labels.get(name, '')}" for name in self._case.params if name in names
         ]
-        words = [f"matrix: {', '.join(points)}"] if points else []
-        words += [f"backend {self._case.backend}"] if names & {"backend", "device"} else []
-        return ", ".join(
-            [
-                *words,
-                *(
-                    ["known on the machine that runs it"]
-                    if templates.DEFERRED_NAME in names
-                    else []
-                ),
-            ]
-        )
+        words = {
+            f"matrix: {', '.join(points)}": points,
+            f"backend {self._case.backend}": names & {"backend", "device"},
+            "known on the machine that runs it": templates.DEFERRED_NAME in names,
+        }
+        return ", ".join(text for text, holds in words.items() if holds)

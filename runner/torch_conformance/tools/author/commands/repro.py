@@ -335,15 +335,10 @@ def _stage_of(script: str, folder: Path, seconds: float) -> str:
         stage = json.loads(answer.read_bytes()[:100_000])["found"]
         if stage is None:
             return "none: the script passes under the bisector with every backend"
-        words = [
-            str(stage["backend"]),
-            *([str(stage["subsystem"])] if stage["subsystem"] is not None else []),
-        ]
-        words += [f"application {stage['bisect_number']}"] if stage["bisect_number"] else []
-        debug = stage["debug_info"]
-        return (", ".join(words) + (f": {debug}" if debug and debug != stage["subsystem"] else ""))[
-            :500
-        ]
+        number, debug = stage["bisect_number"], stage["debug_info"]
+        words = (stage["backend"], stage["subsystem"], number and f"application {number}")
+        text = ", ".join(map(str, filter(None, words)))
+        return (f"{text}: {debug}" if debug and debug != stage["subsystem"] else text)[:500]
     except (OSError, ValueError, LookupError, TypeError):
         # the child ran code of the spec: it may have written anything, or nothing
         return f"not found: the bisector {ending}"[:500]
