@@ -11,7 +11,7 @@ import contextlib
 import copy
 import functools
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torch_conformance.language.read.document import walk
@@ -55,7 +55,7 @@ class Pass(NamedTuple):
     """One kind of edits. ``together``: several may be tried at once, as delta debugging does."""
 
     name: str
-    propose: Callable[[Document], Sequence[Edit]]
+    propose: Callable[[Document], Iterable[Edit]]
     together: bool
 
 
@@ -131,22 +131,20 @@ def _removal(words: str, *path: str | int) -> Edit:
     return Edit(f"without {words}", (Change(path, REMOVED),))
 
 
-def _expectations(document: Document) -> list[Edit]:
-    edits = []
+def _expectations(document: Document) -> Iterator[Edit]:
     for index, step in enumerate(document["steps"]):
         for number, expectation in enumerate(step.get("expect", [])):
             kind, body = next(iter(expectation.items()))
-            edits.append(_removal(f"{kind} of step {index + 1}", "steps", index, "expect", number))
+            yield _removal(f"{kind} of step {index + 1}", "steps", index, "expect", number)
             if (
                 kind in ("counter", "metric", "equals", "differs")
                 and isinstance(body, Mapping)
                 and len(body) > 1
             ):
-                edits += [
+                yield from (
                     _removal(f"{kind} {name}", "steps", index, "expect", number, kind, name)
                     for name in body
-                ]
-    return edits
+                )
 
 
 _SECTIONS = (
@@ -207,11 +205,10 @@ def _blocks(document: Document) -> Iterator[tuple[Path, list[Any]]]:
                 yield path, list(ast.walk(ast.parse(text)))
 
 
-def _statements(document: Document) -> list[Edit]:
+def _statements(document: Document) -> Iterator[Edit]:
     """Propose the removal of each statement, outer ones before those within; the only function of a
     block stays.
     """
-    edits = []
     for path, nodes in _blocks(document):
         body = nodes[0].body
         kept = body if len(body) == 1 and isinstance(body[0], ast.FunctionDef) else []
@@ -221,18 +218,16 @@ def _statements(document: Document) -> list[Edit]:
                     f"{'.'.join(map(str, path))}: without "
                     f"'{ast.unparse(node).splitlines()[0][:60]}'"
                 )
-                edits.append(Edit(words, (Change(path, Node(place)),)))
-    return edits
+                yield Edit(words, (Change(path, Node(place)),))
 
 
-def _expressions(document: Document) -> list[Edit]:
+def _expressions(document: Document) -> Iterator[Edit]:
     """Propose a part of its own for each expression, but not in what options and contexts name:
     another fault there could fail alike.
     """
     named = {
         str(name).partition(".")[0] for key in _OPTIONS for name in referenced(document.get(key))
     }
-    edits = []
     for path, nodes in _blocks(document):
         functions = [
             node
@@ -253,8 +248,7 @@ def _expressions(document: Document) -> list[Edit]:
                     f"'{ast.unparse(node)[:40]}'"
                 )
                 change = Change(path, Node(nodes.index(node), nodes.index(part)))
-                edits.append(Edit(words, (change,)))
-    return edits
+                yield Edit(words, (change,))
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:
@@ -292,9 +286,8 @@ def _is_module(node: ast.expr) -> bool:
 _OPTIONS = ("config", "dynamo_config", "functorch_config", "compile", "context")
 
 
-def _inputs(document: Document) -> list[Edit]:
+def _inputs(document: Document) -> Iterator[Edit]:
     """Propose to drop an input together with the parameter that takes it."""
-    edits = []
     nodes = dict(_blocks(document)).get(("function",), [])
     functions = [
         node
@@ -306,8 +299,7 @@ def _inputs(document: Document) -> list[Edit]:
         changes = [Change(("inputs", index), REMOVED)]
         if index < len(parameters):
             changes.append(Change(("function",), Node(nodes.index(parameters[index]))))
-        edits.append(Edit(f"without input {index + 1}", tuple(changes)))
-    return edits
+        yield Edit(f"without input {index + 1}", tuple(changes))
 
 
 # -- inputs and shapes -----------------------------------------------------------------------------

@@ -169,11 +169,11 @@ def bless(options: BlessOptions) -> tuple[list[ChangedSpec], dict[tuple[str, str
     if not (options.backend or options.select or options.tag):  # also those whose specs are gone
         chosen.update(str(result.case_id) for _, result in red)
     with_facts = {sample.key for sample in recorded}
-    reasons = {
+    refused = {
         (run, str(result.case_id)): f"{result.outcome.label}: {result.reason}"
         for run, result in red
+        if (run, str(result.case_id)) not in with_facts
     }
-    refused = {key: reason for key, reason in reasons.items() if key not in with_facts}
     specs: list[ChangedSpec] = []
     for spec in dict.fromkeys(sample.case.spec for sample in recorded if sample.is_red):
         samples = [sample for sample in recorded if sample.case.spec == spec]
@@ -184,11 +184,11 @@ def bless(options: BlessOptions) -> tuple[list[ChangedSpec], dict[tuple[str, str
         anatomy = inspection.valid().anatomies[0]
         others = [(case, surroundings) for case, surroundings in unrecorded if case.spec == spec]
         facts = SpecFacts(anatomy=anatomy, samples=samples, others=others, chosen=frozenset(chosen))
-        changes = propose(facts) if SOURCE not in anatomy.data else []
+        is_database = SOURCE in anatomy.data
+        changes = [] if is_database else propose(facts)
         refused.update(facts.refused)
         own = [sample.key for sample in facts.blessed]
         if not changes:
-            is_database = SOURCE in anatomy.data
             reason = (
                 "its cases come from a database of operators"
                 if is_database

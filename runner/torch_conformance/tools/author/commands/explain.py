@@ -164,13 +164,10 @@ def document_of(case: Case, backends: Backends) -> Document:
         document |= {"steps": None, "expect": first.get("expect"), TRITON: first.get(TRITON)}
         if SAMPLES in first:
             words = first[SAMPLES]
-            opinfo = {
-                "dtypes": [words["dtype"]],
-                "calls": [words["call"]],
-                "samples": words["samples"],
-                "gradients": words["gradients"],
-                **({"forms": words["forms"]} if "forms" in words else {}),
+            kept = {
+                name: words[name] for name in ("samples", "gradients", "forms") if name in words
             }
+            opinfo = {"dtypes": [words["dtype"]], "calls": [words["call"]], **kept}
             document["source"] = {"opinfo": opinfo}
     elif len(steps) == 1 and set(first) <= {"call", "expect"} and first.get("call") == {}:
         document |= {"steps": None, "expect": first.get("expect")}
@@ -443,26 +440,17 @@ def main(options: ExplainOptions) -> ExitCode:
 
 
 def _details(case: Case) -> dict[str, Any]:
-    control = (
-        None
-        if case.control is None
-        else {"patch": case.control.patch, "fails": list(case.control.fails)}
-    )
-    steps: list[dict[str, Any]] = []
-    for step in case.steps:
-        beside = {
+    control = case.control and {"patch": case.control.patch, "fails": list(case.control.fails)}
+    steps = [
+        {
+            "kind": step.kind,
+            "arguments": as_text(dict(step.arguments)),
+            "expect": [expected.kind for expected in step.expectations],
             **({"repeat": step.repeat} if step.repeat != 1 else {}),
             **({} if step.when is None else {"when": dict(step.when)}),
         }
-        kinds = [expected.kind for expected in step.expectations]
-        steps.append(
-            {
-                "kind": step.kind,
-                "arguments": as_text(dict(step.arguments)),
-                "expect": kinds,
-                **beside,
-            }
-        )
+        for step in case.steps
+    ]
     return {
         "device": case.device,
         "seed": seed_of(case),
@@ -496,19 +484,12 @@ def _text(
         ("proof", flow(backend.document.data[backend.name].get("proof", {}))),
         ("runs here", f"{runs}{f': {verdict.reason}' if verdict.reason else ''}"),
         ("process", "a new Python" if case.body.isolation == "process" else "a fork"),
-        *(
-            [
-                (
-                    "alone",
-                    "nothing runs beside "
-                    f"it{'' if is_exclusive(without_benches(case)) else ' under --bench'}",
-                )
-            ]
-            * is_exclusive(case)
-        ),
         ("timeout", f"{timeout:g} seconds" if timeout else "that of run --timeout"),
         ("digest", digest_of(case)),
     ]
+    if is_exclusive(case):
+        bench = "" if is_exclusive(without_benches(case)) else " under --bench"
+        facts.insert(5, ("alone", f"nothing runs beside it{bench}"))
     for waiver in waivers.of(case.id, surroundings):
         ended = ", flaky" * waiver.flaky + " (ended)" * waivers.is_expired(waiver)
         facts.append(

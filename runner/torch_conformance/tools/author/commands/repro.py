@@ -99,10 +99,10 @@ class Search:
 
         Edits that were kept change what is proposed.
         """
-        size = len(reduction.propose(self.best)) if reduction.together else 1
+        size = len([*reduction.propose(self.best)]) if reduction.together else 1
         while size >= 1:
             at = 0
-            while at < len(edits := reduction.propose(self.best)):
+            while at < len(edits := [*reduction.propose(self.best)]):
                 if not self._takes(edits[at : at + size]):
                     at += size
                 elif not reduction.together:
@@ -179,10 +179,9 @@ def _said(verdict: Verdict) -> str:
         return " ".join(
             _masked(part)[:200] for part in (text, wrapped[0] if wrapped else "", verdict.expected)
         )
-    if verdict.kind == "close" and _OF_NUMBERS.search(verdict.expected):
-        return "numbers"
     if verdict.kind == "close":
-        return "not of the form of its reference"
+        is_of_numbers = _OF_NUMBERS.search(verdict.expected)
+        return "numbers" if is_of_numbers else "not of the form of its reference"
     return _masked(verdict.expected)
 
 
