@@ -61,6 +61,7 @@ from torch_conformance.tools.attest.verification import (
     loaded,
     modules_of,
     verified,
+    write_members,
 )
 
 if TYPE_CHECKING:
@@ -428,10 +429,12 @@ def _texts_of_cut_facts(
     with TemporaryDirectory(prefix="torch-conformance-") as scratch:
         place = Path(scratch)
         folders = {new.folder for _, new in pairs}
-        for name, data in members.items():
-            if name.startswith("files/") or name.rpartition("/")[0] in folders:
-                (place / name).parent.mkdir(parents=True, exist_ok=True)
-                (place / name).write_bytes(data)
+        needed = {
+            name: data
+            for name, data in members.items()
+            if name.startswith("files/") or name.rpartition("/")[0] in folders
+        }
+        write_members(needed, place)
         try:
             then = loaded(packed.header, [new for _, new in pairs], place)
         except (NotOfTheRun, InvalidSpecs, UsageError, ValueError):

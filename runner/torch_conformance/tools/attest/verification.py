@@ -402,7 +402,7 @@ def verified(
         found.finds("signature", "it is not signed, and --key asks for a signature")
     with tempfile.TemporaryDirectory(prefix="torch-conformance-verify-") as scratch:
         place = Path(scratch)
-        _write(members, place)
+        write_members(members, place)
         try:
             run = read_run(place / JOURNAL)
             found.findings += (*_of_run(members, run, place),)
@@ -441,7 +441,8 @@ def verified(
     return found
 
 
-def _write(members: Mapping[str, bytes], place: Path) -> None:
+def write_members(members: Mapping[str, bytes], place: Path) -> None:
+    """Write members to a folder, by the names that the journal has for them."""
     for member, content in members.items():  # their names were checked when they were read
         path = place / name_of(member)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -1278,7 +1279,7 @@ def _own_run(name: str, place: Path, **read_by: Any) -> NamedRun:
     other = verified(data, **read_by)
     for why in (*(finding.message for finding in other.findings), *other.unjudged):
         raise UsageError(f"--against {name}: NOT VERIFIED: {_shown(why)}")
-    _write(unpacked(data), place)
+    write_members(unpacked(data), place)
     return NamedRun(name, readable(place / JOURNAL), place)
 
 

@@ -135,9 +135,9 @@ def reduced_document_of(case: Case, surroundings: Surroundings) -> Document:
         }
         document[section] = plain(own)
     document["torch"] = {**document["torch"], "seed": seed_of(case)}
-    for name in "covers tags requires control timeout on_request exclusive".split():
-        document.pop(name, None)
-    return without_idle_spies({name: value for name, value in document.items() if value})
+    idle = "covers tags requires control timeout on_request exclusive".split()
+    kept = {name: value for name, value in document.items() if value and name not in idle}
+    return without_idle_spies(kept)
 
 
 def document_of(case: Case, backends: Backends) -> Document:

@@ -235,18 +235,19 @@ NAME = "shrunk"
 # -- trials ----------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
 class Trials:
     """Runs cases and documents.
 
     One warm process for each environment serves all of them, until ``stack`` is closed.
     """
 
-    def __init__(
-        self, options: ReproOptions, suite: Suite, folder: Path, stack: contextlib.ExitStack
-    ) -> None:
-        self._options, self._suite, self._folder, self._stack = options, suite, folder, stack
-        self._runners: dict[str, tuple[CaseRunner, Machine]] = {}
-        self._number = 0
+    options: ReproOptions
+    suite: Suite
+    folder: Path
+    stack: contextlib.ExitStack
+    _runners: dict[str, tuple[CaseRunner, Machine]] = field(default_factory=dict)
+    _number: int = 0
 
     def run(self, case: Case) -> CaseResult:
         """Run one case; raise ``UsageError`` where this machine cannot run it."""
@@ -254,19 +255,15 @@ class Trials:
         verdict = capabilities.availability_of(case, machine)
         if verdict.reason:
             raise UsageError(f"{case.id} cannot run here: {verdict.reason}")
-        words = ("torch-conformance", "run", case.spec, "--select", case.id)
-        (result,) = runner.run(
-            [without_benches(case)],
-            surroundings_of(machine.torch, machine),
-            lambda _: shlex.join(words),
-        )
+        here = surroundings_of(machine.torch, machine)
+        (result,) = runner.run([without_benches(case)], here, lambda _: "")
         return result
 
     def surroundings(self, case: Case) -> Surroundings:
         """Return what the conditions of a case ask for."""
         machine = self.runner(case)[1]
         return surroundings_for(
-            self._suite.backends.by_name[case.backend],
+            self.suite.backends.by_name[case.backend],
             surroundings_of(machine.torch, machine),
             case.target,
         )
@@ -275,20 +272,20 @@ class Trials:
         """Return what runs a case, and the facts of the machine."""
         key = repr(schedule.environment_of(case).key)
         if key not in self._runners:
-            folder = RunFolder(path=self._folder / f"runs-{len(self._runners)}", run_id="shrink")
-            runner = CaseRunner(self._options, self._suite, [case], folder, 1)
-            self._stack.callback(runner.close)
+            folder = RunFolder(path=self.folder / f"runs-{len(self._runners)}", run_id="shrink")
+            runner = CaseRunner(self.options, self.suite, [case], folder, 1)
+            self.stack.callback(runner.close)
             self._runners[key] = (runner, runner.look_at_machine())
         return self._runners[key]
 
     def case_of(self, document: Document, path: Path | None = None, head: str = "") -> Case | None:
         """Write a document, and return its one case; None where it is no valid spec of one case."""
         self._number += 1
-        path = path or self._folder / "candidates" / str(self._number) / f"{NAME}.yaml"
+        path = path or self.folder / "candidates" / str(self._number) / f"{NAME}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(head + text_of(document), encoding="utf-8")
         try:
-            cases = load([path], self._options.backends).cases
+            cases = load([path], self.options.backends).cases
         except InvalidSpecs:
             return None
         return cases[0] if len(cases) == 1 else None
