@@ -580,7 +580,7 @@ class Origins:
                 return f"from {files[0]}" if files else ""
             case ("source",):
                 return f"a case for each operator; this one is op={self._case.params['op']}"
-            case (str(name), *_) if name not in templates.SECTIONS:
+            case (str(name), *_) if name not in templates.SECTIONS - {"on_request"}:
                 return ""
         return self._at(self._spec.position(path, key=True))
 
