@@ -793,6 +793,16 @@ def test_a_case_that_the_ledger_has_and_no_spec_has_any_more_stays_required(
     assert f"{len(gone)}  unavailable: lost: no spec has this case" in capsys.readouterr().out
 
 
+def test_an_exception_may_name_a_case_that_only_the_ledger_has(folder: Path) -> None:
+    entry = "{cases: ['area/one*', 'area/two*'], except: 'area/two*size=3*'}"
+    text = HEAD + f"backend: cpu\nlevels: {{P0: {{required: [{entry}]}}}}\n"
+    specs = folder / "specs"
+    assert main(["list", "specs", "--update", str(specs / "ledger.txt")]) == ExitCode.OK
+    before = resolved(text).record.required
+    (specs / "area" / "two.yaml").rename(specs / "area" / "two.txt")
+    assert list(resolved(text).record.required) == list(before) == IDS[:3]
+
+
 # -- waivers of a run ------------------------------------------------------------------------------
 
 LIMIT = "most_waived: {percent: 50, reason: Half of it is new}\n"
