@@ -336,7 +336,7 @@ def of_shipped(name: str, suite: Suite) -> tuple[Suite, Resolved]:
 
 
 def test_doctor_has_a_row_for_each_shipped_profile(shipped: Suite) -> None:
-    rows = {loaded.profile.name: loaded.resolved.record for loaded in load_shipped(shipped)}
+    rows = {resolved.profile.name: resolved.record for resolved in load_shipped(shipped)}
     assert rows.keys() == shipped_profiles().keys()
     specs = {case_id.partition("[")[0] for case_id in rows["compiler-core"].required}
     assert specs == {"operators/core-forward", "operators/core-two-sizes"}
@@ -791,6 +791,16 @@ def test_a_case_that_the_ledger_has_and_no_spec_has_any_more_stays_required(
     assert "lost: it has no result\n      area/two[backend=cpu,size=" in capsys.readouterr().out
     assert main(["list", "--profile", "ours.yaml"]) == ExitCode.OK
     assert f"{len(gone)}  unavailable: lost: no spec has this case" in capsys.readouterr().out
+
+
+def test_an_exception_may_name_a_case_that_only_the_ledger_has(folder: Path) -> None:
+    entry = "{cases: ['area/one*', 'area/two*'], except: 'area/two*size=3*'}"
+    text = HEAD + f"backend: cpu\nlevels: {{P0: {{required: [{entry}]}}}}\n"
+    specs = folder / "specs"
+    assert main(["list", "specs", "--update", str(specs / "ledger.txt")]) == ExitCode.OK
+    before = resolved(text).record.required
+    (specs / "area" / "two.yaml").rename(specs / "area" / "two.txt")
+    assert list(resolved(text).record.required) == list(before) == IDS[:3]
 
 
 # -- waivers of a run ------------------------------------------------------------------------------

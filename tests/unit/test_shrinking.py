@@ -182,7 +182,7 @@ def test_a_parameter_goes_with_its_input() -> None:
 
 def test_every_pass_proposes_edits_that_leave_a_document() -> None:
     for one in PASSES:
-        proposed = one.propose(mine := document())
+        proposed = list(one.propose(mine := document()))
         applied(mine, proposed)
         assert mine == document()
         assert proposed, one.name

@@ -97,8 +97,8 @@ def main(options: ListOptions) -> ExitCode:
         )
         suite, read, levels = (
             profile.suite,
-            profile.resolved.cases,
-            vendor.levels_of(profile.resolved.record),
+            profile.cases,
+            vendor.levels_of(profile.record),
         )
     if is_ledger:
         return _ledger(options, suite.cases)
@@ -140,7 +140,7 @@ def main(options: ListOptions) -> ExitCode:
         if cases:
             output.lines(_totals(cases, verdicts))
         if options.profile:
-            record = profile.resolved.record
+            record = profile.record
             output.lines(vendor.lines_of(record, vendor.prospect_of(profile, machine)))
     if not cases:
         output.note(

@@ -13,9 +13,7 @@ from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.codec import encode
 from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.escaping import one_line
-from torch_conformance.model.header import RunHeader
 from torch_conformance.model.protocol import Json
-from torch_conformance.model.results import CaseResult
 from torch_conformance.record.comparison import machine_differences
 from torch_conformance.record.journal import NamedRun
 from torch_conformance.run.compared_runs import Change, change_of, differing, recorded_of
@@ -79,7 +77,7 @@ def grouped(title: str, reasons: Mapping[str, str]) -> Iterator[str]:
 _NAMED = 5
 """How many cases of one reason are printed."""
 
-_OF_BUILD = ("torch", "triton", "cuda", "hip", "arch", "sms", "cpu", "vec_isa")
+_OF_BUILD = "torch triton cuda hip arch sms cpu vec_isa".split()
 """The facts of a machine that generated code, and the counters of its compilation, depend on."""
 
 _COMPARED = "counters metrics entered graphs executed executed_others runtime_calls code_graphs"
@@ -99,8 +97,12 @@ def agreement(archive: NamedRun, other: NamedRun, required: Collection[str]) -> 
     first, second = archive.run.header, other.run.header
     if first.run_id == second.run_id:
         raise UsageError(f"--against {other.name}: this is the run of the archive itself")
+    profiles = (
+        ", ".join(f"{one.name} {one.version} ({one.digest[:12]})" for one in header.profile)
+        for header in (first, second)
+    )
     for what, theirs, ours in (
-        ("profile", *(_profile_of(header) for header in (first, second))),
+        ("profile", *profiles),
         ("version of this program", first.version, second.version),
     ):
         if theirs != ours:
@@ -116,8 +118,11 @@ def agreement(archive: NamedRun, other: NamedRun, required: Collection[str]) -> 
         if then is None or now is None or not (there and here):
             lacking[case_id] = "in your run" if there else "in the archive" if here else "in both"
             continue
-        apart = list(_of_outcome(case_id, then, now))
-        if not apart:
+        apart = list[Apart]()
+        if change_of(then, now) not in (Change.SAME, Change.STILL_FAILING):
+            outcomes = (f"{one.outcome.label} {one.reason}".strip() for one in (then, now))
+            apart = [_apart(case_id, 0, "outcome", *outcomes)]
+        else:
             (old_texts, old), (texts, steps) = recorded_of(archive, then), recorded_of(other, now)
             machines = then.node or first.environment, now.node or second.environment
             if why := _why_not(machines, (old_texts, texts), steps):
@@ -138,16 +143,6 @@ def agreement(archive: NamedRun, other: NamedRun, required: Collection[str]) -> 
         lacking=lacking,
         not_compared=not_compared,
     )
-
-
-def _profile_of(header: RunHeader) -> str:
-    return ", ".join(f"{one.name} {one.version} ({one.digest[:12]})" for one in header.profile)
-
-
-def _of_outcome(case_id: str, then: CaseResult, now: CaseResult) -> Iterator[Apart]:
-    if change_of(then, now) not in (Change.SAME, Change.STILL_FAILING):
-        texts = (f"{one.outcome.label} {one.reason}".strip() for one in (then, now))
-        yield _apart(case_id, 0, "outcome", *texts)
 
 
 def _why_not(

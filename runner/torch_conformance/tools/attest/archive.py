@@ -385,9 +385,14 @@ def read_key(path: Path, *, private: bool) -> Any:
     """Return the private or the public key of a PEM file; raise ``UsageError`` for anything
     else.
     """
-    data = _key_file(path)
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import ed25519
+    try:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError as error:
+        raise UsageError(
+            "--key needs the package cryptography (pip install cryptography)"
+        ) from error
+    data = read_untrusted(path, _MOST_KEY, f"--key {shown_path(path)}")
 
     kind: type = ed25519.Ed25519PrivateKey if private else ed25519.Ed25519PublicKey
     with contextlib.suppress(ValueError, TypeError):
@@ -409,20 +414,13 @@ def read_key(path: Path, *, private: bool) -> Any:
     raise UsageError(f"--key {shown_path(path)}: this is no {what} ({hint})")
 
 
-def _key_file(path: Path) -> bytes:
-    try:
-        import cryptography  # noqa: F401 - tests that it is installed; the callers import its parts
-    except ImportError as error:
-        raise UsageError(
-            "--key needs the package cryptography (pip install cryptography)"
-        ) from error
+def read_untrusted(path: Path, limit: int, title: str) -> bytes:
+    """Return so many bytes of a file that the command line names; raise ``UsageError``."""
     try:
         with open_untrusted(path.resolve()) as stream:
-            return stream.read(_MOST_KEY)
+            return stream.read(limit)
     except OSError as error:
-        raise UsageError(
-            f"--key {shown_path(path)}: it cannot be read: {error.strerror or error}"
-        ) from error
+        raise UsageError(f"{title}: it cannot be read: {error.strerror or error}") from error
 
 
 def key_id(key: "Ed25519PublicKey") -> str:

@@ -60,11 +60,8 @@ class Conformance(Enum):
     @property
     def exit_code(self) -> ExitCode:
         """The exit code of a run with this statement."""
-        return {
-            "CONFORMANT": ExitCode.OK,
-            "NOT CONFORMANT": ExitCode.FAILED,
-            "INCOMPLETE": ExitCode.NOTHING,
-        }[self.value]
+        codes = (ExitCode.OK, ExitCode.FAILED, ExitCode.NOTHING)
+        return dict(zip(Conformance, codes, strict=True))[self]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,18 +159,15 @@ class Statement:
     @property
     def failed(self) -> Mapping[str, str]:
         """The reason of each failed case of all levels."""
-        return {
-            case_id: reason for level in self.levels for case_id, reason in level.failed.items()
-        }
+        return self._reasons("failed")
 
     @property
     def not_executed(self) -> Mapping[str, str]:
         """The reason of each required case that was not executed."""
-        return {
-            case_id: reason
-            for level in self.levels
-            for case_id, reason in level.not_executed.items()
-        }
+        return self._reasons("not_executed")
+
+    def _reasons(self, name: str) -> dict[str, str]:
+        return dict(pair for level in self.levels for pair in getattr(level, name).items())
 
     @property
     def why(self) -> str:
@@ -207,15 +201,8 @@ class Statement:
         """Why the statement and the number of failed cases go together; empty where both need no
         explanation.
         """
-        return " ".join(
-            filter(
-                None,
-                [
-                    *(f"{text}." for text in (self.why, *self.remarks) if text),
-                    self.optional_failures,
-                ],
-            )
-        )
+        sentences = [f"{text}." for text in (self.why, *self.remarks) if text]
+        return " ".join(filter(None, [*sentences, self.optional_failures]))
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of a report for people."""
@@ -229,16 +216,8 @@ class Statement:
             f"  {one_line(remark, 2_000)}"
             for remark in (*self.about_compiler, *self.problems, *self.remarks)
         )
-        spared = {
-            case_id: reason
-            for level in self.levels
-            for case_id, reason in level.not_required.items()
-        }
-        for what, reasons in (
-            ("failed", self.failed),
-            ("not executed", self.not_executed),
-            ("not required here", spared),
-        ):
+        for what in ("failed", "not executed", "not required here"):
+            reasons = self._reasons(what.removesuffix(" here").replace(" ", "_"))
             if reasons:
                 yield f"  {what}:"
             for reason in dict.fromkeys(reasons.values()):
@@ -259,16 +238,12 @@ class Statement:
 
     def properties(self) -> dict[str, str]:
         """Return the properties of a suite of JUnit."""
+        counts = ("required", "executed", "passed", "waived", "flaky", "by_aten")
         return {
             "profile": f"{self.profile} {self.version}",
             "profile.sha256": self.digest,
             "statement": self.words,
-            "statement.required": str(self.required),
-            "statement.executed": str(self.executed),
-            "statement.passed": str(self.passed),
-            "statement.waived": str(self.waived),
-            "statement.flaky": str(self.flaky),
-            "statement.by_aten": str(self.by_aten),
+            **{f"statement.{name}": str(getattr(self, name)) for name in counts},
             "statement.remarks": "; ".join(self.remarks),
             "statement.waivers": " ".join(waiver.issue for waiver in self.waivers),
             **{f"profile.{level.level}": in_words(level, ", ") for level in self.levels},
@@ -345,7 +320,7 @@ def statement_of(
         {tuple(sorted(facts.items())): facts for facts in (environment, *nodes)}.values()
     )
     releases = dict.fromkeys(_release(facts.get("torch", "")) for facts in machines)
-    problems = [problem for known in releases if known and (problem := wrong_torch(profile, known))]
+    problems = [*filter(None, (wrong_torch(profile, known) for known in releases))]
     if _release(environment.get("torch", "")) is None and any(
         result.outcome.is_executed for result in by_id.values()
     ):
@@ -422,9 +397,11 @@ def statement_of(
                 },
             )
         )
-    count, waived, flaky = (
-        sum(getattr(level, name) for level in levels) for name in ("required", "waived", "flaky")
-    )
+    counts = {
+        name: sum(getattr(level, name) for level in levels)
+        for name in ("required", "executed", "passed", "waived", "flaky")
+    }
+    count = counts["required"]
     states = [state_of(by_id[case_id]) for case_id in profile.required if case_id in by_id]
     by_aten = states.count(State.BY_ATEN)
     has_excess = by_aten * 100 > profile.most_by_aten * count
@@ -443,12 +420,8 @@ def statement_of(
         version=profile.version,
         digest=profile.digest,
         conformance=conformance,
-        words=_words(conformance, waived + flaky),
-        required=count,
-        executed=sum(level.executed for level in levels),
-        passed=sum(level.passed for level in levels),
-        waived=waived,
-        flaky=flaky,
+        words=_words(conformance, counts["waived"] + counts["flaky"]),
+        **counts,
         levels=tuple(levels),
         waivers=tuple(UsedWaiver(*waiver, tuple(ids)) for waiver, ids in used.items()),
         problems=tuple(problems),

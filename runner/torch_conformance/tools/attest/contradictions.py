@@ -83,7 +83,8 @@ def disagreements(
         name.endswith("descriptive_names") for options in case.options.values() for name in options
     )
     texts: list[str] = []
-    hits = 0.0
+    kinds: set[str] = set()
+    kernels = lookups = hits = 0.0
     yield from _of_inputs(case, steps)
     for number, known in enumerate(steps, start=1):
         texts += (code_of(code, strings=True).text for code in known.facts.code)
@@ -104,11 +105,8 @@ def disagreements(
             yield from (
                 f"step {number}, piece {piece} of its code {problem}" for problem in problems
             )
-    if not backend.compiles:  # it claims no compilation
-        return
-    kinds: set[str] = set()
-    kernels = lookups = 0.0
-    for number, known in enumerate(steps, start=1):
+        if not backend.compiles:  # it claims no compilation
+            continue
         kinds |= {kind_of(device) for devices in known.facts.graphs for device in devices}
         counters, metrics = known.facts.counters.get("inductor", {}), known.facts.metrics
         kernels_before, kernels = kernels, metrics.get("generated_kernel_count", 0)
@@ -126,7 +124,8 @@ def disagreements(
                 f"the census of step {number}: {tuning.op}: {problem}"
                 for problem in _of_tuning(tuning)
             )
-    yield from _of_case(facts, steps)
+    if backend.compiles:
+        yield from _of_case(facts, steps)
 
 
 def _grown(before: float, count: float) -> float:
@@ -350,12 +349,9 @@ def _of_numbers(facts: StepFacts) -> Iterator[str]:
     compared += [
         tried.get("measured", {}) for known in compared for tried in known.get("tried", ())
     ]
-    for leaf in (
-        leaf
-        for known in compared
-        for leaf in known.get("leaves", ())
-        if leaf.get("numel") and "excess" in leaf
-    ):
+    for leaf in (leaf for known in compared for leaf in known.get("leaves", ())):
+        if not leaf.get("numel") or "excess" not in leaf:
+            continue
         place, value, reference = leaf["worst_index"], leaf["worst_value"], leaf["worst_reference"]
         if len(place) != len(leaf["shape"]) or not all(
             0 <= at < size for at, size in zip(place, leaf["shape"], strict=True)
@@ -370,12 +366,9 @@ def _of_numbers(facts: StepFacts) -> Iterator[str]:
             )
         if isinstance(value, int | float) and isinstance(reference, int | float):
             is_finite = math.isfinite(value) and math.isfinite(reference)
-            excess = (
-                max(abs(value - reference) - leaf["rtol"] * abs(reference), 0.0)
-                if is_finite
-                else 0.0
-            )
-            if is_finite and leaf.get("max_abs", math.inf) < abs(value - reference) * (1 - 1e-6):
+            apart = abs(value - reference) if is_finite else 0.0
+            excess = max(apart - leaf["rtol"] * abs(reference), 0.0) if is_finite else 0.0
+            if leaf.get("max_abs", math.inf) < apart * (1 - 1e-6):
                 yield (
                     f"{value} and {reference} at {place} differ by more than {leaf['max_abs']:g}, "
                     "the greatest difference of its elements"
@@ -393,20 +386,15 @@ def _of_launches(facts: StepFacts, code: str) -> Iterator[str]:
     """
     for measured in facts.measurements.values():
         if isinstance(measured, dict) and isinstance(launched := measured.get("launched"), dict):
-            counts, calls = (
-                Counter(name.partition(" ")[0] for name in measured["names"]),
-                sum(launched.values()),
-            )
-            if calls == len(measured["names"]) and any(
+            counts = Counter(name.partition(" ")[0] for name in measured["names"])
+            if sum(launched.values()) == counts.total() and any(
                 count != counts[kind] for kind, count in launched.items()
             ):
                 yield f"counts the calls of kernels {launched}, and names {dict(counts)}"
-            for name in (
-                name.partition(" ")[2].removesuffix(".default").rpartition(".")[2]
-                for name in measured["names"]
-            ):
-                if not re.search(rf"\b{re.escape(name)}\b(?:\.\w+)*\(", code):
-                    yield f"calls the kernel {name}, which its code does not call"
+            for name in measured["names"]:
+                kernel = name.partition(" ")[2].removesuffix(".default").rpartition(".")[2]
+                if not re.search(rf"\b{re.escape(kernel)}\b(?:\.\w+)*\(", code):
+                    yield f"calls the kernel {kernel}, which its code does not call"
             if (
                 facts.code
                 and measured["ran"] >= len(facts.code)

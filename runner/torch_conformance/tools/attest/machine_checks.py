@@ -106,13 +106,8 @@ def run_program(
             return Printed("", f"it cannot be started: {error.strerror}")
         try:
             code = child.wait(seconds)
-            ending = (
-                f"it was ended by signal {-code}"
-                if code < 0
-                else f"it ended with exit code {code}"
-                if code
-                else ""
-            )
+            ending = f"it ended with exit code {code}" * bool(code)
+            ending = f"it was ended by signal {-code}" if code < 0 else ending
         except subprocess.TimeoutExpired:
             ending = f"it did not end within {seconds:.0f} s"
         finally:
@@ -248,35 +243,20 @@ def cxx(scene: Scene) -> Iterator[Finding]:
     """
     named = scene.environ.get("CXX")
     compiler = scene.which("g++" if named is None else named)
-    if compiler is None and named is not None:
-        # the value itself is not shown: it is not among the variables that are recorded
-        cause = (
-            "torch starts its whole value as one program, and the value has several words"
-            if len(named.split()) > 1
-            else ""
-        )
-        yield Finding(
-            "cxx.version",
-            PROBLEM,
-            "CXX names no program",
-            cause,
-            "set CXX to the path of one program, or unset it",
-        )
-    if compiler is None and named is None:
-        other = scene.which("clang++")
-        remedy = "install g++" if other is None else f"export CXX={other}"
-        cause = (
-            "without CXX torch calls g++ alone: every compile for the CPU fails, and Triton's "
-            "launchers, so that most cases are UNAVAILABLE"
-        )
-        yield Finding(
-            "cxx.version",
-            PROBLEM,
-            f"there is {other or 'no C++ compiler'}{', and no g++' * bool(other)}",
-            cause,
-            remedy,
-        )
     if compiler is None:
+        # the value itself is not shown: it is not among the variables that are recorded
+        words, remedy = "CXX names no program", "set CXX to the path of one program, or unset it"
+        several = "torch starts its whole value as one program, and the value has several words"
+        cause = several * (len((named or "").split()) > 1)
+        if named is None:
+            other = scene.which("clang++")
+            words = f"there is {other or 'no C++ compiler'}{', and no g++' * bool(other)}"
+            remedy = f"export CXX={other}" if other else "install g++"
+            cause = (
+                "without CXX torch calls g++ alone: every compile for the CPU fails, and Triton's "
+                "launchers, so that most cases are UNAVAILABLE"
+            )
+        yield Finding("cxx.version", PROBLEM, words, cause, remedy)
         return
     printed = scene.run([str(compiler), "--version"])
     if printed.problem:
@@ -342,7 +322,7 @@ def _why(printed: Printed) -> str:
     return ": ".join(filter(None, (printed.problem, printed.line("error"))))
 
 
-_WRAPPERS = ("ccache", "sccache", "distcc", "icecc", "buildcache", "fastbuild", "clcache")
+_WRAPPERS = "ccache sccache distcc icecc buildcache fastbuild clcache".split()
 """Programs that stand before a compiler, by name or by a link, and may answer from a cache or from
 another machine.
 """
@@ -420,15 +400,9 @@ Another one adds an entry; its build stands in ``model/devices.py``.
 _DISPLAY, _COMPUTE = "0x03", "0x12"
 """Classes of PCI devices: displays, which include GPUs, and processing accelerators."""
 
-_OF_LIBRARIES = (
-    "HIP",
-    "HSA_",
-    "MIOPEN_",
-    "PYTORCH_TUNABLEOP_",
-    "ROC",
-    "CUBLAS",
-    "CUDA_VISIBLE_DEVICES",
-    "NVIDIA_TF32_OVERRIDE",
+_OF_LIBRARIES = tuple(
+    "HIP HSA_ MIOPEN_ PYTORCH_TUNABLEOP_ ROC CUBLAS CUDA_VISIBLE_DEVICES "
+    "NVIDIA_TF32_OVERRIDE".split()
 )
 """How recorded variables begin that choose devices, or kernels of a vendor's library, and so change
 results.
@@ -438,11 +412,8 @@ results.
 def accelerators(scene: Scene) -> Iterator[Finding]:
     """Compare, for each maker, its devices, its driver and the build of torch."""
     for maker in MAKERS:
-        yield from _of_maker(
-            scene,
-            maker,
-            next(build for build in devices.builds() if build.capability == maker.build),
-        )
+        (build,) = (build for build in devices.builds() if build.capability == maker.build)
+        yield from _of_maker(scene, maker, build)
     for name, value in environment_variables(scene.environ).items():
         if name == "HSA_OVERRIDE_GFX_VERSION":
             cause = "the GPU claims to be another one: results of this run are not its own"
@@ -644,7 +615,7 @@ _GENERATED = "ck/config.h"
 ``ck/ck.hpp`` includes it.
 """
 _SOURCES = Path("_inductor") / "codegen" / "rocm"
-_INCLUDE = re.compile(r"^\s*#\s*include\s*[<\"](?P<name>ck(?:_tile)?/[^>\"\n]+)[>\"]", re.MULTILINE)
+_INCLUDE = re.compile(r"^\s*#\s*include\s*[<\"](ck(?:_tile)?/[^>\"\n]+)[>\"]", re.MULTILINE)
 
 
 def composable_kernel(scene: Scene) -> Iterator[Finding]:
@@ -731,15 +702,10 @@ def headers_of_torch(torch_root: Path) -> dict[str, str]:
     """
     headers: dict[str, str] = {}
     for path in sorted((torch_root / _SOURCES).glob("*.py")):
-        texts = [
-            node.value
-            for node in ast.walk(ast.parse(path.read_bytes()))
-            if isinstance(node, ast.Constant)
-        ]
-        for match in (
-            match for text in texts if isinstance(text, str) for match in _INCLUDE.finditer(text)
-        ):
-            headers.setdefault(match["name"], f"torch/{_SOURCES.as_posix()}/{path.name}")
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                for name in _INCLUDE.findall(node.value):
+                    headers.setdefault(name, f"torch/{_SOURCES.as_posix()}/{path.name}")
     return headers
 
 

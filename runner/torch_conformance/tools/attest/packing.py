@@ -18,7 +18,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch_conformance.judge.waiving import apply
 from torch_conformance.machine import output
@@ -61,6 +61,7 @@ from torch_conformance.tools.attest.verification import (
     loaded,
     modules_of,
     verified,
+    write_members,
 )
 
 if TYPE_CHECKING:
@@ -82,8 +83,7 @@ _SHORTEST = 2
 """Folders with fewer parts, such as ``/`` and ``/usr``, are of no machine in particular."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadFile:
+class ReadFile(NamedTuple):
     """A file that the run read."""
 
     name: str
@@ -168,19 +168,7 @@ class Portable:
         """Return a line of the journal with the names of the submission."""
         record = json.loads(written)
         line: dict[str, Any] = changed(record, self._renamed)
-        # as in the files of the submission
-        line.update(
-            {
-                name: record[name]
-                for name in ("summary", "options")
-                if name in record and line["kind"] != "header"
-            }
-        )
-        for recorded, waiver in zip(
-            record.get("waivers", ()), line.get("waivers", ()), strict=True
-        ):
-            waiver["reason"] = recorded["reason"]
-        if line.get("kind") == "header":
+        if line["kind"] == "header":
             line["specs"] = {
                 self._names.get(name, name): digest for name, digest in record["specs"].items()
             }
@@ -189,6 +177,12 @@ class Portable:
                 for name, text in record["options"].items()
                 if name in _FILES_OF_OPTIONS
             }
+        else:  # as in the files of the submission
+            line |= {name: record[name] for name in ("summary", "options") if name in record}
+        for recorded, waiver in zip(
+            record.get("waivers", ()), line.get("waivers", ()), strict=True
+        ):
+            waiver["reason"] = recorded["reason"]
         return line
 
     def _option(self, text: str) -> str:
@@ -435,10 +429,12 @@ def _texts_of_cut_facts(
     with TemporaryDirectory(prefix="torch-conformance-") as scratch:
         place = Path(scratch)
         folders = {new.folder for _, new in pairs}
-        for name, data in members.items():
-            if name.startswith("files/") or name.rpartition("/")[0] in folders:
-                (place / name).parent.mkdir(parents=True, exist_ok=True)
-                (place / name).write_bytes(data)
+        needed = {
+            name: data
+            for name, data in members.items()
+            if name.startswith("files/") or name.rpartition("/")[0] in folders
+        }
+        write_members(needed, place)
         try:
             then = loaded(packed.header, [new for _, new in pairs], place)
         except (NotOfTheRun, InvalidSpecs, UsageError, ValueError):
@@ -466,15 +462,14 @@ def _told(
         for part, root in ((old, folder), (new, place))
         for _, now in rejudge.again(case, backend, then.known, part, root)
     ]
-    if len(judged) < 2 or not all(
-        isinstance(now, CaseResult) and len(now.verdicts) == len(old.verdicts) for now in judged
-    ):
-        return
-    before, after = (
+    results = [
         apply(now, case, surroundings, then.waivers)
         for now in judged
-        if isinstance(now, CaseResult)
-    )
+        if isinstance(now, CaseResult) and len(now.verdicts) == len(old.verdicts)
+    ]
+    if len(results) < 2:
+        return
+    before, after = results
     if before.outcome is not old.outcome or not all(
         map(rejudge.is_same_text, old.verdicts, before.verdicts)
     ):

@@ -5,7 +5,6 @@ A profile is read without specs (``read_profile``), then its cases are looked fo
 ask whether a machine could execute the required cases (``prospect_of``).
 """
 
-import functools
 import hashlib
 import json
 import os
@@ -26,7 +25,7 @@ from torch_conformance.machine import capabilities
 from torch_conformance.machine.cache_dirs import folder
 from torch_conformance.machine.capabilities import Machine
 from torch_conformance.machine.installed_torch import installed_torch, release
-from torch_conformance.model.case import Availability, Case
+from torch_conformance.model.case import Availability, Case, CaseId
 from torch_conformance.model.conditions import BadRange, Surroundings, VersionRange, as_list, holds
 from torch_conformance.model.diagnostics import (
     Diagnostic,
@@ -240,17 +239,20 @@ def for_compiler(profile: Profile, backends: Sequence[str]) -> Profile:
             f"--profile {profile.name}: it is for one backend of any compiler, and "
             f"{len(backends)} are named ({hint})"
         )
-    return replace(
-        profile,
-        compiler=backends[0],
-        entries=tuple(replace(entry, backends=tuple(backends)) for entry in profile.entries),
-    )
+    return replace(_of_backends(profile, backends), compiler=backends[0])
+
+
+def _of_backends(profile: Profile, backends: Sequence[str]) -> Profile:
+    entries = (replace(entry, backends=tuple(backends)) for entry in profile.entries)
+    return replace(profile, entries=tuple(entries))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """A profile with its cases."""
+    """A profile with everything that it names."""
 
+    profile: Profile
+    suite: Suite
     record: ProfileRecord
     cases: tuple[Case, ...]
     """The cases that it names, required and optional, in the order in which they were loaded."""
@@ -258,13 +260,14 @@ class Resolved:
     """The files that were read, with the permitted waivers alone."""
 
 
-def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
+def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles | None = None) -> Resolved:
     """Return the cases and waivers of a profile; raise ``InvalidSpecs`` with a problem for each
-    entry that names nothing.
+    entry that names nothing. Without ``waivers``, those of the profile are read.
 
     What a level requires is optional in none; each case is in one level. A lost case is named as it
     would be if it were there, so that who deletes a spec does not make the profile easier.
     """
+    waivers = waivers or load_waivers(profile.waivers, suite.backends)
     document = profile.document
     problems = list(condition_problems(document, ("levels",), suite.backends))
     compiler = suite.backends.by_name.get(profile.compiler)
@@ -288,7 +291,7 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
         for case in suite.cases
     ]
     tags = frozenset(tag for case in suite.cases for tag in case.tags)
-    lost = _lost(profile, suite)
+    cases += _lost(profile, suite)
     indexes: dict[tuple[str, ...], Ids] = {}
     named: dict[str, tuple[str, str]] = {}
     """Level and kind of each case, by its id."""
@@ -301,35 +304,28 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
             {text: own_ids.matching(text) for text in globs}
             for globs in (entry.cases, entry.left_out)
         )
-        before = len(problems)
-        for key, names, known in (
-            ("tag", entry.tags, tags),
-            ("backend", entry.backends, suite.backends.by_name),
-        ):
-            for index, name in enumerate(names):
-                if name not in known:
-                    problems.append(
-                        document.problem(
-                            _place(profile, entry, key, index), *unknown(key, name, known)
-                        )
-                    )
+        wrong = [
+            (key, index, *unknown(key, name, known))
+            for key, names, known in (
+                ("tag", entry.tags, tags),
+                ("backend", entry.backends, suite.backends.by_name),
+            )
+            for index, name in enumerate(names)
+            if name not in known
+        ]
         for index, text in enumerate(entry.cases):
-            if own and not matched[text] and not any(map(glob(text).fullmatch, lost)):
+            if own and not matched[text]:
                 message, _, hint = no_case(text, own_ids).partition(": ")
-                problems.append(
-                    document.problem(_place(profile, entry, "cases", index), message + of, hint)
-                )
+                wrong.append(("cases", index, message + of, hint))
         for index, text in enumerate(entry.left_out):
             if not left_out[text]:
                 message = f"'{one_line(text)}' leaves out nothing: no case{of} matches it"
-                problems.append(
-                    document.problem(
-                        _place(profile, entry, "except", index),
-                        message,
-                        "correct the glob, or remove it",
-                    )
-                )
-        if len(problems) > before:
+                wrong.append(("except", index, message, "correct the glob, or remove it"))
+        if wrong:
+            problems += [
+                document.problem(_place(profile, entry, key, index), message, hint)
+                for key, index, message, hint in wrong
+            ]
             continue
         inside, outside = (
             {case_id for ids in by_glob.values() for case_id in ids}
@@ -338,31 +334,14 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
         kept = [
             case
             for case in own
-            if (not entry.cases or case.id in inside) and case.id not in outside
-        ]
-        kept = [
-            case for case in kept if not entry.tags or not set(entry.tags).isdisjoint(case.tags)
+            if (not entry.cases or case.id in inside)
+            and case.id not in outside
+            and (not entry.tags or not set(entry.tags).isdisjoint(case.tags))
         ]
         ids = [
             str(case.id)
             for case in requested(kept, cases, paths=(), globs=entry.cases, tags=entry.tags)
         ]
-        for case_id, tags_then in lost.items():
-            is_inside, is_outside = (
-                any(glob(text).fullmatch(case_id) for text in globs)
-                for globs in (entry.cases, entry.left_out)
-            )
-            has_backend = any(
-                re.search(rf"\[backend={re.escape(name)}[],]", case_id) for name in entry.backends
-            )
-            has_tag = not tags_then.isdisjoint(entry.tags)
-            if (
-                (is_inside or not entry.cases)
-                and not is_outside
-                and (has_backend or not entry.backends)
-                and (has_tag or not entry.tags)
-            ):
-                ids.append(case_id)
         new = [case_id for case_id in ids if case_id not in named]
         if not ids:
             hint = "list --select GLOB --backend NAME shows which cases there are"
@@ -389,7 +368,10 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
     permitted = tuple(
         waiver for waiver in waivers.waivers if waiver.position.file in permitted_names
     )
-    keys = [(waiver.cases, waiver.issue, waiver.until.isoformat()) for waiver in permitted]
+    keys = [
+        PermittedWaiver(cases=waiver.cases, issue=waiver.issue, until=waiver.until.isoformat())
+        for waiver in permitted
+    ]
     not_shipped = {
         key
         for key, waiver in zip(keys, permitted, strict=True)
@@ -416,12 +398,7 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
             for name in profile.levels
         ),
         conditions=conditions,
-        waivers=tuple(
-            PermittedWaiver(
-                cases=key[0], issue=key[1], until=key[2], is_shipped=key not in not_shipped
-            )
-            for key in keys
-        ),
+        waivers=tuple(replace(key, is_shipped=key not in not_shipped) for key in keys),
         most_by_aten=profile.most_by_aten,
         without_waivers=_without_waivers(
             profile, ids_of[profile.levels[0], "required"], suite, permitted
@@ -429,19 +406,19 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles) -> Resolved:
         compiler=profile.compiler,
         proof="" if compiler is None else compiler.asked,
     )
-    chosen = tuple(case for case in suite.cases if case.id in named)
-    record = replace(
-        record,
-        digest=digest_of_requirements(
-            record,
-            {
-                case.id: digest_of(case)
-                for case in suite.cases
-                if case.id in named or (profile.compiler and case.backend == _REFERENCE)
-            },
-        ),
+    digests = {
+        str(case.id): digest_of(case)
+        for case in suite.cases
+        if case.id in named or (profile.compiler and case.backend == _REFERENCE)
+    }
+    record = replace(record, digest=digest_of_requirements(record, digests))
+    return Resolved(
+        profile=profile,
+        suite=suite,
+        record=record,
+        cases=tuple(case for case in suite.cases if case.id in named),
+        waivers=replace(waivers, waivers=permitted),
     )
-    return Resolved(record=record, cases=chosen, waivers=replace(waivers, waivers=permitted))
 
 
 def _without_waivers(
@@ -503,14 +480,13 @@ def digest_of_requirements(record: ProfileRecord, digests: Mapping[str, str]) ->
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
 
-def _lost(profile: Profile, suite: Suite) -> dict[str, frozenset[str]]:
-    """Return the ids that a ledger beside the profile's specs lists and no spec has any more, with
-    the tags that each may have had.
+def _lost(profile: Profile, suite: Suite) -> Iterator[Case]:
+    """Yield a case for each id that a ledger beside the profile's specs lists and no spec has any
+    more, with its backend and the tags that it may have had.
 
     They are those of its spec's other cases; where the spec is gone, those of its folder; where
     that is gone too, all.
     """
-    lost: dict[str, frozenset[str]] = {}
     paths = [path.resolve() for path in profile.specs]
     for root in roots_of(profile.specs):
         ledger = root / NAME
@@ -531,8 +507,14 @@ def _lost(profile: Profile, suite: Suite) -> dict[str, frozenset[str]]:
                 or [case for case in suite.cases if case.area == spec.rpartition("/")[0]]
                 or suite.cases
             )
-            lost[case_id] = frozenset(tag for case in near for tag in case.tags)
-    return lost
+            backend = re.search(r"\[backend=([^],]+)", case_id)
+            yield replace(
+                near[0],
+                id=CaseId(case_id),
+                backend=backend[1] if backend else "",
+                tags=tuple(tag for case in near for tag in case.tags),
+                on_request=False,
+            )
 
 
 def _place(profile: Profile, entry: Entry, key: str, index: int) -> DataPath:
@@ -575,11 +557,10 @@ def with_profile(options: RunOptions, name: str) -> tuple[RunOptions, Profile]:
             f"--profile {profile.name}: it does not permit the waivers of "
             f"{shown_path(other[0])} ({hint})"
         )
-    files = _once([*profile.backends, *options.backends])
     return replace(
         options,
         paths=profile.specs,
-        backends=files,
+        backends=_once([*profile.backends, *options.backends]),
         waivers=_once([*profile.waivers, *options.waivers]),
     ), profile
 
@@ -627,21 +608,12 @@ def prospect_of_cases(verdicts: Iterable[tuple[Availability, str]], problem: str
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
-    """A profile with everything that it names."""
-
-    profile: Profile
-    suite: Suite
-    resolved: Resolved
-
-
 def load_profile(
     name: str,
     paths: Sequence[Path],
     backend_files: Sequence[Path],
     backends: Sequence[str] | None = (),
-) -> Loaded:
+) -> Resolved:
     """Load a profile and its specs; raise ``UsageError`` for paths beside it, ``InvalidSpecs`` for
     what is wrong with the files.
 
@@ -653,53 +625,39 @@ def load_profile(
             "specs (remove PATH)"
         )
     profile = read_profile(name) if backends is None else for_compiler(read_profile(name), backends)
-    suite = load(profile.specs, tuple(dict.fromkeys([*profile.backends, *backend_files])))
-    resolved = cases_of(profile, suite, load_waivers(profile.waivers, suite.backends))
-    return Loaded(profile=profile, suite=suite, resolved=resolved)
+    files = tuple(dict.fromkeys([*profile.backends, *backend_files]))
+    return cases_of(profile, load(profile.specs, files))
 
 
 def levels_of(record: ProfileRecord) -> dict[str, dict[str, Any]]:
     """Return the level of each case of a profile, as ``--json`` has it."""
-    required = {
-        case_id: {"level": level.name, "required": True}
+    return {
+        case_id: {"level": level.name, "required": kind == "required"}
+        for kind in ("optional", "required")
         for level in record.levels
-        for case_id in level.required
+        for case_id in getattr(level, kind)
     }
-    optional = {
-        case_id: {"level": level.name, "required": False}
-        for level in record.levels
-        for case_id in level.optional
-    }
-    return {**optional, **required}
 
 
-def load_shipped(suite: Suite) -> Iterator[Loaded]:
+def load_shipped(suite: Suite) -> Iterator[Resolved]:
     """Yield the shipped profiles, with the shipped specs as they were loaded.
 
     Those for any compiler have the cases of a compiler for the CPU.
     """
-    waivers = functools.cache(lambda files: load_waivers(files, suite.backends))
     for profile in map(read_profile, shipped_profiles()):
         if profile.is_for_any:
-            entries = (replace(entry, backends=(_REFERENCE,)) for entry in profile.entries)
-            profile = replace(profile, entries=tuple(entries))
-        yield Loaded(
-            profile=profile,
-            suite=suite,
-            resolved=cases_of(profile, suite, waivers(profile.waivers)),
-        )
+            profile = _of_backends(profile, (_REFERENCE,))
+        yield cases_of(profile, suite)
 
 
-def prospect_of(loaded: Loaded, machine: Machine) -> Prospect:
+def prospect_of(resolved: Resolved, machine: Machine) -> Prospect:
     """Return whether a machine could execute what a profile requires."""
     lost = Availability.NO, "lost: no spec has this case"
-    verdicts = {
-        str(case.id): capabilities.availability_of(case, machine) for case in loaded.resolved.cases
-    }
-    known = {
-        case_id: (verdict.availability, verdict.reason) for case_id, verdict in verdicts.items()
-    }
-    record = loaded.resolved.record
+    known = {}
+    for case in resolved.cases:
+        verdict = capabilities.availability_of(case, machine)
+        known[str(case.id)] = verdict.availability, verdict.reason
+    record = resolved.record
     shown = {**machine.builds, "torch": machine.torch, "arch": machine.arch, "gpus": machine.gpus}
     facts = {
         "python": ".".join(map(str, machine.python)),

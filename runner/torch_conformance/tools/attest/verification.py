@@ -11,10 +11,9 @@ import json
 import os
 import re
 import secrets
-import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +33,7 @@ from torch_conformance.machine.installed_torch import release
 from torch_conformance.machine.redaction import redacted
 from torch_conformance.model.case import Availability, Case
 from torch_conformance.model.case_facts import Facts
-from torch_conformance.model.codec import encode
+from torch_conformance.model.codec import COMPUTED, encode
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.devices import builds
 from torch_conformance.model.diagnostics import InvalidSpecs, UsageError, one_line, shown_path
@@ -93,6 +92,7 @@ from torch_conformance.tools.attest.archive import (
     BadArchive,
     name_of,
     read_key,
+    read_untrusted,
     unpacked,
 )
 from torch_conformance.tools.attest.conformance import Statement
@@ -139,9 +139,9 @@ class Finding:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Verification:
-    """The result of verifying a submission."""
+    """The result of verifying a submission, filled in check by check."""
 
     findings: tuple[Finding, ...] = ()
     unjudged: tuple[str, ...] = ()
@@ -170,8 +170,12 @@ class Verification:
     """
     against: Agreement | None = None
     recomputed: Recomputation | None = None
-    code_of_cases: ExitCode = ExitCode.NOTHING
+    code_of_cases: ExitCode = field(default=ExitCode.NOTHING, metadata={COMPUTED: True})
     """The exit code of a run with these results."""
+
+    def finds(self, check: str, *problems: str) -> None:
+        """Add what one check found."""
+        self.findings += tuple(Finding(check, problem) for problem in problems)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -190,15 +194,10 @@ FORMAT = 1
 
 def as_json(verification: Verification) -> dict[str, object]:
     """Return a verification as ``verify --json`` prints it."""
-    parts = {
-        field.name: encode(getattr(verification, field.name))
-        for field in fields(Verification)
-        if field.name != "code_of_cases"
-    }
-    is_verified = not verification.findings and not verification.unjudged
+    parts: Any = encode(verification)
     return {
         "format": FORMAT,
-        "verified": is_verified,
+        "verified": not (verification.findings or verification.unjudged),
         "exit_code": int(verification.exit_code),
         **parts,
     }
@@ -381,73 +380,69 @@ def verified(
     It is compared with the reader's own run (``against``), and of ``recompute`` cases that ``seed``
     draws eager is computed again: that runs the Python of their specs.
     """
+    found = Verification()
     try:
         members = unpacked(data)
     except BadArchive as error:
-        return Verification(findings=(Finding("archive", str(error)),))
+        found.finds("archive", str(error))
+        return found
     if missing := sorted(FIXED - members.keys()):
-        return Verification(findings=(Finding("archive", f"the member '{missing[0]}' is missing"),))
-    findings: list[Finding] = []
+        found.finds("archive", f"the member '{missing[0]}' is missing")
+        return found
     signer = archive.signer_in(members[ATTESTATION])
     if ENVELOPE in members:
         if why := archive.why_not_signed(members[ENVELOPE], members[ATTESTATION], key):
-            findings.append(Finding("signature", f"{ENVELOPE}: {why}"))
+            found.finds("signature", f"{ENVELOPE}: {why}")
     elif signer:
-        findings.append(
-            Finding(
-                "signature",
-                f"the attestation names the key {signer[:16]}, and its signature is missing",
-            )
+        found.finds(
+            "signature",
+            f"the attestation names the key {signer[:16]}, and its signature is missing",
         )
     elif key is not None:
-        findings.append(Finding("signature", "it is not signed, and --key asks for a signature"))
+        found.finds("signature", "it is not signed, and --key asks for a signature")
     with tempfile.TemporaryDirectory(prefix="torch-conformance-verify-") as scratch:
         place = Path(scratch)
-        _write(members, place)
+        write_members(members, place)
         try:
             run = read_run(place / JOURNAL)
-            findings += _of_run(members, run, place)
+            found.findings += (*_of_run(members, run, place),)
             if run.footer is None or run.header.version != __version__:
+                found.run = run.header.run_id
                 why = (
                     f"it is of version {run.header.version}, and this is {__version__}: verify it "
                     "with that version"
                 )
-                unjudged = (why,) if run.footer is not None else ()
-                return Verification(
-                    findings=tuple(findings), unjudged=unjudged, run=run.header.run_id
+                found.unjudged = (why,) if run.footer is not None else ()
+            else:
+                _judge_again(
+                    found,
+                    run,
+                    place,
+                    signer=signer,
+                    is_signed=key is not None,
+                    profile=profile,
+                    specs=specs,
+                    against=against,
+                    recompute=recompute,
+                    seed=seed,
                 )
-            return _judged_again(
-                run,
-                place,
-                findings,
-                signer=signer,
-                is_signed=key is not None,
-                profile=profile,
-                specs=specs,
-                against=against,
-                recompute=recompute,
-                seed=seed,
-            )
         except JournalError as error:
-            findings.append(Finding("journal", str(error)))
+            found.finds("journal", str(error))
         except PatternTooSlow:
-            findings.append(
-                Finding(
-                    "facts", f"those of a case are made to be compared for more than {_SECONDS} s"
-                )
+            found.finds(
+                "facts", f"those of a case are made to be compared for more than {_SECONDS} s"
             )
         except _NO_RUN as error:  # values of the right type that no run writes
-            findings.append(
-                Finding(
-                    "journal",
-                    f"it holds what no run writes: {type(error).__name__}: "
-                    f"{one_line(str(error))[:200]}",
-                )
+            found.finds(
+                "journal",
+                f"it holds what no run writes: {type(error).__name__}: "
+                f"{one_line(str(error))[:200]}",
             )
-        return Verification(findings=tuple(findings))
+    return found
 
 
-def _write(members: Mapping[str, bytes], place: Path) -> None:
+def write_members(members: Mapping[str, bytes], place: Path) -> None:
+    """Write members to a folder, by the names that the journal has for them."""
     for member, content in members.items():  # their names were checked when they were read
         path = place / name_of(member)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -494,10 +489,10 @@ def _of_run(members: Mapping[str, bytes], run: Run, place: Path) -> Iterator[Fin
         yield Finding("evidence", f"no case was judged by '{name}'")
 
 
-def _judged_again(
+def _judge_again(
+    found: Verification,
     run: Run,
     place: Path,
-    findings: list[Finding],
     *,
     signer: str,
     is_signed: bool,
@@ -506,10 +501,8 @@ def _judged_again(
     against: NamedRun | None,
     recompute: int,
     seed: int,
-) -> Verification:
-    """Return what is found of a run whose members lie in the folder ``place``; ``findings`` are
-    those so far.
-    """
+) -> None:
+    """Complete what is found of a run whose members lie in the folder ``place``."""
     header, record = run.header, next(iter(run.header.profile), None)
     published = list(specs)
     if profile is not None and profile not in shipped_profiles():
@@ -519,21 +512,17 @@ def _judged_again(
         published += [
             path for path in paths if not Path(os.path.realpath(path)).is_relative_to(shipped_specs)
         ]
-    findings += [
-        Finding("files", problem) for problem in problems_of_files(header, place, published)
-    ]
-    findings += [
-        Finding("files", f"the files of {package} below {MODULE} are not those of a tested module")
-        for package, files in _sources(place).items()
+    found.finds("files", *problems_of_files(header, place, published))
+    for package, files in _sources(place).items():
         if not any(
             fact.startswith(described(module, files))
             for module, fact in modules_of(run).items()
             if module.partition(".")[0] == package
-        )
-    ]
-    findings += [Finding("cases", problem) for problem in stolen(run.results)]
-    unjudged: list[str] = []
-    tested: tuple[str, ...] = ()
+        ):
+            found.finds(
+                "files", f"the files of {package} below {MODULE} are not those of a tested module"
+            )
+    found.finds("cases", *stolen(run.results))
     rests_on = {
         "observations": sum(result.is_executed and _is_shown(result) for result in run.results),
         "unshown": sum(bool(result.folder) and not _is_shown(result) for result in run.results),
@@ -542,104 +531,99 @@ def _judged_again(
         "computed_again": 0,
     }
     machines = (header.environment, *(result.node for result in run.results if result.node))
-    findings += [
-        Finding("machine", problem)
-        for problem in dict.fromkeys(
+    found.finds(
+        "machine",
+        *dict.fromkeys(
             problem for facts in machines for problem in of_machine(facts, header.started[:10])
-        )
-    ]
+        ),
+    )
     try:
         then = loaded(header, run.results, place)
     except NotOfTheRun as error:
-        findings.append(Finding("files", str(error)))
-        unjudged.append("the cases cannot be loaded: the journal names other files than there are")
-    except (InvalidSpecs, UsageError, ValueError) as error:
-        unjudged.append(
-            f"the cases cannot be loaded here: {_first(error)}".replace(f"{place}/", "")
+        found.finds("files", str(error))
+        found.unjudged += (
+            "the cases cannot be loaded: the journal names other files than there are",
         )
+    except (InvalidSpecs, UsageError, ValueError) as error:
+        why = f"the cases cannot be loaded here: {_first(error)}"
+        found.unjudged += (why.replace(f"{place}/", ""),)
     else:
         if problem := rejudge.impossible_on_machine(
             run.results, header.environment, then.suite.backends.by_name
         ):
-            findings.append(Finding("machine", problem))
+            found.finds("machine", problem)
+        for result in run.results:
+            found.findings += (*problems_of_case(result, header, then, place),)
+            if result.outcome is Outcome.UNAVAILABLE and _is_of_one_machine(header):
+                case = then.cases.get(result.case_id)
+                reasons = reasons_of(case, header.environment) if case else {}
+                rests_on["unavailable"] -= reasons.get(result.reason, False)
+        digests = {str(case.id): digest_of(case) for case in then.suite.cases}
         if record is not None:
             entry = then.suite.backends.by_name.get(record.compiler)
             if (header.options.get("backend", ""), record.proof) != (
                 record.compiler,
                 entry.asked if entry else "",
             ):
-                what = (
+                found.finds(
+                    "profile",
                     "the backend of the run's profile is not that of --backend, or its entry says "
-                    "another proof"
+                    "another proof",
                 )
-                findings.append(Finding("profile", what))
-        for result in run.results:
-            findings += problems_of_case(result, header, then, place)
-            if result.outcome is Outcome.UNAVAILABLE and _is_of_one_machine(header):
-                case = then.cases.get(result.case_id)
-                reasons = reasons_of(case, header.environment) if case else {}
-                rests_on["unavailable"] -= reasons.get(result.reason, False)
-        tested = tuple(tested_of(run, then, place))
-        digests = {str(case.id): digest_of(case) for case in then.suite.cases}
-        if record is not None and record.digest != digest_of_requirements(record, digests):
-            findings.append(
-                Finding("profile", "the digest of the run's profile is not that of its cases")
-            )
+            if record.digest != digest_of_requirements(record, digests):
+                found.finds("profile", "the digest of the run's profile is not that of its cases")
         if header.selection != digest_of_selection(
             {result.case_id: digests.get(result.case_id, "") for result in run.results}
         ):
-            findings.append(Finding("cases", "its cases are not those that the run selected"))
+            found.finds("cases", "its cases are not those that the run selected")
     # the reader's profile to compare with: the one that is named, or the shipped one of the name
     mine = profile or (
         record.name if record is not None and record.name in shipped_profiles() else ""
     )
     if record is None and mine:
-        findings.append(
-            Finding("profile", f"the run is not one of a profile, and --profile asks for {mine}")
-        )
+        found.finds("profile", f"the run is not one of a profile, and --profile asks for {mine}")
     elif record is not None:
         for name, (default, why) in REFUSED.items():
             option = name.replace("_", "-")
             text = header.options.get(option)
             is_the_profiles = name == "paths" or (name == "backend" and record.compiler)
             if not is_the_profiles and text is not None and text != option_text(default):
-                findings.append(
-                    Finding(
-                        "profile",
-                        f"the run has --{option} {text}, which does not go with a profile: {why}",
-                    )
+                found.finds(
+                    "profile",
+                    f"the run has --{option} {text}, which does not go with a profile: {why}",
                 )
         try:
-            findings += _of_profile(mine, header, record, run.results, place) if mine else ()
+            if mine:
+                found.findings += (*_of_profile(mine, header, record, run.results, place),)
         except (InvalidSpecs, NotOfTheRun, UsageError) as error:
-            unjudged.append(f"the profile {mine} cannot be read here: {_first(error)}")
-    agreement, recomputation = None, None
-    if not (findings or unjudged):  # else the archive is worth no comparison, and is not run
+            found.unjudged += (f"the profile {mine} cannot be read here: {_first(error)}",)
+    if not (found.findings or found.unjudged):  # else it is worth no comparison, and is not run
         required = _required_of(header, run.results)
         if against is not None:
             agreement = compared(NamedRun("the archive", run, place), against, required)
+            found.against = agreement
             rests_on["observed_again"] = agreement.agree - len(agreement.not_compared)
             if agreement.differ:
                 count = len({apart.case for apart in agreement.differ})
-                findings.append(Finding("against", f"{count} required cases differ, see below"))
+                found.finds("against", f"{count} required cases differ, see below")
             elif not agreement.agree:
-                unjudged.append("no required case was executed in the archive and in your run")
+                found.unjudged += ("no required case was executed in the archive and in your run",)
         if recompute:
             known = [one for one in run.results if one.is_executed and one.case_id in required]
-            recomputation = recomputed(
-                then.suite, then.cases, known, place, count=recompute, seed=seed
-            )
-            rests_on["computed_again"] = len(recomputation.cases)
-            if recomputation.differ:
-                why = f"{len(recomputation.differ)} numbers differ, see below"
-                torches = header.environment.get("torch", "0"), recomputation.torch
+            made = recomputed(then.suite, then.cases, known, place, count=recompute, seed=seed)
+            found.recomputed = made
+            rests_on["computed_again"] = len(made.cases)
+            if made.differ:
+                why = f"{len(made.differ)} numbers differ, see below"
+                torches = header.environment.get("torch", "0"), made.torch
                 if release(torches[0])[:2] == release(torches[1])[:2]:
-                    findings.append(Finding("numbers", why))
+                    found.finds("numbers", why)
                 else:
-                    unjudged.append(f"{why}: torch {torches[0]} and {torches[1]} may differ")
-            elif not recomputation.cases:
-                unjudged.append("no number of eager's could be computed again")
-    follows, words = claims_of(
+                    found.unjudged += (f"{why}: torch {torches[0]} and {torches[1]} may differ",)
+            elif not made.cases:
+                found.unjudged += ("no number of eager's could be computed again",)
+    found.run, found.signer = header.run_id, signer
+    follows, found.words = claims_of(
         run,
         rests_on,
         signer=signer,
@@ -647,37 +631,18 @@ def _judged_again(
         has_files=bool(published),
         has_profile=bool(mine),
     )
-    if findings or unjudged:
-        return Verification(
-            findings=tuple(findings),
-            unjudged=tuple(unjudged),
-            words=words,
-            run=header.run_id,
-            signer=signer,
-            against=agreement,
-            recomputed=recomputation,
-        )
-    return Verification(
-        against=agreement,
-        recomputed=recomputation,
-        tested=tested,
-        follows=follows,
-        words=words,
-        weak=tuple(
+    if not (found.findings or found.unjudged):
+        found.tested, found.follows = tuple(tested_of(run, then, place)), follows
+        found.weak = tuple(
             dict.fromkeys(
                 f"{one.position}: {one.observed}"
                 for case in run.results
                 for one in case.verdicts
                 if one.kind == WEAK
             )
-        ),
-        run=header.run_id,
-        signer=signer,
-        totals=totals(run.results),
-        statement=header.statement(run.results),
-        rests_on=rests_on,
-        code_of_cases=header.conclusion(run.results)[0],
-    )
+        )
+        found.totals, found.statement = totals(run.results), header.statement(run.results)
+        found.rests_on, found.code_of_cases = rests_on, header.conclusion(run.results)[0]
 
 
 def _required_of(header: RunHeader, results: Sequence[CaseResult]) -> list[str]:
@@ -793,12 +758,9 @@ def loaded(header: RunHeader, results: Sequence[CaseResult], place: Path) -> The
                 f"'{result.spec}' does not lie in the folder '{result.area}', which the run names"
             )
         specs[result.spec] = SpecPath(path=path, root=path.parents[depth])
-    backends = [_file(header, str(path), place) for path in rejudge.files_of(header, "backends")]
-    waivers = [_file(header, str(path), place) for path in rejudge.files_of(header, "waivers")]
-    suite = load_specs(
-        list(specs.values()), backends, surroundings_of(header.environment.get("torch"), None)
-    )
-    waiver_files = load_waivers(waivers, suite.backends)
+    torch = surroundings_of(header.environment.get("torch"), None)
+    suite = load_specs(list(specs.values()), _files(header, "backends", place), torch)
+    waiver_files = load_waivers(_files(header, "waivers", place), suite.backends)
     of_backends = (
         file
         for backend in suite.backends.by_name.values()
@@ -838,6 +800,11 @@ def _file(header: RunHeader, name: str, place: Path) -> Path:
         if name.startswith(f"{SHIPPED}/")
         else place / name
     )
+
+
+def _files(header: RunHeader, option: str, place: Path) -> list[Path]:
+    """Return where the files are that an option of the run named."""
+    return [_file(header, str(path), place) for path in rejudge.files_of(header, option)]
 
 
 def _name(document: Document, place: Path) -> str:
@@ -1135,32 +1102,22 @@ def _of_profile(
     The backend of a profile for any compiler is the author's.
     """
     profile = for_compiler(read_profile(name), [said.compiler] if said.compiler else [])
-    entries = (
-        [_file(header, str(path), place) for path in rejudge.files_of(header, "backends")]
-        if profile.compiler
-        else []
-    )
+    entries = _files(header, "backends", place) if profile.compiler else []
     suite = load(
         profile.specs,
         (*profile.backends, *entries),
         surroundings_of(header.environment.get("torch"), None),
     )
-    waivers = load_waivers(profile.waivers, suite.backends)
-    resolved = cases_of(profile, suite, waivers)
+    resolved = cases_of(profile, suite)
     mine = resolved.record
-    others = [
-        what
-        for what in ("name", "version", "digest", "torch")
-        if getattr(said, what) != getattr(mine, what)
-    ]
     title = (
         f"it is not {'the shipped' if name in shipped_profiles() else 'your profile'} {mine.name} "
         f"{mine.version}"
     )
     problems = [
-        f"{title}: the {what} of the run's is '{getattr(said, what)[:40]}', not "
-        f"'{getattr(mine, what)[:40]}'"
-        for what in others
+        f"{title}: the {what} of the run's is '{theirs[:40]}', not '{ours[:40]}'"
+        for what in ("name", "version", "digest", "torch")
+        if (theirs := getattr(said, what)) != (ours := getattr(mine, what))
     ]
     levels, own = (
         {
@@ -1190,7 +1147,7 @@ def _of_profile(
             f"the run's profile permits {len(more)} waivers that yours does not: "
             f"{min(waiver.cases for waiver in more)}"
         )
-    permitted = {document.digest for document in waivers.documents}
+    permitted = {document.digest for document in resolved.waivers.documents}
     for file in map(str, rejudge.files_of(header, "waivers")):
         if header.specs.get(file) not in permitted:
             problems.append(
@@ -1309,13 +1266,7 @@ def main(options: VerifyOptions) -> ExitCode:
 
 def _bytes_of(path: Path) -> bytes:
     """Return the content of an archive; raise ``UsageError``."""
-    try:
-        with path.open("rb") as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise UsageError(f"{shown_path(path)}: this is no file")
-            return stream.read(MOST_COMPRESSED + 1)
-    except OSError as error:
-        raise UsageError(f"{shown_path(path)}: it cannot be read: {error.strerror}") from error
+    return read_untrusted(path, MOST_COMPRESSED + 1, shown_path(path))
 
 
 def _own_run(name: str, place: Path, **read_by: Any) -> NamedRun:
@@ -1328,7 +1279,7 @@ def _own_run(name: str, place: Path, **read_by: Any) -> NamedRun:
     other = verified(data, **read_by)
     for why in (*(finding.message for finding in other.findings), *other.unjudged):
         raise UsageError(f"--against {name}: NOT VERIFIED: {_shown(why)}")
-    _write(unpacked(data), place)
+    write_members(unpacked(data), place)
     return NamedRun(name, readable(place / JOURNAL), place)
 
 
@@ -1344,11 +1295,9 @@ def _lines(verification: Verification) -> Iterator[str]:
         "tested, as the author says:": verification.tested,
         "follows from the archive, if the observations are true:": verification.follows,
         "the author's word:": verification.words,
-    }
-    for title, claims in {
-        **parts,
         "weak: could not have failed, as the specs say": verification.weak,
-    }.items():
+    }
+    for title, claims in parts.items():
         if claims:
             yield title
             yield from (f"  {_shown(claim)}" for claim in claims)

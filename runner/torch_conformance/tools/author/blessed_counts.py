@@ -46,7 +46,17 @@ BLESSABLE = (Outcome.FAIL, Outcome.OFFLINE_FAIL)
 """Outcomes of which facts can be blessed. A crash, a hang, an error and a wrong proof cannot."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf(NamedTuple):
+    """A leaf of an expectation, the same in all cases of a spec: the numbers of step and
+    expectation, and its name.
+    """
+
+    step: int
+    expectation: int
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Sample:
     """A case in one run: what its spec was read with, and on which machine it ran.
 
@@ -75,6 +85,25 @@ class Sample:
     def is_red(self) -> bool:
         """Whether the case failed the run."""
         return self.result.outcome.is_failure
+
+    @cached_property
+    def seen(self) -> Mapping[Leaf, tuple[Expected, Verdict]]:
+        """What the expectations that can be blessed observed."""
+        seen: dict[Leaf, tuple[Expected, Verdict]] = {}
+        for number, known in enumerate(self.steps):
+            is_run = known.step.runs(self.surroundings)
+            for index, expected in enumerate(known.step.expectations if is_run else ()):
+                if expected.kind not in COUNTED:
+                    continue
+                try:
+                    facts = facts_of(index, known)
+                except ANOTHER_FORM:
+                    continue
+                surroundings = with_code(expected, facts, self.surroundings)
+                if not isinstance(surroundings, Verdict):
+                    for judgement in judge_expectation(expected, facts, surroundings):
+                        seen[Leaf(number, index, judgement.leaf)] = expected, judgement
+        return seen
 
 
 Elsewhere: TypeAlias = tuple[Case, Surroundings]
@@ -115,18 +144,19 @@ def read_samples(
                 steps = tuple(
                     carried_out(case, recorded_facts(files.observation(), files.code).steps)
                 )
-            sample = Sample(
-                run=run.header.run_id,
-                torch=facts.get("torch"),
-                backend_files=files_of_backends,
-                machine=tuple(sorted(facts.items())),
-                case=case,
-                surroundings=surroundings,
-                result=result,
-                folder=place,
-                steps=steps,
+            samples.append(
+                Sample(
+                    run=run.header.run_id,
+                    torch=facts.get("torch"),
+                    backend_files=files_of_backends,
+                    machine=tuple(sorted(facts.items())),
+                    case=case,
+                    surroundings=surroundings,
+                    result=result,
+                    folder=place,
+                    steps=steps,
+                )
             )
-            samples.append(sample)
     known = {sample.case.id for sample in samples if sample.steps}
     nothing = Surroundings(backends=frozenset(), device="")
     others = [
@@ -147,16 +177,6 @@ COUNTED: Mapping[str, tuple[str, ...] | None] = {
     "recompiles": ("count",),
 }
 """Where the count of a kind stands below its body: below the leaf of its judgement for None."""
-
-
-class Leaf(NamedTuple):
-    """A leaf of an expectation, the same in all cases of a spec: the numbers of step and
-    expectation, and its name.
-    """
-
-    step: int
-    expectation: int
-    name: str
 
 
 Change: TypeAlias = tuple[DataPath, Any]
@@ -187,7 +207,7 @@ class NotBlessed(Exception):
         self.case_id = case_id
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpecFacts:
     """What the runs say of one spec."""
 
@@ -199,28 +219,6 @@ class SpecFacts:
     """The ids of the cases that may be blessed."""
     refused: dict[tuple[str, str], str] = field(default_factory=dict)
     """Why a red case is not blessed, by its run and its id."""
-
-    @cached_property
-    def seen(self) -> Mapping[tuple[str, str], Mapping[Leaf, tuple[Expected, Verdict]]]:
-        """What the expectations that can be blessed observed in each sample, by run and id."""
-        seen: dict[tuple[str, str], dict[Leaf, tuple[Expected, Verdict]]] = {}
-        for sample in self.samples:
-            of_sample = seen[sample.key] = {}
-            for number, known in enumerate(sample.steps):
-                for index, expected in enumerate(
-                    known.step.expectations if known.step.runs(sample.surroundings) else ()
-                ):
-                    if expected.kind not in COUNTED:
-                        continue
-                    try:
-                        facts = facts_of(index, known)
-                    except ANOTHER_FORM:
-                        continue
-                    surroundings = with_code(expected, facts, sample.surroundings)
-                    if not isinstance(surroundings, Verdict):
-                        for judgement in judge_expectation(expected, facts, surroundings):
-                            of_sample[Leaf(number, index, judgement.leaf)] = expected, judgement
-        return seen
 
     @property
     def blessed(self) -> list[Sample]:
@@ -235,45 +233,43 @@ class SpecFacts:
 def propose(facts: SpecFacts) -> list[Change]:
     """Return the changes, and write into ``refused`` why red cases are not blessed."""
     for sample in facts.samples:
-        if sample.is_red and (why := _why_never(sample, facts.seen[sample.key])):
+        if sample.is_red and (why := _why_never(sample)):
             facts.refused[sample.key] = why
     while True:
         changes: list[Change] = []
         wrong: dict[tuple[str, str], str] = {}  # the samples that a change cannot serve
-        blessed = [(sample, facts.seen[sample.key]) for sample in facts.blessed]
+        blessed = facts.blessed
         for leaf in sorted(
             {
                 leaf
-                for _, seen in blessed
-                for leaf, (_, judgement) in seen.items()
+                for sample in blessed
+                for leaf, (_, judgement) in sample.seen.items()
                 if judgement.status is Status.FAILED
             }
         ):
             try:
                 changes += _of_leaf(facts, leaf)
             except NotBlessed as why:
-                for sample, seen in blessed:
-                    if (
-                        leaf in seen
-                        and why.case_id in ("", sample.case.id)
-                        and seen[leaf][1].status in (Status.FAILED, Status.ERROR)
-                    ):
-                        wrong[sample.key] = (
-                            f"{seen[leaf][0].kind} {leaf.name}".rstrip() + f": {why}"
-                        )
+                for sample in blessed:
+                    if leaf not in sample.seen or why.case_id not in ("", sample.case.id):
+                        continue
+                    expected, judgement = sample.seen[leaf]
+                    if judgement.status in (Status.FAILED, Status.ERROR):
+                        words = f"{expected.kind} {leaf.name}".rstrip()
+                        wrong[sample.key] = f"{words}: {why}"
         if not wrong:
             return changes
         facts.refused.update(wrong)
 
 
-def _why_never(sample: Sample, seen: Mapping[Leaf, tuple[Expected, Verdict]]) -> str:
+def _why_never(sample: Sample) -> str:
     """Return why the facts of a red case are never blessed; empty if they may be."""
     result = sample.result
     if result.outcome not in BLESSABLE:
         return f"{result.outcome.label}: {result.reason}"
     counted = {
         (expected.kind, place_of(expected, judgement))
-        for expected, judgement in seen.values()
+        for expected, judgement in sample.seen.values()
         if judgement.status is Status.FAILED
     }
     for verdict in result.failed:
@@ -351,26 +347,23 @@ def _rows(facts: SpecFacts, leaf: Leaf, path: DataPath) -> Iterator[Row]:
             )
             value = None if entry is None else value[entry]["value"]
         old = value
-        samples = by_place.get((str(case.id), surroundings), [])
         # the facts of a waived failure may not become a claim
-        usable = [
-            sample
-            for sample in samples
-            if sample.result.outcome in (*PASSED, *BLESSABLE) and sample.key not in facts.refused
-        ]
-        used = [sample for sample in usable if leaf in facts.seen[sample.key]]
         seen = [
-            (sample.machine, facts.seen[sample.key][leaf][1])
-            for sample in used
-            if sample.case.id in facts.chosen
+            (sample.machine, sample.seen[leaf][1])
+            for sample in by_place.get((str(case.id), surroundings), ())
+            if sample.result.outcome in (*PASSED, *BLESSABLE)
+            and sample.key not in facts.refused
+            and leaf in sample.seen
+            and sample.case.id in facts.chosen
         ]
         if any(judgement.status is Status.FAILED for _, judgement in seen):
             try:
                 value = _needed(seen, value)
             except NotBlessed as why:
                 raise NotBlessed(str(why), str(case.id)) from why
-        is_recorded = case.backend in places
-        yield Row(case.params, case.backend, surroundings, old, value, entry, is_recorded)
+        yield Row(
+            case.params, case.backend, surroundings, old, value, entry, case.backend in places
+        )
 
 
 def _value_at(body: object, path: DataPath) -> Any:

@@ -7,12 +7,12 @@ independent: any subset of them can be applied.
 """
 
 import ast
+import contextlib
 import copy
 import functools
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from torch_conformance.language.read.document import walk
 from torch_conformance.tools.author.commands.explain import Document, without_idle_spies
@@ -26,8 +26,7 @@ REMOVED = object()
 """Stands for the value of a part that is removed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """A node of a block of Python, by its place in the walk of the tree, becomes one of its own
     parts; without a part it goes.
     """
@@ -36,8 +35,7 @@ class Node:
     part: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One change: the part at a path gets a value, is removed, or, a block of Python, gets another
     node.
     """
@@ -46,20 +44,18 @@ class Change:
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(NamedTuple):
     """Changes that are made together."""
 
     words: str
     changes: tuple[Change, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+class Pass(NamedTuple):
     """One kind of edits. ``together``: several may be tried at once, as delta debugging does."""
 
     name: str
-    propose: Callable[[Document], Sequence[Edit]]
+    propose: Callable[[Document], Iterable[Edit]]
     together: bool
 
 
@@ -135,35 +131,24 @@ def _removal(words: str, *path: str | int) -> Edit:
     return Edit(f"without {words}", (Change(path, REMOVED),))
 
 
-def _expectations(document: Document) -> list[Edit]:
-    edits = []
+def _expectations(document: Document) -> Iterator[Edit]:
     for index, step in enumerate(document["steps"]):
         for number, expectation in enumerate(step.get("expect", [])):
             kind, body = next(iter(expectation.items()))
-            edits.append(_removal(f"{kind} of step {index + 1}", "steps", index, "expect", number))
+            yield _removal(f"{kind} of step {index + 1}", "steps", index, "expect", number)
             if (
                 kind in ("counter", "metric", "equals", "differs")
                 and isinstance(body, Mapping)
                 and len(body) > 1
             ):
-                edits += [
+                yield from (
                     _removal(f"{kind} {name}", "steps", index, "expect", number, kind, name)
                     for name in body
-                ]
-    return edits
+                )
 
 
 _SECTIONS = (
-    "config",
-    "dynamo_config",
-    "functorch_config",
-    "env",
-    "compile",
-    "let",
-    "spies",
-    "handlers",
-    "matrix",
-    "torch",
+    "config dynamo_config functorch_config env compile let spies handlers matrix torch".split()
 )
 
 
@@ -180,91 +165,76 @@ def _options(document: Document) -> list[Edit]:
     ]
     edits += [_removal(word, word) for word in ("isolation", "services") if word in document]
     for index, step in enumerate(document["steps"]):
-        kind = next(iter(step))
-        arguments = step[kind]
+        above: Path = ("steps", index)
         edits += [
-            _removal(f"{word} of step {index + 1}", "steps", index, word)
-            for word in ("repeat", "when")
-            if word in step
+            _removal(f"{word} of step {index + 1}", *path, word)
+            for path, part in ((above, step), *_arguments(above, step))
+            for word in "repeat when context as side_effects strict loss".split()
+            if word in part
         ]
-        if isinstance(arguments, Mapping):
-            words = [
-                word
-                for word in ("context", "as", "side_effects", "strict", "loss")
-                if word in arguments
-            ]
-            edits += [
-                _removal(f"{word} of step {index + 1}", "steps", index, kind, word)
-                for word in words
-            ]
     return edits
+
+
+def _arguments(above: Path, step: Document) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Yield the path and the arguments of a step where they are a map."""
+    kind, arguments = next(iter(step.items()))
+    if isinstance(arguments, Mapping):
+        yield (*above, kind), arguments
 
 
 # -- Python ----------------------------------------------------------------------------------------
 
 
-def texts(document: Document) -> Iterator[tuple[Path, str]]:
-    """Yield the path and the text of each block of Python."""
-    if isinstance(document.get("prelude"), str):
-        yield ("prelude",), document["prelude"]
-    if isinstance(document.get("function"), str):
-        yield ("function",), document["function"]
-    for name, function in document.get("functions", {}).items():
-        if isinstance(function, str):
-            yield ("functions", name), function
+def _functions(document: Document) -> dict[Path, Any]:
+    """Return the functions of a document by their paths, also those that are modules."""
+    named = document.get("functions", {}).items()
+    return {
+        ("function",): document.get("function"),
+        **{("functions", name): function for name, function in named},
+    }
+
+
+def _blocks(document: Document) -> Iterator[tuple[Path, list[Any]]]:
+    """Yield the path of each block of Python, and its nodes in the order of ``ast.walk``."""
+    texts = {("prelude",): document.get("prelude"), **_functions(document)}
     for index, step in enumerate(document["steps"]):
-        kind = next(iter(step))
-        if isinstance(step[kind], Mapping) and kind == "script":
-            yield ("steps", index, kind, "code"), step[kind]["code"]
+        texts["steps", index, "script", "code"] = step.get("script", {}).get("code")
+    for path, text in texts.items():
+        if isinstance(text, str):
+            with contextlib.suppress(SyntaxError, ValueError):
+                yield path, list(ast.walk(ast.parse(text)))
 
 
-def _nodes(text: str) -> list[Any]:
-    try:
-        return list(ast.walk(ast.parse(text)))
-    except (SyntaxError, ValueError):
-        return []
-
-
-def _statements(document: Document) -> list[Edit]:
+def _statements(document: Document) -> Iterator[Edit]:
     """Propose the removal of each statement, outer ones before those within; the only function of a
     block stays.
     """
-    edits = []
-    for path, text in texts(document):
-        nodes = _nodes(text)
-        kept = (
-            nodes[0].body
-            if nodes and len(nodes[0].body) == 1 and isinstance(nodes[0].body[0], ast.FunctionDef)
-            else []
-        )
+    for path, nodes in _blocks(document):
+        body = nodes[0].body
+        kept = body if len(body) == 1 and isinstance(body[0], ast.FunctionDef) else []
         for place, node in enumerate(nodes):
             if isinstance(node, ast.stmt) and not isinstance(node, ast.Pass) and node not in kept:
                 words = (
                     f"{'.'.join(map(str, path))}: without "
                     f"'{ast.unparse(node).splitlines()[0][:60]}'"
                 )
-                edits.append(Edit(words, (Change(path, Node(place)),)))
-    return edits
+                yield Edit(words, (Change(path, Node(place)),))
 
 
-def _expressions(document: Document) -> list[Edit]:
+def _expressions(document: Document) -> Iterator[Edit]:
     """Propose a part of its own for each expression, but not in what options and contexts name:
     another fault there could fail alike.
     """
     named = {
         str(name).partition(".")[0] for key in _OPTIONS for name in referenced(document.get(key))
     }
-    edits = []
-    for path, text in texts(document):
-        nodes = _nodes(text)
-        places = {node: place for place, node in enumerate(nodes)}
-        tops = [
-            top
-            for top in (nodes[0].body if nodes else ())
-            if getattr(top, "name", None) not in named
-        ]
+    for path, nodes in _blocks(document):
         functions = [
-            node for top in tops for node in ast.walk(top) if isinstance(node, ast.FunctionDef)
+            node
+            for top in nodes[0].body
+            if getattr(top, "name", None) not in named
+            for node in ast.walk(top)
+            if isinstance(node, ast.FunctionDef)
         ]
         for node in dict.fromkeys(
             node
@@ -277,8 +247,8 @@ def _expressions(document: Document) -> list[Edit]:
                     f"{'.'.join(map(str, path))}: '{ast.unparse(part)[:40]}' for "
                     f"'{ast.unparse(node)[:40]}'"
                 )
-                edits.append(Edit(words, (Change(path, Node(places[node], places[part])),)))
-    return edits
+                change = Change(path, Node(nodes.index(node), nodes.index(part)))
+                yield Edit(words, (change,))
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:
@@ -316,42 +286,33 @@ def _is_module(node: ast.expr) -> bool:
 _OPTIONS = ("config", "dynamo_config", "functorch_config", "compile", "context")
 
 
-def _inputs(document: Document) -> list[Edit]:
+def _inputs(document: Document) -> Iterator[Edit]:
     """Propose to drop an input together with the parameter that takes it."""
-    edits = []
-    text, entry = document.get("function"), document.get("entry")
-    nodes = _nodes(text) if isinstance(text, str) else []
+    nodes = dict(_blocks(document)).get(("function",), [])
     functions = [
         node
-        for node in nodes
-        if isinstance(node, ast.FunctionDef)
-        and node in nodes[0].body
-        and entry in (None, node.name)
+        for node in (nodes[0].body if nodes else ())
+        if isinstance(node, ast.FunctionDef) and document.get("entry") in (None, node.name)
     ]
     parameters = [*functions[-1].args.posonlyargs, *functions[-1].args.args] if functions else []
     for index in range(len(document.get("inputs", []))):
         changes = [Change(("inputs", index), REMOVED)]
         if index < len(parameters):
             changes.append(Change(("function",), Node(nodes.index(parameters[index]))))
-        edits.append(Edit(f"without input {index + 1}", tuple(changes)))
-    return edits
+        yield Edit(f"without input {index + 1}", tuple(changes))
 
 
 # -- inputs and shapes -----------------------------------------------------------------------------
 
-_SHAPES = ("rand", "randn", "zeros", "ones", "full", "randint", "strides")
+_SHAPES = "rand randn zeros ones full randint strides".split()
 
 
 def _described(document: Document) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """Yield the path and the map of each input, wherever it stands."""
     roots: dict[Path, Any] = {(section,): document.get(section) for section in ("inputs", "let")}
     for index, step in enumerate(document["steps"]):
-        kind = next(iter(step))
-        if isinstance(step[kind], Mapping):
-            roots |= {
-                ("steps", index, kind, word): step[kind].get(word)
-                for word in ("inputs", "args", "kwargs")
-            }
+        for path, arguments in _arguments(("steps", index), step):
+            roots |= {(*path, word): arguments.get(word) for word in ("inputs", "args", "kwargs")}
     for root, value in roots.items():
         yield from (
             (path, item)
@@ -371,11 +332,7 @@ def _shapes(document: Document) -> list[Edit]:
         for path, entry in _described(document)
         for word in (*_SHAPES, "jagged")
     ]
-    functions: dict[Path, Any] = {("function",): document.get("function")}
-    functions |= {
-        ("functions", name): function for name, function in document.get("functions", {}).items()
-    }
-    for place, function in functions.items():
+    for place, function in _functions(document).items():
         if isinstance(function, Mapping):
             places.append(((*place, "args"), function.get("args")))
             places += [

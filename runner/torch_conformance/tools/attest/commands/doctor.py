@@ -15,6 +15,7 @@ from torch_conformance.machine import capabilities, child_python, output, scratc
 from torch_conformance.machine.capabilities import Machine
 from torch_conformance.machine.installed_torch import installed_torch
 from torch_conformance.model import protocol
+from torch_conformance.model.case import Case
 from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.options import backend_files, flag, paths, profile_option
 from torch_conformance.model.outcomes import ExitCode
@@ -29,8 +30,8 @@ from torch_conformance.tools.attest.machine_checks import (
     shown_text,
 )
 from torch_conformance.tools.attest.profiles import (
-    Loaded,
     Prospect,
+    Resolved,
     load_profile,
     load_shipped,
     prospect_of,
@@ -66,7 +67,7 @@ def main(options: DoctorOptions) -> ExitCode:
     """Look at the machine and print what was found; exit 1 when something that the machine claims
     to have does not work.
     """
-    torch, torch_problem, suite, profiles = None, "", None, list[Loaded]()
+    torch, torch_problem, suite, profiles = None, "", None, list[Resolved]()
     try:
         torch = installed_torch()
     except (UsageError, OSError) as error:
@@ -99,11 +100,11 @@ def main(options: DoctorOptions) -> ExitCode:
     allows = {}
     if suite is not None:
         # one profile: its cases
-        cases = profiles[0].resolved.cases if options.profile else suite.cases
-        of_backends = replace(suite, cases=tuple(cases))
-        allows = {"backends": rows_of_backends(of_backends, worker.machine), "profiles": []}
-        for loaded in profiles:
-            profile, prospect = loaded.profile, prospect_of(loaded, worker.machine)
+        cases = profiles[0].cases if options.profile else suite.cases
+        rows = rows_of_backends(suite, cases, worker.machine)
+        allows = {"backends": rows, "profiles": []}
+        for resolved in profiles:
+            profile, prospect = resolved.profile, prospect_of(resolved, worker.machine)
             selected_by = f"--profile {shlex.quote(options.profile or profile.name)}"
             name, runs = f"{profile.name} {profile.version}", prospect.can_be_complete
             allows["profiles"].append(row_of(name, profile.summary, prospect, runs, selected_by))
@@ -150,13 +151,13 @@ describes it.
 """
 
 
-def rows_of_backends(suite: Suite, machine: Machine) -> list[Row]:
-    """Return a row for each backend with cases, by the same rules as ``list``."""
+def rows_of_backends(suite: Suite, cases: Sequence[Case], machine: Machine) -> list[Row]:
+    """Return a row for each backend with some of the cases, by the same rules as ``list``."""
     rows: list[Row] = []
     for name, backend in suite.backends.by_name.items():
-        if not (cases := [case for case in suite.cases if case.backend == name]):
+        if not (own := [case for case in cases if case.backend == name]):
             continue
-        verdicts = capabilities.availabilities_of(cases, machine)
+        verdicts = capabilities.availabilities_of(own, machine)
         prospect = prospect_of_cases((verdict.availability, verdict.reason) for verdict in verdicts)
         runs = bool(prospect.possible) or (None if prospect.uncertain else False)
         rows.append(row_of(name, backend.summary, prospect, runs, f"--backend {name}"))

@@ -18,7 +18,7 @@ import yaml
 
 from torch_conformance.language.load import Suite, inspect_specs, load_specs, surroundings_of
 from torch_conformance.language.read.anatomy import SOURCE
-from torch_conformance.language.read.document import SPEC, DataPath, Document, Kind
+from torch_conformance.language.read.document import SPEC, DataPath, Document
 from torch_conformance.language.read.templates import replaced
 from torch_conformance.language.read.yaml_source import parse
 from torch_conformance.machine import output
@@ -32,6 +32,7 @@ from torch_conformance.report import replace
 from torch_conformance.run import rejudge
 from torch_conformance.run.rejudge import specs_of
 from torch_conformance.tools.author.blessed_counts import (
+    Change,
     NotBlessed,
     Sample,
     SpecFacts,
@@ -39,29 +40,15 @@ from torch_conformance.tools.author.blessed_counts import (
     read_samples,
 )
 
-
-class CannotEdit(Exception):
-    """A change that the text of the file has no place for; the message says why."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Edit:
-    """Characters of a text that are replaced."""
-
-    start: int
-    end: int
-    text: str
-
-
 _TABS = re.compile(r"(?<=[^ \t\n\r])[ \t]*\t[ \t]*")
 """White space with a tab after other text of a line; at the beginning of a line it may be the
 indentation of a text.
 """
 
 
-def value_edit(document: Document, path: DataPath, value: object) -> Edit:
-    """Return the edit that writes another value, in flow style; raise ``CannotEdit`` for a value on
-    several lines.
+def _edit(document: Document, path: DataPath, value: object) -> tuple[int, int, str]:
+    """Return where the characters of a value begin and end, and those of another value, in flow
+    style; raise ``NotBlessed`` for a value on several lines.
     """
     # the loader in Python: its marks count characters. It refuses tabs between words, unlike
     # libyaml and YAML 1.2
@@ -74,33 +61,33 @@ def value_edit(document: Document, path: DataPath, value: object) -> Edit:
             entries = node.value if isinstance(node, yaml.MappingNode) else []
             node = next((entry for name, entry in entries if name.value == str(key)), None)
         if node is None:
-            raise CannotEdit(f"there is no value at {key!r}")
+            raise NotBlessed(f"there is no value at {key!r}")
     if isinstance(node, yaml.CollectionNode) and not node.flow_style:
-        raise CannotEdit("the value stands on several lines: change it by hand")
-    return Edit(node.start_mark.index, node.end_mark.index, flow(value))
+        raise NotBlessed("the value stands on several lines: change it by hand")
+    return node.start_mark.index, node.end_mark.index, flow(value)
 
 
 # -- a changed file --------------------------------------------------------------------------------
 
 
-def changed(document: Document, edits: Iterable[Edit], data: Any, kind: Kind = SPEC) -> Document:
-    """Return a file with edits; raise ``CannotEdit`` for those that overlap, and unless it then has
-    exactly this data.
+def changed(document: Document, changes: Sequence[Change]) -> Document:
+    """Return a spec with changes; raise ``NotBlessed`` for those that overlap, and unless it then
+    has exactly the data that they give.
     """
-    text = document.content.decode("utf-8")
-    pieces: list[str] = []
-    at = 0
-    for edit in sorted(set(edits)):
-        if edit.start < at:
-            raise CannotEdit("two changes are at one place: change it by hand")
-        pieces += [text[at : edit.start], edit.text]
-        at = edit.end
+    text, data = document.content.decode("utf-8"), document.data
+    after = len(text)
+    for path, value in changes:
+        data = replaced(data, path, value)
+    for start, end, new in sorted({_edit(document, *change) for change in changes}, reverse=True):
+        if end > after:
+            raise NotBlessed("two changes are at one place: change it by hand")
+        text, after = text[:start] + new + text[end:], start
     try:
-        result = parse("".join([*pieces, text[at:]]), path=document.path, kind=kind)
+        result = parse(text, path=document.path, kind=SPEC)
     except (InvalidSpecs, UnicodeEncodeError) as error:
-        raise CannotEdit("the changed text cannot be read: change it by hand") from error
+        raise NotBlessed("the changed text cannot be read: change it by hand") from error
     if repr(result.data) != repr(data):  # 1, 1.0 and true differ
-        raise CannotEdit("the changed text would mean something else: change it by hand")
+        raise NotBlessed("the changed text would mean something else: change it by hand")
     return result
 
 
@@ -170,11 +157,11 @@ def bless(options: BlessOptions) -> tuple[list[ChangedSpec], dict[tuple[str, str
     if not (options.backend or options.select or options.tag):  # also those whose specs are gone
         chosen.update(str(result.case_id) for _, result in red)
     with_facts = {sample.key for sample in recorded}
-    reasons = {
+    refused = {
         (run, str(result.case_id)): f"{result.outcome.label}: {result.reason}"
         for run, result in red
+        if (run, str(result.case_id)) not in with_facts
     }
-    refused = {key: reason for key, reason in reasons.items() if key not in with_facts}
     specs: list[ChangedSpec] = []
     for spec in dict.fromkeys(sample.case.spec for sample in recorded if sample.is_red):
         samples = [sample for sample in recorded if sample.case.spec == spec]
@@ -185,11 +172,11 @@ def bless(options: BlessOptions) -> tuple[list[ChangedSpec], dict[tuple[str, str
         anatomy = inspection.valid().anatomies[0]
         others = [(case, surroundings) for case, surroundings in unrecorded if case.spec == spec]
         facts = SpecFacts(anatomy=anatomy, samples=samples, others=others, chosen=frozenset(chosen))
-        changes = propose(facts) if SOURCE not in anatomy.data else []
+        is_database = SOURCE in anatomy.data
+        changes = [] if is_database else propose(facts)
         refused.update(facts.refused)
         own = [sample.key for sample in facts.blessed]
         if not changes:
-            is_database = SOURCE in anatomy.data
             reason = (
                 "its cases come from a database of operators"
                 if is_database
@@ -198,15 +185,9 @@ def bless(options: BlessOptions) -> tuple[list[ChangedSpec], dict[tuple[str, str
             refused.update(dict.fromkeys(own, reason))
             continue
         try:
-            data: Any = anatomy.document.data
-            for path, value in changes:
-                data = replaced(data, path, value)
-            edits = [value_edit(anatomy.document, path, value) for path, value in changes]
-            after = changed(
-                anatomy.document, edits, data
-            )  # refused unless the text then means exactly the changes
+            after = changed(anatomy.document, changes)
             judge_again(after, samples, facts.blessed)
-        except (CannotEdit, NotBlessed) as error:
+        except NotBlessed as error:
             refused.update(dict.fromkeys(own, str(error)))
         else:
             names = tuple(dict.fromkeys(case_id for _, case_id in own))

@@ -205,7 +205,7 @@ def _totals(side: NamedRun) -> Counter[Outcome]:
 
 
 def _result(result: CaseResult | None) -> Mapping[str, object] | None:
-    names = ("outcome", "reason", "failure_type", "seconds", "position", "folder")
+    names = "outcome reason failure_type seconds position folder".split()
     return None if result is None else {name: encode(getattr(result, name)) for name in names}
 
 

@@ -135,9 +135,9 @@ def reduced_document_of(case: Case, surroundings: Surroundings) -> Document:
         }
         document[section] = plain(own)
     document["torch"] = {**document["torch"], "seed": seed_of(case)}
-    for name in ("covers", "tags", "requires", "control", "timeout", "on_request", "exclusive"):
-        document.pop(name, None)
-    return without_idle_spies({name: value for name, value in document.items() if value})
+    idle = "covers tags requires control timeout on_request exclusive".split()
+    kept = {name: value for name, value in document.items() if value and name not in idle}
+    return without_idle_spies(kept)
 
 
 def document_of(case: Case, backends: Backends) -> Document:
@@ -159,18 +159,15 @@ def document_of(case: Case, backends: Backends) -> Document:
     first: Document = steps[0] if steps else {}
     document = without_idle_spies(document)
     if SAMPLES in first or TRITON in first:
-        for name in ("function", "functions", "entry", "let", "spies", "handlers", "inputs"):
+        for name in "function functions entry let spies handlers inputs".split():
             document.pop(name, None)
         document |= {"steps": None, "expect": first.get("expect"), TRITON: first.get(TRITON)}
         if SAMPLES in first:
             words = first[SAMPLES]
-            opinfo = {
-                "dtypes": [words["dtype"]],
-                "calls": [words["call"]],
-                "samples": words["samples"],
-                "gradients": words["gradients"],
-                **({"forms": words["forms"]} if "forms" in words else {}),
+            kept = {
+                name: words[name] for name in ("samples", "gradients", "forms") if name in words
             }
+            opinfo = {"dtypes": [words["dtype"]], "calls": [words["call"]], **kept}
             document["source"] = {"opinfo": opinfo}
     elif len(steps) == 1 and set(first) <= {"call", "expect"} and first.get("call") == {}:
         document |= {"steps": None, "expect": first.get("expect")}
@@ -297,48 +294,27 @@ def _lines(document: Document, origin: Origin) -> Iterator[str]:
             for index, part in enumerate(value):
                 yield from _commented([f"  - {flow(part)}"], origin(name, index))
         elif name == "expect":
-            yield from _listed(
-                name,
-                (
-                    _expected(part, origin("steps", 0, "expect", index))
-                    for index, part in enumerate(value)
-                ),
-            )
+            yield from _listed(value, origin, "steps", 0, name)
         elif name == "steps":
-            yield from _listed(
-                name, (_step(step, origin, index) for index, step in enumerate(value))
-            )
+            yield from _listed(value, origin, name)
         else:
             yield from _commented(block(name, value), origin(name))
 
 
-def _listed(name: str, items: Iterable[Iterable[str]]) -> Iterator[str]:
-    """Yield a list of blocks."""
-    yield f"{name}:"
-    for lines in items:
-        yield from (f"  {'  ' if number else '- '}{text}" for number, text in enumerate(lines))
-
-
-def _expected(expectation: Document, comment: str) -> Iterator[str]:
-    return _commented(
-        [line for word, body in expectation.items() for line in block(word, body)], comment
-    )
-
-
-def _step(step: Document, origin: Origin, index: int) -> Iterator[str]:
-    comment = origin("steps", index)
-    for name, value in step.items():
-        if name == "expect":
-            yield from _listed(
-                name,
-                (
-                    _expected(part, origin("steps", index, "expect", number))
-                    for number, part in enumerate(value)
-                ),
+def _listed(items: Sequence[Document], origin: Origin, *path: str | int) -> Iterator[str]:
+    """Yield the list of steps or expectations that is at a path."""
+    yield f"{path[-1]}:"
+    for index, item in enumerate(items):
+        place = (*path, index)
+        lines = (
+            line
+            for word, body in item.items()
+            for line in (
+                _listed(body, origin, *place, word) if word == "expect" else block(word, body)
             )
-        else:
-            yield from _commented(block(name, value), comment)
-            comment = ""
+        )
+        for number, text in enumerate(_commented(lines, origin(*place))):
+            yield f"  {'  ' if number else '- '}{text}"
 
 
 def _commented(lines: Iterable[str], comment: str) -> Iterator[str]:
@@ -464,26 +440,17 @@ def main(options: ExplainOptions) -> ExitCode:
 
 
 def _details(case: Case) -> dict[str, Any]:
-    control = (
-        None
-        if case.control is None
-        else {"patch": case.control.patch, "fails": list(case.control.fails)}
-    )
-    steps: list[dict[str, Any]] = []
-    for step in case.steps:
-        beside = {
+    control = case.control and {"patch": case.control.patch, "fails": list(case.control.fails)}
+    steps = [
+        {
+            "kind": step.kind,
+            "arguments": as_text(dict(step.arguments)),
+            "expect": [expected.kind for expected in step.expectations],
             **({"repeat": step.repeat} if step.repeat != 1 else {}),
             **({} if step.when is None else {"when": dict(step.when)}),
         }
-        kinds = [expected.kind for expected in step.expectations]
-        steps.append(
-            {
-                "kind": step.kind,
-                "arguments": as_text(dict(step.arguments)),
-                "expect": kinds,
-                **beside,
-            }
-        )
+        for step in case.steps
+    ]
     return {
         "device": case.device,
         "seed": seed_of(case),
@@ -517,19 +484,12 @@ def _text(
         ("proof", flow(backend.document.data[backend.name].get("proof", {}))),
         ("runs here", f"{runs}{f': {verdict.reason}' if verdict.reason else ''}"),
         ("process", "a new Python" if case.body.isolation == "process" else "a fork"),
-        *(
-            [
-                (
-                    "alone",
-                    "nothing runs beside "
-                    f"it{'' if is_exclusive(without_benches(case)) else ' under --bench'}",
-                )
-            ]
-            * is_exclusive(case)
-        ),
         ("timeout", f"{timeout:g} seconds" if timeout else "that of run --timeout"),
         ("digest", digest_of(case)),
     ]
+    if is_exclusive(case):
+        bench = "" if is_exclusive(without_benches(case)) else " under --bench"
+        facts.insert(5, ("alone", f"nothing runs beside it{bench}"))
     for waiver in waivers.of(case.id, surroundings):
         ended = ", flaky" * waiver.flaky + " (ended)" * waivers.is_expired(waiver)
         facts.append(
@@ -579,20 +539,10 @@ class Origins:
             case ("steps", int(number), *rest):
                 step = self._decision.steps_of(self._case)[number]
                 if rest:
-                    return self._at(
-                        [expected for expected, _ in expectations_of(step, self._decision)][
-                            int(rest[1])
-                        ].position
-                    )
-                return ", ".join(
-                    filter(
-                        None,
-                        (
-                            self._at(step.position),
-                            "with run --bench only" if is_optional(step) else "",
-                        ),
-                    )
-                )
+                    expected, _ = list(expectations_of(step, self._decision))[int(rest[1])]
+                    return self._at(expected.position)
+                bench = "with run --bench only" * is_optional(step)
+                return ", ".join(filter(None, (self._at(step.position), bench)))
             case ("torch", "seed") if "seed" not in self._case.options.get("torch", {}):
                 return "from the case's id"
             case (section, str(name)) if section in (*SECTIONS, "compile"):
@@ -620,40 +570,17 @@ class Origins:
                 return ", ".join(
                     f"{' '.join(tags)} from {file}" for file, tags in inherited if tags
                 )
-            case ("prelude",):
-                files = [
-                    document.file
-                    for document in reversed(self._defaults)
-                    if "prelude" in document.data
-                ]
-                return (
-                    "from "
-                    f"{', '.join([*files, *(['the spec'] if 'prelude' in self._spec.data else [])])}"  # noqa: E501 - Python 3.11 breaks no line within a field
-                    if files
-                    else ""
-                )
-            case ("context" | "isolation" as key,) if key not in self._spec.data:
-                return next(
-                    (
-                        f"from {document.file}"
-                        for document in self._defaults
-                        if key in document.data
-                    ),
-                    "",
-                )
+            case ("prelude" | "context" | "isolation" as key,) if (
+                key == "prelude" or key not in self._spec.data
+            ):
+                files = [document.file for document in self._defaults if key in document.data]
+                if key == "prelude":  # all of them, the outermost first
+                    files = files[::-1] + ["the spec"] * bool(files and key in self._spec.data)
+                    return f"from {', '.join(files)}" if files else ""
+                return f"from {files[0]}" if files else ""
             case ("source",):
                 return f"a case for each operator; this one is op={self._case.params['op']}"
-            case (
-                "backends"
-                | "exclude"
-                | "matrix"
-                | "targets"
-                | "entry"
-                | "services"
-                | "exclusive"
-                | "on_request",
-                *_,
-            ):
+            case (str(name), *_) if name not in templates.SECTIONS - {"on_request"}:
                 return ""
         return self._at(self._spec.position(path, key=True))
 
@@ -663,15 +590,9 @@ class Origins:
         points = [
             f"{name}={self._labels.get(name, '')}" for name in self._case.params if name in names
         ]
-        words = [f"matrix: {', '.join(points)}"] if points else []
-        words += [f"backend {self._case.backend}"] if names & {"backend", "device"} else []
-        return ", ".join(
-            [
-                *words,
-                *(
-                    ["known on the machine that runs it"]
-                    if templates.DEFERRED_NAME in names
-                    else []
-                ),
-            ]
-        )
+        words = {
+            f"matrix: {', '.join(points)}": points,
+            f"backend {self._case.backend}": names & {"backend", "device"},
+            "known on the machine that runs it": templates.DEFERRED_NAME in names,
+        }
+        return ", ".join(text for text, holds in words.items() if holds)

@@ -99,10 +99,10 @@ class Search:
 
         Edits that were kept change what is proposed.
         """
-        size = len(reduction.propose(self.best)) if reduction.together else 1
+        size = len([*reduction.propose(self.best)]) if reduction.together else 1
         while size >= 1:
             at = 0
-            while at < len(edits := reduction.propose(self.best)):
+            while at < len(edits := [*reduction.propose(self.best)]):
                 if not self._takes(edits[at : at + size]):
                     at += size
                 elif not reduction.together:
@@ -179,10 +179,9 @@ def _said(verdict: Verdict) -> str:
         return " ".join(
             _masked(part)[:200] for part in (text, wrapped[0] if wrapped else "", verdict.expected)
         )
-    if verdict.kind == "close" and _OF_NUMBERS.search(verdict.expected):
-        return "numbers"
     if verdict.kind == "close":
-        return "not of the form of its reference"
+        is_of_numbers = _OF_NUMBERS.search(verdict.expected)
+        return "numbers" if is_of_numbers else "not of the form of its reference"
     return _masked(verdict.expected)
 
 
@@ -236,18 +235,19 @@ NAME = "shrunk"
 # -- trials ----------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
 class Trials:
     """Runs cases and documents.
 
     One warm process for each environment serves all of them, until ``stack`` is closed.
     """
 
-    def __init__(
-        self, options: ReproOptions, suite: Suite, folder: Path, stack: contextlib.ExitStack
-    ) -> None:
-        self._options, self._suite, self._folder, self._stack = options, suite, folder, stack
-        self._runners: dict[str, tuple[CaseRunner, Machine]] = {}
-        self._number = 0
+    options: ReproOptions
+    suite: Suite
+    folder: Path
+    stack: contextlib.ExitStack
+    _runners: dict[str, tuple[CaseRunner, Machine]] = field(default_factory=dict)
+    _number: int = 0
 
     def run(self, case: Case) -> CaseResult:
         """Run one case; raise ``UsageError`` where this machine cannot run it."""
@@ -255,19 +255,15 @@ class Trials:
         verdict = capabilities.availability_of(case, machine)
         if verdict.reason:
             raise UsageError(f"{case.id} cannot run here: {verdict.reason}")
-        words = ("torch-conformance", "run", case.spec, "--select", case.id)
-        (result,) = runner.run(
-            [without_benches(case)],
-            surroundings_of(machine.torch, machine),
-            lambda _: shlex.join(words),
-        )
+        here = surroundings_of(machine.torch, machine)
+        (result,) = runner.run([without_benches(case)], here, lambda _: "")
         return result
 
     def surroundings(self, case: Case) -> Surroundings:
         """Return what the conditions of a case ask for."""
         machine = self.runner(case)[1]
         return surroundings_for(
-            self._suite.backends.by_name[case.backend],
+            self.suite.backends.by_name[case.backend],
             surroundings_of(machine.torch, machine),
             case.target,
         )
@@ -276,20 +272,20 @@ class Trials:
         """Return what runs a case, and the facts of the machine."""
         key = repr(schedule.environment_of(case).key)
         if key not in self._runners:
-            folder = RunFolder(path=self._folder / f"runs-{len(self._runners)}", run_id="shrink")
-            runner = CaseRunner(self._options, self._suite, [case], folder, 1)
-            self._stack.callback(runner.close)
+            folder = RunFolder(path=self.folder / f"runs-{len(self._runners)}", run_id="shrink")
+            runner = CaseRunner(self.options, self.suite, [case], folder, 1)
+            self.stack.callback(runner.close)
             self._runners[key] = (runner, runner.look_at_machine())
         return self._runners[key]
 
     def case_of(self, document: Document, path: Path | None = None, head: str = "") -> Case | None:
         """Write a document, and return its one case; None where it is no valid spec of one case."""
         self._number += 1
-        path = path or self._folder / "candidates" / str(self._number) / f"{NAME}.yaml"
+        path = path or self.folder / "candidates" / str(self._number) / f"{NAME}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(head + text_of(document), encoding="utf-8")
         try:
-            cases = load([path], self._options.backends).cases
+            cases = load([path], self.options.backends).cases
         except InvalidSpecs:
             return None
         return cases[0] if len(cases) == 1 else None
@@ -335,15 +331,10 @@ def _stage_of(script: str, folder: Path, seconds: float) -> str:
         stage = json.loads(answer.read_bytes()[:100_000])["found"]
         if stage is None:
             return "none: the script passes under the bisector with every backend"
-        words = [
-            str(stage["backend"]),
-            *([str(stage["subsystem"])] if stage["subsystem"] is not None else []),
-        ]
-        words += [f"application {stage['bisect_number']}"] if stage["bisect_number"] else []
-        debug = stage["debug_info"]
-        return (", ".join(words) + (f": {debug}" if debug and debug != stage["subsystem"] else ""))[
-            :500
-        ]
+        number, debug = stage["bisect_number"], stage["debug_info"]
+        words = (stage["backend"], stage["subsystem"], number and f"application {number}")
+        text = ", ".join(map(str, filter(None, words)))
+        return (f"{text}: {debug}" if debug and debug != stage["subsystem"] else text)[:500]
     except (OSError, ValueError, LookupError, TypeError):
         # the child ran code of the spec: it may have written anything, or nothing
         return f"not found: the bisector {ending}"[:500]

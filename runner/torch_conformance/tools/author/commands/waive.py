@@ -24,6 +24,7 @@ from torch_conformance.language.waivers import Signature
 from torch_conformance.machine import output
 from torch_conformance.model.conditions import Surroundings, holds
 from torch_conformance.model.diagnostics import UsageError, one_line
+from torch_conformance.model.escaping import counted
 from torch_conformance.model.flow import flow
 from torch_conformance.model.matching.patterns import (
     LONGEST_PATTERN,
@@ -103,13 +104,10 @@ def proposals(options: WaiveOptions) -> tuple[list[Draft], list[str]]:
             )
         ]
         if not failing:
-            stuck = [
-                (result.outcome, run)
+            notes += [
+                f"{case_id}: {result.outcome.label} in {run} cannot be waived"
                 for run, _, result in seen_results
                 if result.outcome in (Outcome.ERROR, Outcome.FLAKY)
-            ]
-            notes += [
-                f"{case_id}: {outcome.label} in {run} cannot be waived" for outcome, run in stuck
             ]
             continue
         failed, passed = (
@@ -274,17 +272,16 @@ def signature_of(failure: Failure) -> Mapping[str, Json]:
     """
     if not failure.numbers:
         return {"type": failure.type, "match": pattern_of(failure.message)}
-    rounded = {word: float(f"{number:.3g}") for word, number in failure.numbers.items()}
     answer = {
-        word: number
-        for word, number in rounded.items()
-        if word != "error" and (word != "nonfinite" or number)
+        word: float(f"{number:.3g}")
+        for word, number in failure.numbers.items()
+        if word != "nonfinite" or number
     }
     claim = failure.message.partition(", observed ")[0]
     return {
         "type": failure.type,
         "match": pattern_of(f"{claim}, observed "),
-        "error": rounded["error"],
+        "error": answer.pop("error"),
         "answer": answer,
     }
 
@@ -315,13 +312,11 @@ def main(options: WaiveOptions) -> ExitCode:
         text = document_of(drafts, options.to.read_text("utf-8") if options.to.exists() else "")
         parse(text, path=options.to, kind=WAIVERS)  # a file of another form stays as it is
         replace(options.to, text.encode("utf-8"))
-    unfinished = sum(FILL_IN in document_of([draft]) for draft in drafts)
-    left = (
-        f"; {FILL_IN} stands in {unfinished} of them where a person must write something (--issue "
-        "ID gives the issue)"
-    )
-    output.note(
-        f"{len(drafts)} waiver{'' if len(drafts) == 1 else 's'} "
-        f"proposed{left if unfinished else ''}"
-    )
+    words = f"{counted(len(drafts), 'waiver')} proposed"
+    if unfinished := sum(FILL_IN in document_of([draft]) for draft in drafts):
+        words += (
+            f"; {FILL_IN} stands in {unfinished} of them where a person must write something "
+            "(--issue ID gives the issue)"
+        )
+    output.note(words)
     return ExitCode.OK

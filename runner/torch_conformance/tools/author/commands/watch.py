@@ -266,13 +266,10 @@ class Watch:
                 if other.files is None or not other.files <= (request.files or frozenset())
             }
             ids = {str(result.case_id) for result in results}
-            passed = {
-                case_id
-                for case_id in ids
-                if case_id in self._known and self._known[case_id].outcome.is_executed
-            }
             output.lines(
-                f"fixed: {case_id}" for case_id in sorted(failed & passed - set(self._failing()))
+                f"fixed: {case_id}"
+                for case_id in sorted(failed & ids & self._known.keys() - set(self._failing()))
+                if self._known[case_id].outcome.is_executed
             )
             left = [case_id for case_id in self._failing() if case_id not in ids]
             output.lines(f"still failing: {case_id}" for case_id in left[:_SHOWN])
