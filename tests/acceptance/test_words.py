@@ -21,6 +21,9 @@ OUTCOMES = {
     "causes[backend=host]": Outcome.PASS,
     "changed-between-calls[backend=eager]": Outcome.PASS,
     "conditions[backend=cpu]": Outcome.PASS,
+    "conditions-on-matrix[backend=cpu,n=small]": Outcome.PASS,
+    "conditions-on-matrix[backend=cpu,n=large]": Outcome.PASS,
+    "conditions-on-matrix[backend=cpu,n=unjudged]": Outcome.ERROR,
     **{
         f"further-dtypes[backend=eager,dtype={dtype}]": Outcome.PASS
         for dtype in (
