@@ -85,7 +85,10 @@ def _set_up(plan: Mapping[str, Any], phases: Phases, witness: compiler_hooks.Wit
     torch_state.begin_in_case(plan["folder"], plan["cache"])
     paths: Sections = torch_state.follow_variables(plan["folder"])
     body = plan["body"]
-    imports.set_threads(int(os.environ.get(protocol.THREADS, "1")))
+    threads = os.environ.get(protocol.THREADS, "1")
+    imports.set_threads(int(threads))
+    # a child has as many as its case: generated code, and so the keys of caches, depend on them
+    os.environ.update(dict.fromkeys(protocol.THREADS_OF_LIBRARIES, threads))
     asked = compiler_hooks.asked_by(plan)
     compiler_hooks.watch(phases, witness, asked)
     if body["compiles"]:
