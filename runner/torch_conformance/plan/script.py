@@ -442,7 +442,7 @@ class _Composer:
     def _step(self, planned: Mapping[str, Any], step: Step) -> None:
         arguments = planned["arguments"]
         match step.kind:
-            case "call" | "aot":
+            case "call" | "aot" if "process" not in arguments:
                 lines = self._call(planned, arguments, is_package=step.kind == "aot")
             case "backward":
                 lines = self._backward(planned, arguments)
