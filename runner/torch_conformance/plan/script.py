@@ -363,6 +363,8 @@ class _Composer:
         )
 
     def _tensor(self, kind: str, entry: Mapping[str, Any]) -> str:
+        if entry.get("storage_offset"):
+            raise NothingChecked("an input with storage_offset")
         device = ascii(entry.get("device", self._device))
         options = f", dtype={_of_torch(entry['dtype'])}" if "dtype" in entry else ""
         options += f", device={device}" if entry.get("on_device") else ""
@@ -370,6 +372,9 @@ class _Composer:
         match kind:
             case "rand" | "randn" | "zeros" | "ones":
                 tensor = f"torch.{kind}({tuple(first)!a}{options})"
+                if {"low", "high"} & entry.keys():
+                    low, high = entry.get("low", 0), entry.get("high", 1)
+                    tensor += f".mul_({high - low!a}).add_({low!a})"
             case "full":
                 tensor = f"torch.full({tuple(first)!a}, {entry['value']!a}{options})"
             case "randint":
