@@ -594,6 +594,8 @@ class _Composer:
                 reference = f"attempt(follow, reference, {part!a})" if part else "reference"
                 how += [f"reference={reference}", "calibrated=True"]
             how += ["exact=True"] if check.exact else []
+            if check.exact == "bits":
+                self._note(f"{place}: the bits of NaN")
             how += ["strides=False"] if check.strides or not check.compares_with_eager else []
             how += ["equal_nan=False"] if not check.equal_nan else []
             if check.rtol is not None:
