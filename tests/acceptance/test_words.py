@@ -18,9 +18,14 @@ OUTCOMES = {
     "aot-strict[backend=cpu]": Outcome.PASS,
     "arguments-of-compile[backend=cpu]": Outcome.PASS,
     "backward-loss[backend=eager]": Outcome.PASS,
+    "bits-of-nan[backend=cpu]": Outcome.PASS,
+    "cache-hit-in-a-child[backend=cpu]": Outcome.PASS,
     "causes[backend=host]": Outcome.PASS,
     "changed-between-calls[backend=eager]": Outcome.PASS,
     "conditions[backend=cpu]": Outcome.PASS,
+    "conditions-on-matrix[backend=cpu,n=small]": Outcome.PASS,
+    "conditions-on-matrix[backend=cpu,n=large]": Outcome.PASS,
+    "conditions-on-matrix[backend=cpu,n=unjudged]": Outcome.ERROR,
     **{
         f"further-dtypes[backend=eager,dtype={dtype}]": Outcome.PASS
         for dtype in (
@@ -32,8 +37,13 @@ OUTCOMES = {
             "float8_e8m0fnu",
         )
     },
+    "further-inputs[backend=cpu]": Outcome.PASS,
     "hollow[backend=cpu]": Outcome.ERROR,
     "layouts[backend=eager]": Outcome.PASS,
+    "new-process[backend=cpu,shown=hit]": Outcome.PASS,
+    "new-process[backend=cpu,shown=wrong]": Outcome.FAIL,
+    "new-process[backend=cpu,shown=raises]": Outcome.PASS,
+    "new-process[backend=cpu,shown=dies]": Outcome.CRASH,
     "parts-of-results[backend=eager]": Outcome.PASS,
     "raises-as-eager[backend=eager]": Outcome.PASS,
     "references[backend=cpu]": Outcome.PASS,

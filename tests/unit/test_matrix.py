@@ -6,6 +6,7 @@ import pytest
 
 from tests.conftest import GOOD
 from torch_conformance.language.load import Suite
+from torch_conformance.model.conditions import Surroundings, choose
 
 VENDOR = (
     "vendor: {summary: A backend of a vendor, device: cuda, joins: [rocm], proof: {graphs: "
@@ -153,17 +154,17 @@ def test_a_value_is_excluded_by_itself_or_by_the_id_it_was_given(
     ("exclusion", "code"),
     [
         *(
-            ("v: 3", "15 excludes-nothing"),
-            ("v: '1'", "15 excludes-nothing"),
-            ("v: 1.0", "15 excludes-nothing"),
+            ("v: 3", "15 selects-nothing"),
+            ("v: '1'", "15 selects-nothing"),
+            ("v: 1.0", "15 selects-nothing"),
         ),
         *(
-            ("v: true", "15 excludes-nothing"),
-            ("v: [1, 3]", "19 excludes-nothing"),
-            ("v: []", "15 excludes-an-empty-list"),
+            ("v: true", "15 selects-nothing"),
+            ("v: [1, 3]", "19 selects-nothing"),
+            ("v: []", "15 selects-an-empty-list"),
         ),
         *(
-            ("backend: cuda", "21 excludes-nothing"),
+            ("backend: cuda", "21 selects-nothing"),
             ("w: 1", "12 unknown-matrix-key"),
             ("device: cpu", "12 unknown-matrix-key"),
         ),
@@ -173,6 +174,100 @@ def test_what_excludes_nothing(exclusion: str, code: str, codes_of: Codes) -> No
     assert codes_of(
         spec(f"matrix: {{v: [1, 2]}}\nexclude: [{{{exclusion}, reason: it fails}}]\n", "v")
     ) == [f"9:{code}"]
+
+
+IDS = """\
+matrix:
+  n: [{id: small, value: [4]}, {id: large, value: {shape: [400], kind: round}}]
+  dtype: [{id: half, value: float16}, {id: single, value: float32}, {id: 8, value: bfloat16}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("expression", "names"),
+    [
+        ("0 if n == 'small' else 1", ["n"]),
+        ("0 if 'small' != n else 1", ["n"]),
+        ("1 if dtype == 'float16' and (1 if not ('large' == n) else 2) == 1 else 2", ["n"]),
+        ("1 if ('half' if n else dtype) == dtype else 2", ["dtype"]),
+        ("1 if 'half' in dtype else 2", ["dtype"]),
+        ("1 if 'small' in n else 2", ["n"]),
+        ("1 if dtype == 8 else 2", ["dtype"]),
+        ("1 if n.kind == 'large' else 2", ["n"]),
+        ("1 if dtype == 'half' or n == 'small' else 2", ["dtype", "n"]),
+        ("1 if dtype == 'float16' or n.kind == 'round' or 'float' in dtype else 2", []),
+        ("1 if ('small' if n else 'large') == backend else 2", []),
+    ],
+)
+def test_an_id_in_a_template_is_no_value(
+    expression: str, names: list[str], codes_of: Codes
+) -> None:
+    text = spec(IDS, "n", "dtype").replace(
+        "expect: [", f'expect: [{{counter: {{stats.unique_graphs: "{{{{ {expression} }}}}"}}}}, '
+    )
+    assert expression in text
+    found = [code for code in codes_of(text) if code.endswith("id-in-template")]
+    assert len(found) == len(names)
+
+
+CONDITIONED = """\
+summary: Conditions on the matrix
+backends: [cpu]
+function: |
+  def fn(x):
+      return x
+inputs: [{randn: "{{ n }}"}]
+config: [{when: {matrix: {n: large}}, set: {max_autotune: true}}]
+steps:
+  - call: {}
+    when: {matrix: {n: [small, large], dtype: float16}}
+    expect:
+      - close: {to: eager}
+      - counter: {stats.unique_graphs: [{when: {matrix: {n: small}}, value: 1}, {value: 2}]}
+      - runs: {when: {matrix: {n: small}}}
+matrix:
+  n: [{id: small, value: [4]}, {id: large, value: [9]}, {id: none, value: [0]}]
+  dtype: [float16, float32]
+"""
+
+
+def test_a_condition_on_the_matrix_is_decided_at_each_point(load_suite: LoadSuite) -> None:
+    seen = {}
+    for case in load_suite(CONDITIONED).cases:
+        (step,) = case.steps
+        here = Surroundings(backends=frozenset(["cpu"]), device="cpu")
+        _, counter, runs = (expected.check for expected in step.expectations)
+        seen[tuple(case.params.values())[1], case.params["n"][0]] = (
+            step.runs(here),
+            choose(counter.counts["stats.unique_graphs"], here)[1],
+            runs.applies(here),
+            "max_autotune" in case.options["config"],
+        )
+    assert seen == {
+        (dtype, n): (dtype == "float16" and n != 0, 1 if n == 4 else 2, n == 4, n == 9)
+        for dtype in ("float16", "float32")
+        for n in (4, 9, 0)
+    }
+
+
+@pytest.mark.parametrize(
+    ("condition", "code"),
+    [
+        ("{n: smal}", "14:35 selects-nothing"),
+        ("{n: [small, 4]}", "14:43 selects-nothing"),
+        ("{n: []}", "14:35 selects-an-empty-list"),
+        ("{m: 1}", "14:32 unknown-matrix-key"),
+        ("{backend: cpu}", "14:32 unknown-matrix-key"),
+    ],
+)
+def test_a_condition_on_what_the_matrix_lacks(condition: str, code: str, codes_of: Codes) -> None:
+    last = "runs: {when: {matrix: {n: small}}}"
+    assert codes_of(CONDITIONED.replace(last, last.replace("{n: small}", condition))) == [code]
+
+
+def test_a_condition_on_a_matrix_without_one(codes_of: Codes) -> None:
+    text = GOOD + "config: [{when: {matrix: {n: 1}}, set: {max_autotune: true}}]\n"
+    assert [code.split()[1] for code in codes_of(text)] == ["condition-without-matrix"]
 
 
 def test_values_that_would_have_one_id(codes_of: Codes) -> None:

@@ -535,6 +535,19 @@ def test_plain_floats_are_judged_by_the_words_of_close(value, reference, words, 
     assert (close([value], [reference], **words).status is Status.HELD) is held
 
 
+@pytest.mark.parametrize(("dtype", "payload"), [("float32", 0x7FC00001), ("float16", 0x7E01)])
+def test_the_bits_of_nan_are_compared_where_that_is_asked(torch, dtype, payload):
+    whole = {"float32": torch.int32, "float16": torch.int16}[dtype]
+    one, other = (
+        torch.tensor([0, payload - bit], dtype=whole).view(getattr(torch, dtype)) for bit in (0, 1)
+    )
+    assert close(one, other, exact=True).status is Status.HELD
+    assert close(one, one.clone(), exact="bits").status is Status.HELD
+    judgement = close(one, other, exact="bits")
+    assert judgement.status is Status.FAILED
+    assert "nan of the bytes [1, " in judgement.observed
+
+
 @dataclasses.dataclass
 class One:
     value: Any

@@ -332,6 +332,17 @@ def test_globals_are_set_back_and_new_ones_removed() -> None:
     assert {name: value for name, value in vars(module).items() if name[0] != "_"} == {"count": 1}
 
 
+def test_containers_that_torch_keeps_are_no_globals_of_a_spec() -> None:
+    from torch._dynamo.utils import counters
+
+    module = types.ModuleType(f"{PREFIX}x")
+    vars(module).update(counted=counters, copied=dict(counters), own=[1])
+    names = shared_state([module]).leaves
+    assert any("own" in name for name in names)
+    assert not any("counted" in name for name in names)
+    assert any("copied" in name for name in names)
+
+
 def test_what_nothing_sets_back_is_opaque() -> None:
     value = {"lock": threading.Lock(), "numbers": (n for n in range(3)), "kept": [1]}
     picture = Picture().add("it", value)

@@ -51,7 +51,6 @@ def shown(problem: spec_schema.Problem) -> str:
         ({"inputs": [{"rand": [True]}]}, "inputs.0.rand.0: wrong-type"),
         ({"inputs": [{"rand": "4"}]}, "inputs.0.rand: wrong-type"),
         ({"inputs": [{"rand": [-1]}]}, "inputs.0.rand.0: out-of-range"),
-        ({"inputs": [[4]]}, "inputs.0: wrong-type"),
         ({"inputs": None}, "inputs: wrong-type"),
         ({"timeout": True}, "timeout: wrong-type"),
         ({"timeout": 0}, "timeout: out-of-range"),

@@ -48,6 +48,7 @@ KEYWORDS = frozenset(
         "propertyNames",
         "required",
         "dependentRequired",
+        "dependentSchemas",
         "items",
         "uniqueItems",
         "pattern",

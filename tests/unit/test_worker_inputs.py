@@ -125,6 +125,27 @@ def test_the_first_element_stands_for_a_dimension_of_stride_zero(torch, make):
     assert (made.tolist(), list(made.stride()), made._base) == ([[1, 2], [1, 2]], [0, 1], None)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float8_e4m3fn", "bool"])
+def test_an_offset_into_the_memory(torch, make, dtype):
+    plain = make({"ones": [2, 3], "dtype": dtype, "strides": [1, 2]})
+    made = make({"ones": [2, 3], "dtype": dtype, "strides": [1, 2], "storage_offset": 3})
+    assert (made.storage_offset(), list(made.stride()), made._base) == (3, [1, 2], None)
+    assert made.float().tolist() == plain.float().tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn"])
+def test_uniform_numbers_have_the_bounds_that_were_asked_for(make, dtype):
+    made = make({"rand": [400], "low": -3, "high": 5, "dtype": dtype}).float()
+    assert -3 <= made.min() < -2
+    assert 4 < made.max() <= 5
+    assert make({"rand": [400], "high": 0.5}).max() <= 0.5
+
+
+def test_a_list_of_arguments(make):
+    first, (second, number) = make([{"ones": [2]}, [{"rand": [3], "repeat": 1}, 7]])
+    assert (first.shape[0], second.shape[0], number) == (2, 3, 7)
+
+
 @pytest.mark.parametrize("strides", [[8, 1], [1, 9], [2, 16]])
 def test_holes_stay_when_a_tensor_is_moved_or_copied(torch, make, strides):
     import copy

@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from torch_conformance.machine import child_python
-from torch_conformance.model.protocol import MODULE, SIMULATED, TARGET, THREADS, WARM
+from torch_conformance.model.protocol import (
+    MODULE,
+    SIMULATED,
+    TARGET,
+    THREADS,
+    THREADS_OF_LIBRARIES,
+    WARM,
+)
 from torch_conformance.plan.schedule import Environment
 
 _PACKAGES = {
@@ -59,12 +66,7 @@ def environment_for(
     # libraries that start their threads when they are imported would make every fork unsafe; a
     # worker sets its own number
     variables[THREADS] = variables.get("OMP_NUM_THREADS") or str(threads)
-    variables.update(
-        dict.fromkeys(
-            ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"),
-            "1",
-        )
-    )
+    variables.update(dict.fromkeys(THREADS_OF_LIBRARIES, "1"))
     variables["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     variables["TORCHINDUCTOR_CACHE_DIR"] = str(scratch / "warm")
     variables["TRITON_CACHE_DIR"] = str(scratch / "warm" / "triton")

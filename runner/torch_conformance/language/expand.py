@@ -78,7 +78,8 @@ def expand(
     """
     document = anatomy.document
     parsed = {path: templates.parse(text) for path, text in templates.occurrences(document)}
-    templated = frozenset(path[0] for path in parsed)
+    decided = matrix.decided_conditions(document)
+    templated = frozenset(path[0] for path in (*parsed, *decided))
     has_templated_steps = not templated.isdisjoint(("steps", "expect", TRITON))
     judges_templates = any(
         path[0] in ("steps", "expect", TRITON) and template.is_single
@@ -123,7 +124,7 @@ def expand(
     for point in matrix.points(
         document, matrix.axes(document)[0], backends.of(anatomy.data["backends"], anatomy.tags)
     ):
-        filled, backend = _filled(anatomy, parsed, point), point.backend
+        filled, backend = _filled(anatomy, parsed, decided, point), point.backend
         clashes: list[str] = []
         target = (
             str(point.values.get(AXIS, "")) if backend.name in OFFLINE_BACKENDS else ""
@@ -274,12 +275,15 @@ def expand(
 
 
 def _filled(
-    anatomy: Anatomy, parsed: Mapping[DataPath, templates.Template], point: matrix.Point
+    anatomy: Anatomy,
+    parsed: Mapping[DataPath, templates.Template],
+    decided: Mapping[DataPath, Mapping[str, Any]],
+    point: matrix.Point,
 ) -> Anatomy:
-    """Return a spec with its templates evaluated at a point; those over facts are not evaluated yet
-    (``templates.Deferred``).
+    """Return a spec with its templates and its conditions on the matrix evaluated at a point;
+    templates over facts are not evaluated yet (``templates.Deferred``).
     """
-    if not parsed:
+    if not parsed and not decided:
         return anatomy
     data, names = anatomy.data, point.names
     for path, template in parsed.items():
@@ -289,6 +293,9 @@ def _filled(
             else template.evaluate(names)
         )
         data = templates.replaced(data, path, value)
+    for path, selection in decided.items():
+        is_here = matrix.fulfils(anatomy.document, selection, point.values)
+        data = templates.replaced(data, path, is_here)
     return replace(anatomy, document=replace(anatomy.document, data=data))
 
 

@@ -79,6 +79,8 @@ def _holds_of_code(required: Mapping[str, object], surroundings: Surroundings) -
     )
 
 
+MATRIX = "matrix"
+"""The condition on the point of the matrix; in a case it is whether the point fulfils it."""
 CODE = "code"
 """The condition on generated code, which only expectations have."""
 
@@ -96,6 +98,7 @@ CONDITIONS: Mapping[str, Callable[[Any, Surroundings], bool]] = {
         surroundings.arch is not None
         and any(surroundings.arch.startswith(name) for name in as_list(required))
     ),
+    MATRIX: lambda required, surroundings: required is True,
     CODE: _holds_of_code,
 }
 """The keys of ``when:``. All given keys must hold; a list holds if one of its values does."""

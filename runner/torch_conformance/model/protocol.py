@@ -29,6 +29,16 @@ NO_ASSERTS = "PYTHONOPTIMIZE"
 THREADS = "TORCH_CONFORMANCE_THREADS"
 """The environment variable with the number of OpenMP threads of a worker."""
 
+THREADS_OF_LIBRARIES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
+"""The environment variables that are 1 while a worker starts, and have its number of threads in
+what it starts.
+"""
+
 TARGET = "TORCH_CONFORMANCE_TARGET"
 """The environment variable with the target of a process that compiles for a GPU that the machine
 may lack.

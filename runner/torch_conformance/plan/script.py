@@ -363,6 +363,8 @@ class _Composer:
         )
 
     def _tensor(self, kind: str, entry: Mapping[str, Any]) -> str:
+        if entry.get("storage_offset"):
+            raise NothingChecked("an input with storage_offset")
         device = ascii(entry.get("device", self._device))
         options = f", dtype={_of_torch(entry['dtype'])}" if "dtype" in entry else ""
         options += f", device={device}" if entry.get("on_device") else ""
@@ -370,6 +372,9 @@ class _Composer:
         match kind:
             case "rand" | "randn" | "zeros" | "ones":
                 tensor = f"torch.{kind}({tuple(first)!a}{options})"
+                if {"low", "high"} & entry.keys():
+                    low, high = entry.get("low", 0), entry.get("high", 1)
+                    tensor += f".mul_({high - low!a}).add_({low!a})"
             case "full":
                 tensor = f"torch.full({tuple(first)!a}, {entry['value']!a}{options})"
             case "randint":
@@ -442,7 +447,7 @@ class _Composer:
     def _step(self, planned: Mapping[str, Any], step: Step) -> None:
         arguments = planned["arguments"]
         match step.kind:
-            case "call" | "aot":
+            case "call" | "aot" if "process" not in arguments:
                 lines = self._call(planned, arguments, is_package=step.kind == "aot")
             case "backward":
                 lines = self._backward(planned, arguments)
@@ -589,6 +594,8 @@ class _Composer:
                 reference = f"attempt(follow, reference, {part!a})" if part else "reference"
                 how += [f"reference={reference}", "calibrated=True"]
             how += ["exact=True"] if check.exact else []
+            if check.exact == "bits":
+                self._note(f"{place}: the bits of NaN")
             how += ["strides=False"] if check.strides or not check.compares_with_eager else []
             how += ["equal_nan=False"] if not check.equal_nan else []
             if check.rtol is not None:

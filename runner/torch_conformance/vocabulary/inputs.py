@@ -10,10 +10,10 @@ from torch_conformance.vocabulary.forms import (
     Boolean,
     Callable_,
     Form,
-    Integer,
     KeywordArguments,
     Keywords,
     MemoryFormat,
+    Number,
     Shape,
     common,
 )
@@ -26,6 +26,7 @@ OF_TENSORS = (
     "device",
     "requires_grad",
     "strides",
+    "storage_offset",
     "memory_format",
     "on_device",
     "mark_dynamic",
@@ -52,7 +53,7 @@ class InputKind(NamedTuple):
 
 
 INPUTS: Mapping[str, InputKind] = {
-    "rand": InputKind(OF_TENSORS, dtype="float32"),
+    "rand": InputKind(("low", "high", *OF_TENSORS), dtype="float32"),
     "randn": InputKind(OF_TENSORS, dtype="float32"),
     "zeros": InputKind(OF_TENSORS, dtype="float32"),
     "ones": InputKind(OF_TENSORS, dtype="float32"),
@@ -107,9 +108,11 @@ _DIMENSION = Form(
 class Input:
     """One argument: exactly one kind, and its keys.
 
-    A bare number, text, true, false or null is that value.
+    A bare number, text, true, false or null is that value; a list is a list of arguments.
 
     ``{rand: [25], dtype: float32}``
+    ``{rand: [25], low: -3, high: 3}``
+    ``[{rand: [2]}, {rand: [3]}]``
     ``{full: [2, 3], value: 7}``
     ``{randint: [4], low: 0, high: 10}``
     ``{arange: [0, 12]}``
@@ -128,7 +131,7 @@ class Input:
     """
 
     form: ClassVar[Keywords] = {
-        "type": ["object", "string", "number", "boolean", "null"],
+        "type": ["object", "array", "string", "number", "boolean", "null"],
         "if": {"type": "object"},
         "then": {
             "title": "input",
@@ -139,9 +142,12 @@ class Input:
             ],
         },
         "dependentRequired": {"full": ["value"], "randint": ["high"]},
+        "dependentSchemas": {
+            "randint": {"properties": dict.fromkeys(("low", "high"), common("integer"))}
+        },
     }
     rand: Shape
-    """Uniform numbers from [0, 1), of this shape."""
+    """Uniform numbers from [low, high), of this shape; from [0, 1) when they are absent."""
     randn: Shape
     """Normal numbers, of this shape."""
     zeros: Shape
@@ -181,10 +187,13 @@ class Input:
 
     Other backends then get other numbers.
     """
-    low: Integer
-    """The least number of randint; 0 when absent."""
-    high: Integer
-    """The bound of randint, not included."""
+    storage_offset: Annotated[int, common("size")]
+    """How many elements of the tensor's memory are before its first one, so that it is not
+    aligned. For example ``1``."""
+    low: Number
+    """The least number of rand or randint; 0 when absent."""
+    high: Number
+    """The bound of rand or randint, not included; rounding to the dtype may give it."""
     args: Arguments
     """Arguments of the module's constructor. For example ``[3, 32]``."""
     kwargs: KeywordArguments

@@ -369,6 +369,25 @@ def _plain_attributes(value: Any) -> dict[str, Any]:
     return {name: part for name, part in attributes.items() if not name.startswith(OF_TORCH)}
 
 
+@functools.lru_cache(maxsize=1)
+def _globals_of_torch(_modules: int) -> Mapping[int, tuple[Mapping[str, Any], str]]:
+    return {
+        id(part): (names, name)
+        for module, names in [(name, vars(module)) for name, module in sys.modules.items()]
+        if module.startswith(INSIDE_TORCH)
+        for name, part in names.items()
+        if isinstance(part, _CONTAINERS)
+    }
+
+
+def _is_global_of_torch(value: Any) -> bool:
+    """Whether a value is a container that torch keeps, as the counters of Dynamo, which a spec has
+    imported: compiling changes it.
+    """
+    names, name = _globals_of_torch(len(sys.modules)).get(id(value), ({}, ""))
+    return bool(name) and names.get(name) is value
+
+
 def _of_names(form: str, names: Mapping[str, Any], write: Callable[..., object]) -> Anatomy:
     """Return what a class or a module of a spec's Python consists of."""
 
@@ -377,7 +396,9 @@ def _of_names(form: str, names: Mapping[str, Any], write: Callable[..., object])
         return {
             name: part
             for name, part in names.items()
-            if not name.startswith(left_out) and not _OF_DYNAMO.search(name)
+            if not name.startswith(left_out)
+            and not _OF_DYNAMO.search(name)
+            and not _is_global_of_torch(part)
         }
 
     parts = [(f".{name}", part) for name, part in read().items()]

@@ -6,7 +6,6 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from torch_conformance.language.backends import Backends, read_requirements
 from torch_conformance.language.check.functions import (
@@ -40,7 +39,7 @@ from torch_conformance.language.read.anatomy import (
     stage_of,
     with_data,
 )
-from torch_conformance.language.read.document import DataPath, Document, mapped, walk
+from torch_conformance.language.read.document import DataPath, Document, mapped
 from torch_conformance.language.read.matrix import REPEAT, TARGETS
 from torch_conformance.language.read.python_source import PARAMS
 from torch_conformance.language.torch_names import (
@@ -154,14 +153,14 @@ def matrix_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic
         return
     document = anatomy.document
     chosen = backends.of(anatomy.data["backends"], anatomy.tags)
-    axes, problems = matrix.axes(document)
-    yield from problems
+    axes, wrong = matrix.axes(document)
+    yield from wrong
     if (too_many := matrix.size_problem(document, axes, len(chosen))) is not None:
         yield too_many
         return
-    problems.extend(excluded := matrix.exclusion_problems(document, axes, chosen))
+    excluded = matrix.exclusion_problems(document, axes, chosen)
     yield from excluded
-    if not problems and next(matrix.points(document, axes, chosen), None) is None:
+    if not (wrong or excluded) and next(matrix.points(document, axes, chosen), None) is None:
         yield document.diagnostic(("exclude",), "no-cases", key=True)
 
 
@@ -247,7 +246,7 @@ def all_condition_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Dia
         return
     chosen = backends.of(anatomy.data["backends"], anatomy.tags)
     known, of_targets = _known_words(backends), TARGETS in anatomy.data
-    for path, when in _find_conditions(anatomy.document):
+    for path, when in matrix.find_conditions(anatomy.document):
         for word in when.keys() & {"torch", "python"}:
             with contextlib.suppress(BadRange):
                 if not any(map(VersionRange.parse(when[word]).holds, _releases(word))):
@@ -278,7 +277,7 @@ def named_backends(document: Document) -> Iterator[str]:
     """Yield the backends that a spec names: its own, and those of conditions and exclusions."""
     yield from document.data["backends"]
     for below in (
-        *(when for _, when in _find_conditions(document)),
+        *(when for _, when in matrix.find_conditions(document)),
         *document.data.get("exclude", []),
     ):
         yield from map(str, as_list(below.get("backend", [])))
@@ -289,7 +288,8 @@ def condition_problems(
 ) -> Iterator[Diagnostic]:
     """Yield the problems of conditions below ``path``: invalid ranges and unknown names."""
     known = _known_words(backends)
-    for place, when in _find_conditions(document, path):
+    for place, when in matrix.find_conditions(document, path):
+        yield from matrix.selection_problems(document, place, when)
         for word in ("torch", "python"):
             if word in when:
                 try:
@@ -320,17 +320,6 @@ def _known_words(backends: Backends) -> Mapping[str, set[str]]:
     """Return the names that a condition may have, by its word."""
     devices = {kind_of(backend.device) for backend in backends.by_name.values()}
     return {"backend": set(backends.names), "device": devices, "vendor": set(VENDORS)}
-
-
-@functools.lru_cache(maxsize=16)
-def _find_conditions(
-    document: Document, path: DataPath = ()
-) -> Sequence[tuple[DataPath, Mapping[str, Any]]]:
-    return [
-        (place, item)
-        for place, item in walk(document.value(path), path)
-        if place[-1:] == ("when",) and isinstance(item, dict)
-    ]
 
 
 # -- source ----------------------------------------------------------------------------------------
@@ -431,6 +420,7 @@ def unused_key_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
             (in_texts if path[0] in _ONLY_TEXT else used).update(templates.parse(text).names)
     except templates.TemplateError:
         return  # an invalid template may use every key
+    used.update(*matrix.decided_conditions(anatomy.document).values())
     used |= {
         name
         for _, text in templates.templates_below(anatomy.data.get(SOURCE), (SOURCE,))
@@ -499,13 +489,19 @@ def check_templates(
     document = anatomy.document
     problems = [problem for layer in anatomy.defaults for problem in layer_problems(layer, ())]
     parsed: dict[DataPath, templates.Template] = {}
-    own_names = {*_OF_A_BACKEND, *(axis.key for axis in matrix.axes(document)[0])}
+    axes = {axis.key: axis for axis in matrix.axes(document)[0]}
+    own_names = {*_OF_A_BACKEND, *axes}
     for path, template in _parsed_templates(document, problems, ()):
         unknown_names = sorted(template.names - own_names - {templates.DEFERRED_NAME})
         for name in unknown_names:
             problems.append(
                 document.diagnostic(path, unknown_word("name", name, own_names, place="a template"))
             )
+        problems += [
+            document.diagnostic(path, "id-in-template", name=name, id=str(constant))
+            for name, constant in templates.comparisons(template)
+            if name in axes and axes[name].is_only_id(constant)
+        ]
         if template.is_deferred:
             problems.extend(_deferred_problems(document, path))
             if spec_schema.containers_at(document.data, "spec", path):

@@ -2,6 +2,7 @@
 ones.
 """
 
+import functools
 import itertools
 import json
 import math
@@ -11,9 +12,9 @@ from typing import Any
 from urllib.parse import quote
 
 from torch_conformance.language.backends import Backend
-from torch_conformance.language.read.document import DataPath, Document
-from torch_conformance.model.conditions import as_list
-from torch_conformance.model.diagnostics import Diagnostic, one_of, unknown_word
+from torch_conformance.language.read.document import DataPath, Document, walk
+from torch_conformance.model.conditions import MATRIX, as_list
+from torch_conformance.model.diagnostics import Diagnostic, nearest, one_of, unknown_word
 from torch_conformance.model.targets import AXIS
 
 TARGETS = "targets"
@@ -38,7 +39,9 @@ class Axis:
     named: tuple[bool, ...]
 
     def places(self, excluded: Any) -> frozenset[int]:
-        """Return the indices of the values that an exclusion selects, by value or by given id."""
+        """Return the indices of the values that an exclusion or a condition selects, by value or by
+        given id.
+        """
         entries = enumerate(zip(self.values, self.labels, self.named, strict=True))
         return frozenset(
             # 1, 1.0 and true differ, because their ids differ; NaN equals NaN
@@ -49,6 +52,17 @@ class Axis:
                 and (value == excluded or (value != value and excluded != excluded))
             )
             or (named and label == _text(excluded))
+        )
+
+    def is_only_id(self, constant: Any) -> bool:
+        """Whether a constant is the id of a value, and neither a value or a part of one nor in the
+        text of one.
+        """
+        text = _text(constant)
+        return (text, True) in zip(self.labels, self.named, strict=True) and not any(
+            part == constant or (isinstance(part, str) and text in part)
+            for value in self.values
+            for _, part in walk(value)
         )
 
 
@@ -79,7 +93,8 @@ class Point:
         return "[" + ",".join(f"{key}={label}" for key, label in encoded.items()) + "]"
 
 
-def axes(document: Document) -> tuple[tuple[Axis, ...], list[Diagnostic]]:
+@functools.lru_cache(maxsize=16)
+def axes(document: Document) -> tuple[tuple[Axis, ...], tuple[Diagnostic, ...]]:
     """Read the matrix; return its axes and its problems."""
     result: list[Axis] = []
     problems: list[Diagnostic] = []
@@ -133,7 +148,7 @@ def axes(document: Document) -> tuple[tuple[Axis, ...], list[Diagnostic]]:
                 tuple(isinstance(entry, dict) for entry in entries),
             )
         )
-    return tuple(result), problems
+    return tuple(result), tuple(problems)
 
 
 def _text(value: Any) -> str:
@@ -207,31 +222,91 @@ def exclusion_problems(
     document: Document, axes: Sequence[Axis], backends: Sequence[Backend]
 ) -> list[Diagnostic]:
     """Return the problems of ``exclude``: unknown keys, and values that exclude nothing."""
-    problems: list[Diagnostic] = []
-    by_key = {axis.key: axis for axis in axes}
     names = {name for backend in backends for name in backend.names}
-    for index, exclusion in enumerate(document.data.get("exclude", [])):
-        for key, excluded in exclusion.items():
-            path: DataPath = ("exclude", index, key)
-            if key == "reason":
-                continue
-            if key != "backend" and key not in by_key:
-                unknown_key = unknown_word("matrix-key", key, [*by_key, "backend"])
-                problems.append(document.diagnostic(path, unknown_key, key=True))
-                continue
-            if excluded == []:
-                problems.append(document.diagnostic(path, "excludes-an-empty-list", word=key))
-            for place, value in enumerate(as_list(excluded)):
-                if not (str(value) in names if key == "backend" else by_key[key].places(value)):
-                    allowed = one_of(names if key == "backend" else by_key[key].labels)
-                    at = (*path, place) if isinstance(excluded, list) else path
-                    problems.append(
-                        document.diagnostic(
-                            at,
-                            "excludes-nothing",
-                            word=key,
-                            value=json.dumps(value),
-                            allowed=allowed,
-                        )
-                    )
-    return problems
+    return [
+        problem
+        for index, exclusion in enumerate(document.data.get("exclude", []))
+        for problem in _selection_problems(
+            document,
+            ("exclude", index),
+            {key: value for key, value in exclusion.items() if key != "reason"},
+            {**{axis.key: axis for axis in axes}, "backend": names},
+        )
+    ]
+
+
+def _selection_problems(
+    document: Document,
+    path: DataPath,
+    selection: Mapping[str, Any],
+    known: Mapping[str, Axis | set[str]],
+) -> Iterator[Diagnostic]:
+    """Yield the unknown keys of a map at ``path`` that selects points, and values that select
+    none.
+    """
+    for key, selected in selection.items():
+        place = (*path, key)
+        if (axis := known.get(key)) is None:
+            yield document.diagnostic(place, unknown_word("matrix-key", key, known), key=True)
+            continue
+        if selected == []:
+            yield document.diagnostic(place, "selects-an-empty-list", word=key)
+        for index, value in enumerate(as_list(selected)):
+            if not (axis.places(value) if isinstance(axis, Axis) else str(value) in axis):
+                labels = axis.labels if isinstance(axis, Axis) else sorted(axis)
+                near = nearest(_text(value), labels)
+                yield document.diagnostic(
+                    (*place, index) if isinstance(selected, list) else place,
+                    "selects-nothing",
+                    word=key,
+                    value=json.dumps(value),
+                    near=near,
+                    allowed="" if near else one_of(labels),
+                )
+
+
+def find_conditions(
+    document: Document, path: DataPath = ()
+) -> Iterator[tuple[DataPath, Mapping[str, Any]]]:
+    """Yield each condition at or below ``path``, with its path."""
+    return (
+        (place, item)
+        for place, item in walk(document.value(path), path)
+        if place[-1:] == ("when",) and isinstance(item, dict)
+    )
+
+
+def decided_conditions(document: Document) -> dict[DataPath, Mapping[str, Any]]:
+    """Return by its path what each condition of a spec asks of the matrix."""
+    return {
+        (*path, MATRIX): when[MATRIX]
+        for path, when in find_conditions(document)
+        if isinstance(when.get(MATRIX), dict)
+    }
+
+
+def fulfils(document: Document, selection: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    """Whether a point with these values is one that a condition on the matrix selects."""
+    return all(
+        repr(values[axis.key])
+        in {
+            repr(axis.values[place])
+            for value in as_list(selection[axis.key])
+            for place in axis.places(value)
+        }
+        for axis in axes(document)[0]
+        if axis.key in selection
+    )
+
+
+def selection_problems(
+    document: Document, path: DataPath, when: Mapping[str, Any]
+) -> Iterator[Diagnostic]:
+    """Yield the problems of what the condition at ``path`` asks of the matrix."""
+    if not isinstance(when.get(MATRIX), dict):
+        return
+    place, known = (*path, MATRIX), {axis.key: axis for axis in axes(document)[0]}
+    if known:
+        yield from _selection_problems(document, place, when[MATRIX], known)
+    else:
+        yield document.diagnostic(place, "condition-without-matrix", key=True)

@@ -7,6 +7,7 @@ results.
 
 import ast
 import functools
+import itertools
 import keyword
 import math
 import operator
@@ -194,6 +195,38 @@ _ALLOWED = frozenset(
     ]
     + [kind.__name__ for kind in (*_ARITHMETIC, *_COMPARE)]
 )
+
+
+def comparisons(template: Template) -> Iterator[tuple[str, Any]]:
+    """Yield each name that a comparison has on one side, with each constant on another side."""
+    for part in template.parts:
+        for node in ast.walk(part) if isinstance(part, ast.expr) else ():
+            if isinstance(node, ast.Compare):
+                sides = [list(_sources(side)) for side in (node.left, *node.comparators)]
+                for names, constants in itertools.permutations(sides, 2):
+                    for name, constant in itertools.product(names, constants):
+                        if isinstance(name, ast.Name) and isinstance(constant, ast.Constant):
+                            yield name.id, constant.value
+
+
+def _sources(node: ast.expr) -> Iterator[ast.expr]:
+    """Yield the names and constants from which the value of an expression comes; what a condition
+    or another comparison reads is not in it.
+    """
+    match node:
+        case ast.BoolOp(values=parts):
+            inner = list(parts)
+        case ast.IfExp(body=body, orelse=orelse):
+            inner = [body, orelse]
+        case ast.BinOp(left=left, right=right):
+            inner = [left, right]
+        case ast.Attribute(value=value):
+            inner = [value]
+        case _:
+            yield node
+            return
+    for part in inner:
+        yield from _sources(part)
 
 
 def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:

@@ -219,7 +219,7 @@ def _against(
 def _by_bits(reference: Any, arguments: Mapping[str, Any]) -> Comparer | None:
     """Return what compares a tensor with its reference by bits; None for other judges."""
     return (
-        (lambda other: {"bits": bits(other, reference)})
+        (lambda other: {"bits": bits(other, reference, of_nan="of_nan" in arguments)})
         if arguments.get("judge") == Judge.EXACT.value
         else None
     )
@@ -258,8 +258,9 @@ class Close(ConditionalOnCode):
     """Absolute tolerance. Stated together with rtol."""
     rtol: Number | None = None
     """Relative tolerance. Stated together with atol."""
-    exact: Annotated[bool, Form({"const": True})] = False
-    """Every element has the same bits; the sign of zero matters, the payload of NaN does not.
+    exact: Annotated[bool | str, Form({"enum": [True, "bits"]})] = False
+    """Every element has the same bits; the sign of zero matters. With true any NaN equals any
+    other, with bits only one of the same bits.
 
     Without atol, rtol and equal_nan.
     """
@@ -339,7 +340,8 @@ class Close(ConditionalOnCode):
         arguments.update({"strides": self.strides} if self.strides else {})
         if self.judge_kind is Judge.TOLERANCE:
             return arguments
-        return {**arguments, "judge": self.judge_kind.value}
+        of_nan = {"of_nan": True} if self.exact == "bits" else {}
+        return {**arguments, "judge": self.judge_kind.value, **of_nan}
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge the structure first, then each leaf. The judgement shows the first failed leaf."""

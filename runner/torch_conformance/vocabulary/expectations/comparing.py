@@ -421,10 +421,10 @@ def _shown(element: Any) -> float | int | str:
     )
 
 
-def bits(actual: Any, reference: Any) -> dict[str, Any]:
+def bits(actual: Any, reference: Any, *, of_nan: bool = False) -> dict[str, Any]:
     """Return how many elements differ in their bits, and the first of them.
 
-    Any NaN equals any other; zeros of two signs differ.
+    Any NaN equals any other, unless the bits ``of_nan`` count; zeros of two signs differ.
     """
     plain = [
         tensor.detach().resolve_conj().resolve_neg().contiguous()
@@ -438,7 +438,9 @@ def bits(actual: Any, reference: Any) -> dict[str, Any]:
         whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[
             ours.element_size()
         ]
-        apart = (ours.view(whole) != theirs.view(whole)) & ~(ours.isnan() & theirs.isnan())
+        apart = ours.view(whole) != theirs.view(whole)
+        if not of_nan:
+            apart &= ~(ours.isnan() & theirs.isnan())
     else:
         apart = ours != theirs
     places = apart.any(-1).reshape(-1).nonzero().reshape(-1)
@@ -455,4 +457,9 @@ def bits(actual: Any, reference: Any) -> dict[str, Any]:
             value=repr(plain[0].reshape(-1)[at].item()),
             reference=repr(plain[1].reshape(-1)[at].item()),
         )
+        if facts["value"] == facts["reference"]:  # two NaN: their bytes tell them apart
+            facts["value"], facts["reference"] = (
+                f"{text} of the bytes {tensor.reshape(-1)[at : at + 1].view(torch.uint8).tolist()}"
+                for text, tensor in zip((facts["value"], facts["reference"]), plain, strict=True)
+            )
     return facts

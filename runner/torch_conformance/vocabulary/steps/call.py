@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from torch_conformance.model.conditions import is_template
 from torch_conformance.model.diagnostics import Diagnostic, did_you_mean, unknown
@@ -105,6 +105,7 @@ class Call(Calling):
 
     ``call: {}``
     ``call: {function: one, as: first}``
+    ``call: {process: new}``
     """
 
     traits: ClassVar[Traits] = Traits(
@@ -119,6 +120,22 @@ class Call(Calling):
     )
     eager: Boolean = False
     """Call the function in eager mode instead of the compiled one."""
+    process: Literal["new"] | None = None
+    """Call it in a new Python process, which has the folders and caches of the case, executes its
+    preludes and makes its values again, and carries out no other step; everything that is expected
+    is judged of that process. Its result has no name."""
+
+    def problems(self, around: Around) -> Iterator[Diagnostic]:
+        """Yield also what does not leave a new process."""
+        yield from Calling.problems(self, around)
+        for key, is_there in (("as", self.bound is not None), ("eager", self.eager)):
+            if self.process and is_there:
+                yield around.problem(
+                    (*around.path, key),
+                    f"'{key}' beside 'process': what a new process has is only judged",
+                    "remove one of them",
+                    key=True,
+                )
 
     @property
     def runs_graphs(self) -> bool:
@@ -443,11 +460,13 @@ class Backward(Compared):
         """
         name = OUTPUT if self.of is None else self.of
         path = (*around.path, "of")
-        if name.split(".")[0] == OUTPUT and not any(
-            step.traits.can_be_differentiated for step in around.above
-        ):
+        last = next(
+            (step for step in reversed(around.above) if step.traits.can_be_differentiated), None
+        )
+        if name.split(".")[0] == OUTPUT and (last is None or getattr(last, "process", None)):
+            what = "of a call in another process" if last else "before any call"
             yield around.problem(
-                around.path, "backward before any call", "put a call step above it", key=True
+                around.path, f"backward {what}", "put a call step above it", key=True
             )
         elif not is_template(name) and name.split(".")[0] == EAGER:
             hint = "leave it out, or name a result: the eager side runs backward of its own"

@@ -5,6 +5,10 @@ measures.
 import contextlib
 import json
 import os
+import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -65,7 +69,15 @@ def _run_steps(
         torch_state.clear_metrics()
         for index, step in enumerate(plan["steps"]):
             channel.send({"step": index})
-            facts["steps"].append(_run_step(session, index, step, witness))
+            if step["arguments"].get("process"):
+                with phases("spawn"):
+                    seen = _in_new_process(plan, index)
+                facts["steps"] += seen["steps"][index:]
+                facts["error"] = seen["error"]
+                if facts["error"] is not None:
+                    return
+            else:
+                facts["steps"].append(_run_step(session, index, step, witness))
             seal.check()
             if facts["steps"][-1]["raised"] is not None and not step["expects_raise"]:
                 session.additional.run(references_only=True)
@@ -74,6 +86,39 @@ def _run_steps(
         seal.check()
     finally:
         session.close()
+
+
+def _in_new_process(plan: Mapping[str, Any], index: int) -> Any:
+    """Carry out one step of a plan in a new Python that has the folders and the environment of this
+    one; return its observation. This process ends as that one where that one sends none.
+    """
+    *others, step = plan["steps"][: index + 1]
+    left_out = {"skipped": True, "expects_raise": False, "measure": [], "effects": None}
+    arguments = {key: value for key, value in step["arguments"].items() if key != "process"}
+    steps = [*({**other, **left_out} for other in others), {**step, "arguments": arguments}]
+    file = os.path.join(plan["cache"], f"step-{index}.json")
+    Path(file).write_bytes(protocol.dumps(protocol.encode({**plan, "steps": steps})))
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    reading, writing = os.pipe()
+    with ours, theirs, open(reading, "rb") as lines:
+        child = subprocess.Popen(
+            [sys.executable, "-P", "-m", _ENTRY, str(theirs.fileno()), str(os.getpid())],
+            pass_fds=[theirs.fileno()],
+        )
+        message = protocol.dumps({"plan": file, "word": "", "gpus": []})
+        socket.send_fds(ours, [message], [writing, 1, 2])
+        os.close(writing)
+        found = next((line for line in lines if line.startswith(b'{"observation"')), None)
+        code = child.wait()
+    if found is None:
+        if code < 0:
+            signal.signal(-code, signal.SIG_DFL)
+            os.kill(os.getpid(), -code)
+        os._exit(code)
+    return protocol.decode(json.loads(found)["observation"])
+
+
+_ENTRY = "torch_conformance.worker.process.entry"
 
 
 def _set_up(plan: Mapping[str, Any], phases: Phases, witness: compiler_hooks.Witness) -> Sections:
@@ -86,7 +131,10 @@ def _set_up(plan: Mapping[str, Any], phases: Phases, witness: compiler_hooks.Wit
     torch_state.begin_in_case(plan["folder"], plan["cache"])
     paths: Sections = torch_state.follow_variables(plan["folder"])
     body = plan["body"]
-    imports.set_threads(int(os.environ.get(protocol.THREADS, "1")))
+    threads = os.environ.get(protocol.THREADS, "1")
+    imports.set_threads(int(threads))
+    # a child has as many as its case: generated code, and so the keys of caches, depend on them
+    os.environ.update(dict.fromkeys(protocol.THREADS_OF_LIBRARIES, threads))
     asked = compiler_hooks.asked_by(plan)
     compiler_hooks.watch(phases, witness, asked)
     if body["compiles"]:

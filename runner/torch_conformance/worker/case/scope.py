@@ -186,7 +186,7 @@ class Scope:
         it is.
         """
         if not isinstance(entry, Mapping):
-            return entry
+            return self.value(entry)
         kind = next(word for word in INPUTS if word in entry)
         argument = MAKERS[kind](entry, self)
         if not isinstance(argument, torch.Tensor) or INPUTS[kind].is_finished:
@@ -203,6 +203,8 @@ class Scope:
             )
         if "memory_format" in entry:
             argument = argument.to(memory_format=getattr(torch, entry["memory_format"]))
+        if offset := entry.get("storage_offset"):
+            argument = _laid_out(argument, argument.stride(), argument.device, offset)
         argument.requires_grad_(bool(entry.get("requires_grad", False)))
         for dimension in entry.get("mark_dynamic", []):
             marked = dimension if isinstance(dimension, Mapping) else {"dim": dimension}
@@ -251,7 +253,7 @@ class Scope:
 
 
 def _laid_out(
-    tensor: torch.Tensor, strides: Sequence[int], device: torch.device | str
+    tensor: torch.Tensor, strides: Sequence[int], device: torch.device | str, offset: int = 0
 ) -> torch.Tensor:
     """Return a tensor with these strides; of a dimension with stride 0 it has the first element.
 
@@ -260,6 +262,10 @@ def _laid_out(
     laid_out = torch.empty_strided(
         tuple(tensor.shape), tuple(strides), dtype=tensor.dtype, device=device
     )
+    if offset:
+        size = offset * tensor.element_size() + laid_out.untyped_storage().nbytes()
+        memory = torch.zeros(size, dtype=torch.uint8, device=device).untyped_storage()
+        laid_out.set_(memory, offset, tuple(tensor.shape), tuple(strides))
     written = tuple(slice(None) if stride else slice(1) for stride in strides)
     laid_out[written].copy_(tensor[written])
     return laid_out
@@ -300,13 +306,16 @@ def _drawn(
 
 
 def _of_shape(kind: str, entry: Entry, scope: Scope) -> torch.Tensor:
-    """Make a tensor with the torch function of the same name as the kind."""
-    return _drawn(
-        functools.partial(getattr(torch, kind), tuple(entry[kind])),
-        entry,
-        scope,
-        wider_integers=False,
-    )
+    """Make a tensor with the torch function of the same name as the kind; that of ``rand`` with the
+    bounds of the entry.
+    """
+    low, high = entry.get("low", 0), entry.get("high", 1)
+
+    def draw(**options: Any) -> torch.Tensor:
+        drawn: torch.Tensor = getattr(torch, kind)(tuple(entry[kind]), **options)
+        return drawn if (low, high) == (0, 1) else drawn.mul_(high - low).add_(low)
+
+    return _drawn(draw, entry, scope, wider_integers=False)
 
 
 def _randint(entry: Entry, scope: Scope) -> torch.Tensor:

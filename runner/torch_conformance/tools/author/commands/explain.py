@@ -29,7 +29,14 @@ from torch_conformance.machine import capabilities, output
 from torch_conformance.machine.capabilities import CaseAvailability
 from torch_conformance.machine.installed_torch import installed_torch
 from torch_conformance.model.case import Availability, Case, Expected, Step, WrittenFunction
-from torch_conformance.model.conditions import CODE, CONDITIONS, Surroundings, holds, is_conditional
+from torch_conformance.model.conditions import (
+    CODE,
+    CONDITIONS,
+    MATRIX,
+    Surroundings,
+    holds,
+    is_conditional,
+)
 from torch_conformance.model.devices import is_accelerator
 from torch_conformance.model.diagnostics import Position, UsageError, one_line
 from torch_conformance.model.flow import block, flow
@@ -104,7 +111,7 @@ def decision_of(case: Case, backends: Backends) -> Decision:
     A spec may not name a device that none of its backends has. The other conditions stay: the text
     is true for another torch too.
     """
-    words = {"backend", "device"} | (
+    words = {"backend", "device", MATRIX} | (
         set() if is_accelerator(case.device) and not case.target else {"vendor", "arch"}
     )
     stages = STAGES[TARGETS[case.target].backend] if case.target else ALL_STAGES

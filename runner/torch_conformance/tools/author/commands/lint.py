@@ -250,7 +250,9 @@ _ARCHS = {"nvidia": ("sm_",), "amd": ("gfx",)}
 """How the architectures of a vendor begin."""
 
 
-def may_hold(when: Mapping[str, Any] | None, case: Case, backends: Backends) -> bool:
+def may_hold(
+    when: Mapping[str, Any] | None, case: Case, backends: Backends, document: Document
+) -> bool:
     """Whether a condition may hold for a case on some machine with a torch that the runner
     knows.
     """
@@ -269,6 +271,8 @@ def may_hold(when: Mapping[str, Any] | None, case: Case, backends: Backends) -> 
             case "arch" if vendors is not None:
                 begins = tuple(begin for vendor in vendors for begin in _ARCHS.get(vendor, ("",)))
                 may = bool(begins) and any(str(arch).startswith(begins) for arch in values)
+            case "matrix":
+                may = matrix.fulfils(document, required, case.params)
             case "torch":
                 minors = [tuple(map(int, minor.split("."))) for minor in committed_tables()]
                 may = any(
@@ -305,9 +309,9 @@ def unjudged_expectation(scene: Scene) -> Iterator[Problem]:
         document = spec.document
         judged: set[str] = set()
         for step in spec.anatomy.steps:
-            own = [case for case in spec.cases if may_hold(step.when, case, backends)]
+            own = [case for case in spec.cases if may_hold(step.when, case, backends, document)]
             for raw in step.expectations:
-                judging = [case for case in own if _judges(raw, case, backends)]
+                judging = [case for case in own if _judges(raw, case, backends, document)]
                 judged |= {str(case.id) for case in judging}
                 if not judging:
                     names = ", ".join(dict.fromkeys(case.backend for case in spec.cases))
@@ -317,7 +321,9 @@ def unjudged_expectation(scene: Scene) -> Iterator[Problem]:
                     )
                     yield document.position(raw.path, key=True), message, hint
                 for path, entry in _conditional(raw.body, raw.path) if judging else ():
-                    if not any(may_hold(entry.get("when"), case, backends) for case in judging):
+                    if not any(
+                        may_hold(entry.get("when"), case, backends, document) for case in judging
+                    ):
                         message = "no case of the spec fulfils the condition of this value"
                         yield (
                             document.position(path),
@@ -333,10 +339,10 @@ def unjudged_expectation(scene: Scene) -> Iterator[Problem]:
             yield document.position(()), message, hint
 
 
-def _judges(raw: RawExpectation, case: Case, backends: Backends) -> bool:
+def _judges(raw: RawExpectation, case: Case, backends: Backends, document: Document) -> bool:
     body = raw.body if isinstance(raw.body, dict) else {}
     when = body.get("when")
-    if not may_hold(when if isinstance(when, dict) else None, case, backends):
+    if not may_hold(when if isinstance(when, dict) else None, case, backends, document):
         return False
     if raw.kind in _OF_COMPILES and not backends.by_name[case.backend].compiles and not case.target:
         return False
