@@ -175,7 +175,7 @@ def examples_of(name: str = "") -> str:
 
 # -- the parser ------------------------------------------------------------------------------------
 
-_EPILOG = """conformance.yaml in the working folder has the paths, backends, waivers and profile that a command line leaves out.
+_EPILOG = """conformance.yaml in the working folder, or above it in the repository, has the paths, backends, waivers and profile that a command line leaves out.
 exit codes: 0 passed; 1 some case failed; 2 wrong usage or an invalid spec; 3 a bug of this program;
 4 nothing was selected or executed, or a profile is INCOMPLETE; 130 interrupted. Output that cannot be written (disk full): 1"""  # noqa: E501 - text that is read by its lines
 

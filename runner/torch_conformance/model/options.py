@@ -370,6 +370,17 @@ class MergeOptions:
     json: bool = flag("print one object")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """The options of ``report``."""
+
+    run: str = argument("RUN", "a run: its folder, its id, or latest")
+    junit: Path | None = report_file("write the JUnit report of the run to this file")
+    junit_flavour: str = flavour_option()
+    support: Path | None = report_file(SUPPORT_HELP, table_file)
+    open: bool = flag("also open the page in a browser")
+
+
 def written(options: type) -> Mapping[str, Mapping[str, Any]]:
     """Return how each option of a class is written, by its field: the arguments of
     ``add_argument``, and ``word`` or ``positional``.

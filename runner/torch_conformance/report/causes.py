@@ -22,6 +22,9 @@ _CHANGING = re.compile(
 names of operators, folders.
 """
 
+_FRAMES = 3
+"""Frames of a stack that are equal where the cause is."""
+
 _LONGEST = 10_000
 """Characters of a line of ids."""
 
@@ -41,9 +44,10 @@ def cause_of(result: CaseResult) -> object:
     raised = [verdict for verdict in failed if verdict.kind != PROOF]
     if result.outcome is Outcome.FAIL and raised and all(map(has_raised, raised)):
         return result.outcome, result.backend, _without_changing(raised[0].observed)
-    has_details = (
-        result.outcome.junit is JUnitTag.ERROR
-    )  # the stack of a crash is what it is, but for the addresses of its threads
+    if failed[0].kind == "crash":  # the innermost frames of its stack say where
+        frames = re.findall('File "(.*)", line .* in (.*)', failed[0].detail)[:_FRAMES]
+        return result.outcome, result.backend, _without_changing(failed[0].observed), *frames
+    has_details = result.outcome.junit is JUnitTag.ERROR
     details = [re.sub(_ADDRESS, "N", verdict.detail) if has_details else "" for verdict in failed]
     texts = [(verdict.kind, str(verdict.position), verdict.message) for verdict in failed]
     return result.outcome, result.spec, result.warnings, *texts, *details

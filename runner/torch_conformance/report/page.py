@@ -25,7 +25,6 @@ import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -36,7 +35,7 @@ from torch_conformance.machine.scratch import open_untrusted, remove
 from torch_conformance.model.case_facts import TALLIED
 from torch_conformance.model.diagnostics import shown_path
 from torch_conformance.model.escaping import one_line, plain
-from torch_conformance.model.events import Listener, RunAbandoned, RunEnded, RunEvent
+from torch_conformance.model.events import RunAbandoned, RunEnded, RunEvent
 from torch_conformance.model.expectation import Status
 from torch_conformance.model.header import RunFooter, RunHeader
 from torch_conformance.model.outcomes import PASSED, Outcome
@@ -46,7 +45,7 @@ from torch_conformance.record.case_files import OBSERVATION, EvidenceAltered, Re
 from torch_conformance.record.run_folder import LATEST, REPORTS
 from torch_conformance.report import (
     SCRIPT,
-    ReportSetup,
+    FileReport,
     flaky_words,
     node_lines,
     note_lines,
@@ -117,14 +116,26 @@ _FIRST = tuple(Outcome[name] for name in _URGENT.split())
 # -- files -----------------------------------------------------------------------------------------
 
 
-@dataclass
-class HtmlReporter(Listener):
+class HtmlReporter(FileReport):
     """Writes the page; the terminal names it.
 
     The run has ended by then: a page that cannot be written is a warning.
     """
 
-    setup: ReportSetup
+    def files(self) -> Iterable[Path]:
+        """Return the page in the folder of the run."""
+        return (self.setup.folder.path / PAGE,)
+
+    def write(
+        self,
+        path: Path,
+        header: RunHeader,
+        results: Sequence[CaseResult],
+        footer: RunFooter | None,
+        why: str = "",
+    ) -> None:
+        """Write the page, and what it loads."""
+        write_page(path.parent, header, results, footer)
 
     def on_event(self, event: RunEvent) -> None:
         """Write the page of a run that ended; remove that of a run whose records cannot be

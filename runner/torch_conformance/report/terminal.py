@@ -28,7 +28,7 @@ from torch_conformance.model.events import (
     RunStarted,
 )
 from torch_conformance.model.header import DECLARES, RunFooter, RunHeader
-from torch_conformance.model.options import MergeOptions, RunOptions
+from torch_conformance.model.options import MergeOptions, ReportOptions, RunOptions
 from torch_conformance.model.outcomes import ExitCode, JUnitTag, Outcome
 from torch_conformance.model.results import NOT_MEASURED, UNAVAILABLE, CaseResult, executed
 from torch_conformance.model.targets import evidence_of
@@ -141,7 +141,7 @@ class TerminalReporter:
 
 def show_end(
     folder: RunFolder,
-    options: RunOptions | MergeOptions,
+    options: RunOptions | MergeOptions | ReportOptions,
     header: RunHeader,
     results: Sequence[CaseResult],
     footer: RunFooter,
@@ -295,16 +295,20 @@ def _costs(footer: RunFooter) -> Iterator[str]:
 
 
 def _last_words(result: CaseResult, folder: Path | None) -> Iterable[str]:
-    """Yield the end of stderr of a case without a judged expectation: a crash, or an ERROR."""
-    if result.outcome.junit is not JUnitTag.ERROR:
+    """Yield the end of stderr of a case without a judged expectation: a crash, or an ERROR; of
+    stdout where a child failed, which shares it.
+    """
+    is_of_child = any(verdict.kind == "exit" for verdict in result.failed)
+    if result.outcome.junit is not JUnitTag.ERROR and not is_of_child:
         return
+    stream, printed = ("stdout", result.stdout) if is_of_child else ("stderr", result.stderr)
     shown = {
         line for verdict in result.failed for line in plain(verdict.detail).splitlines() if line
     }  # the stack of a timeout
     has_stack = any("(most recent call first)" in line for line in shown)
     lines = [
         line
-        for line in plain(result.stderr).splitlines()
+        for line in plain(printed).splitlines()
         if line not in shown and not (has_stack and _OF_A_STACK.fullmatch(line))
     ]
     data = "\n".join(lines).strip().encode("utf-8")
@@ -312,13 +316,13 @@ def _last_words(result: CaseResult, folder: Path | None) -> Iterable[str]:
         data[-_STDERR_LIMIT:].decode("utf-8", "ignore").splitlines()[-_STDERR_LINES:]
     ).strip("\n")
     if text:
-        whole = one_line(f"{folder / result.folder if folder else result.folder}/stderr.txt")
+        whole = one_line(f"{folder / result.folder if folder else result.folder}/{stream}.txt")
         cut = (
             f" (the whole is in {whole})"
             if len(data) > len(text.encode("utf-8")) and result.folder
             else ""
         )
-        yield f"stderr ends{cut}:"
+        yield f"{stream} ends{cut}:"
         yield from (f"    {line}" for line in text.splitlines())
 
 

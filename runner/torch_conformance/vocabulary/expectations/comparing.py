@@ -383,8 +383,8 @@ def differences(
 
 
 def resemblance(actual: Any, reference: Any) -> dict[str, float]:
-    """Return the length of an answer in those of its reference, as vectors, and the cosine of their
-    angle; without what is not finite.
+    """Return norm(answer) / norm(reference), and the cosine of their angle; elements that are not
+    finite are left out.
 
     Both tell wrong answers of about one error apart: zeros have the size 0, a negated answer the
     likeness -1. ``bias`` and ``outward`` say which way small errors go: the mean error, and the

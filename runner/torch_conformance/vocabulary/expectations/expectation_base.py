@@ -306,7 +306,7 @@ def count_mutants(
                 ("far more than observed", 2 * observed + (_MOST_BUDGET if is_budget else 9))
             )
         elif trivial is not None:
-            numbers.append(("as many as a trivial function has", trivial))
+            numbers.append(("as many as x + 1 has", trivial))
     for name, number in numbers:
         if number < 0:
             yield Mutant.not_applicable(name, "counts are not negative", leaf=leaf, where=where)
@@ -343,6 +343,15 @@ class Counts(Kind):
     def most(self, facts: StepFacts, leaf: str) -> float | None:
         """Return the greatest number that can occur; None where it is not known."""
         return None
+
+    def of_every_function(self) -> Iterator[tuple[str, Range]]:
+        """Yield the ranges, by leaf, which the number of a trivial function is in too."""
+        for leaf, count in self.by_leaf.items():
+            for required in map(parse_count, counts_in(count)):
+                if required.least is None or required.most is not None:
+                    continue
+                if required.least <= self.of_trivial_function.get(leaf, -1):
+                    yield leaf, required
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge each number on its own.
