@@ -1,9 +1,11 @@
 """Failures by their cause: reports that people read have one entry for each, and name the cases."""
 
+import itertools
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from urllib.parse import unquote
 
 from torch_conformance.model.escaping import one_line
@@ -107,6 +109,59 @@ def parts_of(case_id: str) -> dict[str, str]:
         part.partition("=") for part in case_id.partition("[")[2].rpartition("]")[0].split(",")
     )
     return {key: value for key, _, value in parts}
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all failing cases of a spec have in their ids, and no case that passed."""
+
+    spec: str
+    failures: int
+    values: Mapping[str, str]
+    keys: tuple[str, ...]
+    """One or two keys of the matrix, by which a grid shows the failures."""
+    cells: Mapping[tuple[str, ...], tuple[int, int]]
+    """How many cases failed, and how many were executed, by the values of the keys."""
+
+    def __str__(self) -> str:
+        values = " and ".join(f"{key} {unquote(value)}" for key, value in self.values.items())
+        return one_line(f"all {self.failures} failures of {self.spec} have {values}, and no pass")
+
+
+def shared_by_failures(results: Iterable[CaseResult]) -> Iterator[Shared]:
+    """Yield, for each spec with several failures and a pass, the fewest values that tell them
+    apart; nothing where none do.
+    """
+    specs: defaultdict[str, list[tuple[bool, dict[str, str]]]] = defaultdict(list)
+    for result in results:
+        if result.is_executed:
+            name = result.case_id.partition("[")[0]
+            specs[name].append((result.outcome.is_failure, parts_of(result.case_id)))
+    for spec, cases in specs.items():
+        failed = [parts for is_failure, parts in cases if is_failure]
+        passed = [parts for is_failure, parts in cases if not is_failure]
+        if len(failed) < 2 or not passed:
+            continue
+        common = set.intersection(*(set(parts.items()) for parts in failed))
+        candidates = [item for item in failed[0].items() if item in common]
+        for values in itertools.chain.from_iterable(
+            itertools.combinations(candidates, size) for size in range(1, _MOST_SHARED + 1)
+        ):
+            if not any(parts.items() >= set(values) for parts in passed):
+                others = [
+                    key for key in failed[0] if len({parts.get(key) for _, parts in cases}) > 1
+                ]
+                keys = tuple(dict.fromkeys([*dict(values), *others]))[:2]
+                cells: defaultdict[tuple[str, ...], list[bool]] = defaultdict(list)
+                for is_failure, parts in cases:
+                    cells[tuple(unquote(parts.get(key, "")) for key in keys)].append(is_failure)
+                counts = {place: (sum(of), len(of)) for place, of in cells.items()}
+                yield Shared(spec, len(failed), dict(values), keys, counts)
+                break
+
+
+_MOST_SHARED = 3
+"""Values that a sentence names."""
 
 
 def has_raised(verdict: Verdict) -> bool:

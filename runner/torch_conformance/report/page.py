@@ -16,6 +16,7 @@ of small tables, so 150,000 cases take some MB.
 import functools
 import hashlib
 import heapq
+import itertools
 import json
 import math
 import os
@@ -70,7 +71,7 @@ _REASON, _WORD = 240, 300
 worker wrote.
 """
 
-_MOST_NUMBERS, _MOST_TUNINGS, _MOST_BINS = 24, 40, 128
+_MOST_NUMBERS, _MOST_TUNINGS, _MOST_BINS, _MOST_CELLS = 24, 40, 128, 1024
 
 CODE_OF_CASE, PIECE, _MOST_CODE = 200_000, 60_000, 4_000_000
 """Characters of generated code and graphs of a case, of one piece, and of all cases that did not
@@ -453,20 +454,16 @@ def facts_of(observation: Json) -> dict[str, Json]:
             leaves += [
                 (step, index, leaf)
                 for leaf in of_measure
-                if isinstance(_dict(leaf).get("calibrated"), dict)
+                if isinstance(_dict(leaf).get("calibrated"), dict) or "picture" in _dict(leaf)
             ]
         tunings += [
             (step, _dict(entry)) for entry in _list(_dict(_dict(facts).get("tunings")).get("found"))
         ]
-    leaves.sort(
-        key=lambda entry: (
-            not (_is_count(outside := entry[2]["calibrated"].get("outside")) and outside > 0)
-        )
-    )
+    leaves.sort(key=lambda entry: "picture" not in entry[2])
 
     numbers: list[Json] = []
     for step, index, leaf in leaves[:_MOST_NUMBERS]:
-        calibrated = leaf["calibrated"]
+        calibrated = _dict(leaf.get("calibrated"))
         number: dict[str, Json] = {"step": step, "expectation": _word(index)}
         number |= {name: _word(leaf.get(name)) for name in ("path", "dtype", "shape")}
         number |= {name: _figure(calibrated[name]) for name in _FIGURES if name in calibrated}
@@ -486,6 +483,14 @@ def facts_of(observation: Json) -> dict[str, Json]:
             map(any, bins.values())
         ):
             number["histogram"] = {"first": first, **bins}
+        cells = _dict(leaf.get("picture"))
+        if _is_count(columns := cells.get("columns")) and columns:
+            sides = {
+                side: [*map(_figure, _list(cells.get(side))[:_MOST_CELLS])]
+                for side in ("errors", "values", "eager_values")
+            }
+            size = [*map(_word, _list(cells.get("size"))[:2])]
+            number["picture"] = {"columns": columns, "size": size, **sides}
         numbers.append(number)
 
     choices: list[Json] = []
@@ -654,16 +659,25 @@ def index_of(results: Sequence[CaseResult], firsts: Sequence[int]) -> dict[str, 
         columns["ms"].append(round(result.seconds * 1000))
     numbers = {id(result): number for number, result in enumerate(results)}
     of_cause: list[list[CaseResult]] = []
+    shared: list[Json] = []
     if failed := [result for result in results if result.outcome.is_failure]:
-        from torch_conformance.report.causes import causes  # only for a run with failures
+        from torch_conformance.report.causes import (
+            causes,
+            shared_by_failures,
+        )  # only for a run with failures
 
         of_cause = causes(failed)
+        shared = [
+            [str(found), found.keys, [[*place, *counts] for place, counts in found.cells.items()]]
+            for found in itertools.islice(shared_by_failures(results), _MOST_NUMBERS)
+        ]
     return {
         "outcomes": [
             [kind.label, kind.is_failure, kind.is_executed, kind.glyph] for kind in _FIRST
         ],
         **{f"{name.removesuffix('s')}s": _shown(list(table)) for name, table in tables.items()},
         "odd": odd,
+        "shared": _shown(shared),
         "first_of_cause": {
             str(numbers[id(other)]): numbers[id(first)]
             for first, *others in of_cause

@@ -3,6 +3,7 @@ standard output.
 """
 
 import contextlib
+import itertools
 import os
 import re
 import shlex
@@ -66,6 +67,9 @@ _GROUPED = (Outcome.NOT_RUN, Outcome.UNAVAILABLE)
 
 They are grouped by reason: many cases share few reasons.
 """
+
+_MOST_SHARED = 20
+"""How many specs have a line about what their failures share."""
 
 _REASONS = 3
 """How many reasons the line of ``why_nothing`` has."""
@@ -188,6 +192,7 @@ def report_of(
         from torch_conformance.report.causes import (
             causes,
             folded_ids,
+            shared_by_failures,
         )  # only for a run with failures
 
         for result, *others in causes(failed):
@@ -197,6 +202,7 @@ def report_of(
             if others:
                 lines.append(f"{len(others) + 1} cases have this cause; the others:")
                 lines += [f"  {line}" for line in folded_ids(others)]
+        lines += ["", *map(str, itertools.islice(shared_by_failures(results), _MOST_SHARED))]
     for outcome in _GROUPED:
         reasons = Counter(
             one_line(result.reason) for result in results if result.outcome is outcome
