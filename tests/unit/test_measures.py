@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.fakes import HERE
-
 from torch_conformance.judge.waiving import Failure
 from torch_conformance.language.waivers import Signature
 from torch_conformance.model.case_facts import StepFacts

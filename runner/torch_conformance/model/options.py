@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 JUNIT_FLAVOURS = ("default", "strict")
 
@@ -220,6 +220,18 @@ class ExecutionOptions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions(ExecutionOptions):
     """The options of ``run``. The journal's header records all of them."""
+
+    GROUPS: ClassVar[Mapping[str, str]] = {
+        "choose the cases": "paths select backend tag profile last_failed failed_in shard "
+        "durations",
+        "find out what fails": "fail_fast resume retries repeat flaky shuffle bench",
+        "use more or less of the machine": "jobs timeout timeout_factor memory_limit",
+        "bring your own files": "backends waivers",
+        "write reports": "out junit junit_flavour support github",
+        "decide the exit code in CI": "require min_executed count_offline challenge",
+        "run on a lab": "executor address lab",
+    }
+    """What a person wants to do, with the options for it: ``--help`` shows them so."""
 
     paths: tuple[Path, ...] = paths()
     backends: tuple[Path, ...] = backend_files()
