@@ -93,25 +93,20 @@ def report(options: ReportOptions) -> ExitCode:
 
     require_free_reports(report_files(options))
     recorded = recorded_run(options.run)
-    folder, header, results, footer = (
-        recorded.folder,
-        recorded.run.header,
-        recorded.run.results,
-        recorded.run.footer,
+    folder, run = recorded.folder, recorded.run
+    reported = RunReport(
+        header=run.header, results=tuple(run.results), footer=run.footer, folder=folder
     )
+    opened = RunFolder(path=folder, run_id=run.header.run_id)
     try:
-        page, *others = Reporters(
-            "report", options, RunFolder(path=folder, run_id=header.run_id)
-        ).write(header, results, footer)
+        page, *others = Reporters("report", options, opened).write(reported)
     except PermissionError as error:
         why = f"{options.run}: cannot write to {folder}: {error.strerror}"
         raise UsageError(f"{why}; copy the run to a folder that you may write to") from error
     output.raw(f"{one_line(shown_path(page))}\n")
     for path in others:
         output.line(f"written: {shown_path(path)}")
-    for problem in RunReport(
-        header=header, results=tuple(results), footer=footer, folder=folder
-    ).problems:
+    for problem in reported.problems:
         output.note(problem)
     if options.open and not webbrowser.open(page.as_uri()):
         output.note("no browser could be opened; open the page yourself")

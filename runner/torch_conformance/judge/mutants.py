@@ -108,7 +108,7 @@ def verdicts_of_audit(
         else:
             instead = _OF_ZEROS if UNREACHED in shown else _INSTEAD.get(kind, _OF_COUNTS)
             here = trials[0].here
-            if is_number := instead == _OF_COUNTS and here.isdecimal():
+            if instead == _OF_COUNTS and here.isdecimal():
                 instead = f"write {trials[0].leaf or kind}: {here}"
             observed = (
                 f"this {kind} cannot fail: it also holds with {shown}; observed here: "
@@ -119,7 +119,6 @@ def verdicts_of_audit(
                 status=Status.ERROR,
                 position=position,
                 observed=observed,
-                detail="" if is_number else trials[0].observed,
             )
 
 

@@ -409,6 +409,18 @@ def replace(path: Path, data: bytes) -> None:
             temporary.unlink()
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReportedRun:
+    """What a report is made of."""
+
+    header: RunHeader
+    results: Sequence[CaseResult] = ()
+    footer: RunFooter | None = None
+    """None for a run that did not reach its end."""
+    why: str = ""
+    """Why it did not."""
+
+
 @dataclass
 class FileReport(Listener):
     """A report in files.
@@ -423,27 +435,22 @@ class FileReport(Listener):
         """Return where the report is written."""
         raise NotImplementedError
 
-    def write(
-        self,
-        path: Path,
-        header: RunHeader,
-        results: Sequence[CaseResult],
-        footer: RunFooter | None,
-        why: str = "",
-    ) -> None:
-        """Write a file; without a footer that of a run that did not reach its end, and why."""
+    def write(self, path: Path, run: ReportedRun) -> None:
+        """Write a file."""
         raise NotImplementedError
 
     def on_event(self, event: RunEvent) -> None:
         """Write the files that are due; pipes and devices get no report of a run that begins."""
         match event:
             case RunStarted(is_resumed=False) | HeaderCompleted(is_resumed=True):
-                for path in self.files():
-                    if not is_special(path):
-                        self.write(path, event.header, (), None)
-            case ResultsCompleted():
-                for path in self.files():
-                    self.write(path, event.header, event.results, event.footer)
-            case RunAbandoned():
-                for path in self.files():
-                    self.write(path, event.header, event.results, None, event.why)
+                run = ReportedRun(header=event.header)
+            case ResultsCompleted(header=header, results=results, footer=footer):
+                run = ReportedRun(header=header, results=results, footer=footer)
+            case RunAbandoned(header=header, results=results, why=why):
+                run = ReportedRun(header=header, results=results, why=why)
+            case _:
+                return
+        begins = isinstance(event, RunStarted | HeaderCompleted)
+        for path in self.files():
+            if not (begins and is_special(path)):
+                self.write(path, run)

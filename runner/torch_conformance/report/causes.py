@@ -4,8 +4,7 @@ import itertools
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from urllib.parse import unquote
 
 from torch_conformance.model.escaping import one_line
@@ -114,52 +113,32 @@ def parts_of(case_id: str) -> dict[str, str]:
     return {key: value for key, _, value in parts}
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """What all failing cases of a spec have in their ids, and no case that passed."""
-
-    spec: str
-    failures: int
-    values: Mapping[str, str]
-    keys: tuple[str, ...]
-    """One or two keys of the matrix, by which a grid shows the failures."""
-    cells: Mapping[tuple[str, ...], tuple[int, int]]
-    """How many cases failed, and how many were executed, by the values of the keys."""
-
-    def __str__(self) -> str:
-        values = " and ".join(f"{key} {unquote(value)}" for key, value in self.values.items())
-        return one_line(f"all {self.failures} failures of {self.spec} have {values}, and no pass")
-
-
-def shared_by_failures(results: Iterable[CaseResult]) -> Iterator[Shared]:
-    """Yield, for each spec with several failures and a pass, the fewest values that tell them
-    apart; nothing where none do.
+def shared_by_failures(results: Iterable[CaseResult]) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Yield, for each spec with several failures and a pass, what the ids of all failures have and
+    that of no pass: its name, a sentence, and one or two keys that show it. The fewest values are
+    named; a spec without any is left out.
     """
-    specs: defaultdict[str, list[tuple[bool, dict[str, str]]]] = defaultdict(list)
-    for result in results:
-        if result.is_executed:
-            name = result.case_id.partition("[")[0]
-            specs[name].append((result.outcome.is_failure, parts_of(result.case_id)))
+    specs: defaultdict[str, list[CaseResult]] = defaultdict(list)
+    for result in filter(lambda result: result.is_executed, results):
+        specs[result.case_id.partition("[")[0]].append(result)
     for spec, cases in specs.items():
-        failed = [parts for is_failure, parts in cases if is_failure]
-        passed = [parts for is_failure, parts in cases if not is_failure]
+        failed, passed = (
+            [parts_of(case.case_id) for case in cases if case.outcome.is_failure is is_failure]
+            for is_failure in (True, False)
+        )
         if len(failed) < 2 or not passed:
             continue
-        common = set.intersection(*(set(parts.items()) for parts in failed))
-        candidates = [item for item in failed[0].items() if item in common]
+        common = [
+            item for item in failed[0].items() if all(item in parts.items() for parts in failed)
+        ]
         for values in itertools.chain.from_iterable(
-            itertools.combinations(candidates, size) for size in range(1, _MOST_SHARED + 1)
+            itertools.combinations(common, size) for size in range(1, _MOST_SHARED + 1)
         ):
             if not any(parts.items() >= set(values) for parts in passed):
-                others = [
-                    key for key in failed[0] if len({parts.get(key) for _, parts in cases}) > 1
-                ]
-                keys = tuple(dict.fromkeys([*dict(values), *others]))[:2]
-                cells: defaultdict[tuple[str, ...], list[bool]] = defaultdict(list)
-                for is_failure, parts in cases:
-                    cells[tuple(unquote(parts.get(key, "")) for key in keys)].append(is_failure)
-                counts = {place: (sum(of), len(of)) for place, of in cells.items()}
-                yield Shared(spec, len(failed), dict(values), keys, counts)
+                varied = [key for key in failed[0] if len({parts.get(key) for parts in failed}) > 1]
+                shown = " and ".join(f"{key} {unquote(value)}" for key, value in values)
+                sentence = f"all {len(failed)} failures of {spec} have {shown}, and no pass"
+                yield spec, one_line(sentence), [*dict(values), *varied][:2]
                 break
 
 

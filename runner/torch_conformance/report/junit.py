@@ -24,7 +24,7 @@ from urllib.parse import quote
 from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # junit-xml ships no annotations (no py.typed), and no stub package exists for it
 
 from torch_conformance.model.escaping import MESSAGE_LIMIT, one_line, plain, visible_name
-from torch_conformance.model.header import RunFooter, RunHeader
+from torch_conformance.model.header import RunHeader
 from torch_conformance.model.options import ReportOptions
 from torch_conformance.model.outcomes import RETRIED, JUnitTag, Outcome
 from torch_conformance.model.results import Attempt, CaseResult
@@ -33,6 +33,7 @@ from torch_conformance.record.run_folder import JUNIT
 from torch_conformance.report import (
     TEXT_LIMIT,
     FileReport,
+    ReportedRun,
     attempt_text,
     clip,
     flaky_words,
@@ -78,21 +79,14 @@ class JUnitReporter(FileReport):
         own = () if isinstance(options, ReportOptions) else (self.setup.folder.path / JUNIT,)
         return filter(None, (*own, options.junit))
 
-    def write(
-        self,
-        path: Path,
-        header: RunHeader,
-        results: Sequence[CaseResult],
-        footer: RunFooter | None,
-        why: str = "",
-    ) -> None:
+    def write(self, path: Path, run: ReportedRun) -> None:
         """Write a file."""
         write_junit(
             path,
-            header,
-            results,
-            truncated=footer is None,
-            why=why,
+            run.header,
+            run.results,
+            truncated=run.footer is None,
+            why=run.why,
             folder=self.setup.folder.path,
             flavour=self.setup.options.junit_flavour,
             page=self.setup.page,

@@ -47,6 +47,7 @@ from torch_conformance.record.run_folder import LATEST, REPORTS
 from torch_conformance.report import (
     SCRIPT,
     FileReport,
+    ReportedRun,
     flaky_words,
     node_lines,
     note_lines,
@@ -127,16 +128,9 @@ class HtmlReporter(FileReport):
         """Return the page in the folder of the run."""
         return (self.setup.folder.path / PAGE,)
 
-    def write(
-        self,
-        path: Path,
-        header: RunHeader,
-        results: Sequence[CaseResult],
-        footer: RunFooter | None,
-        why: str = "",
-    ) -> None:
+    def write(self, path: Path, run: ReportedRun) -> None:
         """Write the page, and what it loads."""
-        write_page(path.parent, header, results, footer)
+        write_page(path.parent, run.header, run.results, run.footer)
 
     def on_event(self, event: RunEvent) -> None:
         """Write the page of a run that ended; remove that of a run whose records cannot be
@@ -659,7 +653,7 @@ def index_of(results: Sequence[CaseResult], firsts: Sequence[int]) -> dict[str, 
         columns["ms"].append(round(result.seconds * 1000))
     numbers = {id(result): number for number, result in enumerate(results)}
     of_cause: list[list[CaseResult]] = []
-    shared: list[Json] = []
+    shared: list[object] = []
     if failed := [result for result in results if result.outcome.is_failure]:
         from torch_conformance.report.causes import (
             causes,
@@ -667,10 +661,7 @@ def index_of(results: Sequence[CaseResult], firsts: Sequence[int]) -> dict[str, 
         )  # only for a run with failures
 
         of_cause = causes(failed)
-        shared = [
-            [str(found), found.keys, [[*place, *counts] for place, counts in found.cells.items()]]
-            for found in itertools.islice(shared_by_failures(results), _MOST_NUMBERS)
-        ]
+        shared = list(itertools.islice(shared_by_failures(results), _MOST_NUMBERS))
     return {
         "outcomes": [
             [kind.label, kind.is_failure, kind.is_executed, kind.glyph] for kind in _FIRST

@@ -22,12 +22,10 @@ from torch_conformance.model.events import (
     RunEnded,
     RunEvent,
 )
-from torch_conformance.model.header import RunFooter, RunHeader
 from torch_conformance.model.options import MergeOptions, ReportOptions, RunOptions
-from torch_conformance.model.results import CaseResult
 from torch_conformance.record.journal import JournalWriter
 from torch_conformance.record.run_folder import JOURNAL, RunFolder
-from torch_conformance.report import FileReport, ReportSetup
+from torch_conformance.report import FileReport, ReportedRun, ReportSetup
 from torch_conformance.report.junit import JUnitReporter
 from torch_conformance.report.page import PAGE, HtmlReporter
 from torch_conformance.report.terminal import TerminalReporter
@@ -135,14 +133,12 @@ class Reporters:
             self.close = stack.pop_all().close
             """Closes every listener, the last one first."""
 
-    def write(
-        self, header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None
-    ) -> list[Path]:
+    def write(self, run: ReportedRun) -> list[Path]:
         """Write the files of each report; return them."""
         reports = [found for found in self._listeners if isinstance(found, FileReport)]
         files = [(report, path) for report in reports for path in report.files()]
         for report, path in files:
-            report.write(path, header, results, footer)
+            report.write(path, run)
         return [path for _, path in files]
 
     def on_event(self, event: RunEvent) -> None:

@@ -22,7 +22,7 @@ from torch_conformance.model.expectation import (
     RANDOM_STREAM,
     WrongValue,
 )
-from torch_conformance.model.header import RunFooter, RunHeader
+from torch_conformance.model.header import RunHeader
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import (
     NOT_CLAIMED,
@@ -31,7 +31,7 @@ from torch_conformance.model.results import (
     CaseResult,
     OperatorCalls,
 )
-from torch_conformance.report import FileReport, replace
+from torch_conformance.report import FileReport, ReportedRun, replace
 from torch_conformance.report.causes import causes, has_raised, parts_of
 
 FORMAT = 2
@@ -440,17 +440,10 @@ class SupportReporter(FileReport):
         """Return the file that the option names."""
         return filter(None, (self.setup.options.support,))
 
-    def write(
-        self,
-        path: Path,
-        header: RunHeader,
-        results: Sequence[CaseResult],
-        footer: RunFooter | None,
-        why: str = "",
-    ) -> None:
+    def write(self, path: Path, run: ReportedRun) -> None:
         """Write the table of the results, as JSON or Markdown by the ending of the file's name."""
-        truncated = footer is None
-        text = markdown_of(header, results, truncated=truncated)
+        parts, truncated = (run.header, run.results), run.footer is None
+        text = markdown_of(*parts, truncated=truncated)
         if path.suffix == ".json":
-            text = json.dumps(document_of(header, results, truncated=truncated), indent=1) + "\n"
+            text = json.dumps(document_of(*parts, truncated=truncated), indent=1) + "\n"
         replace(path, text.encode("utf-8", "replace"))

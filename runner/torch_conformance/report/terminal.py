@@ -204,7 +204,8 @@ def report_of(
             if others:
                 lines.append(f"{len(others) + 1} cases have this cause; the others:")
                 lines += [f"  {line}" for line in folded_ids(others)]
-        lines += ["", *map(str, itertools.islice(shared_by_failures(results), _MOST_SHARED))]
+        shared = itertools.islice(shared_by_failures(results), _MOST_SHARED)
+        lines += ["", *(sentence for _, sentence, _ in shared)]
     for outcome in _GROUPED:
         reasons = Counter(
             one_line(result.reason) for result in results if result.outcome is outcome

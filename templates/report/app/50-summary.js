@@ -75,15 +75,24 @@ const causes = (groups, failed) => {
 };
 
 // What the failing cases of a spec have in common, and how many failed by the values of two keys.
-const shared = () => (D.shared.length ? T.el("section", { "aria-label": "What the failing cases share" }, T.el("h2", {}, "What the failing cases share"), D.shared.map(([text, keys, cells]) => {
-  const [rows, columns] = [0, 1].map((at) => [...new Set(cells.map((cell) => (at < keys.length ? cell[at] : "")))]);
+const shared = () => (D.shared.length ? T.el("section", { "aria-label": "What the failing cases share" }, T.el("h2", {}, "What the failing cases share"), D.shared.map(([spec, text, keys]) => {
+  const found = new Map(), seen = keys.map(() => new Set());
+  for (let i = 0; i < D.n; i++) {
+    const [, , executed] = D.outcomes[D.outcome[i]];
+    if (!executed || D.prefix[D.spec[i]] !== spec) continue;
+    const params = new Map([["backend", D.backends[D.backend[i]]], ...D.params[D.point[i]]]);
+    const place = keys.map((key) => params.get(key) ?? "");
+    place.forEach((value, at) => seen[at].add(value));
+    const counts = found.get(JSON.stringify(place)) || [0, 0];
+    found.set(JSON.stringify(place), [counts[0] + D.failure[D.outcome[i]], counts[1] + 1]);
+  }
+  const [rows, columns] = [[...seen[0]], keys.length > 1 ? [...seen[1]] : [null]];
   const cellOf = (row, column) => {
-    const found = cells.find((cell) => cell[0] === row && (keys.length < 2 || cell[1] === column));
-    const [bad, all] = found ? found.slice(-2) : [0, 0];
+    const [bad, all] = found.get(JSON.stringify(column === null ? [row] : [row, column])) || [0, 0];
     return T.el("td", { class: `num ${bad ? "failed" : "held"}` }, all ? `${bad} of ${all}` : "");
   };
   return T.el("div", { class: "card shared" }, T.el("p", {}, text), rows.length <= 12 && columns.length <= 12 && T.el("table", { class: "grid" },
-    T.el("thead", {}, T.el("tr", {}, T.el("th", { scope: "col" }, keys.join(" \\ ")), columns.map((name) => T.el("th", { scope: "col", class: "num" }, name || "failed")))),
+    T.el("thead", {}, T.el("tr", {}, T.el("th", { scope: "col" }, keys.join(" \\ ")), columns.map((name) => T.el("th", { scope: "col", class: "num" }, name ?? "failed")))),
     T.el("tbody", {}, rows.map((row) => T.el("tr", {}, T.el("th", { scope: "row" }, row), columns.map((column) => cellOf(row, column)))))));
 })) : null);
 
