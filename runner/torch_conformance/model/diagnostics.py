@@ -107,8 +107,7 @@ class InvalidSpecs(Exception):
 def nearest(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return the choice that a word resembles most; empty where it resembles none.
 
-    Another first letter is rarely a typing error. A short form has the first letter and the number
-    of one choice, as fp32 of float32.
+    A short form has the first letter and the number of one choice, as fp32 of float32.
     """
     known = list(choices)
     for near in difflib.get_close_matches(word, known, n=3, cutoff=cutoff):

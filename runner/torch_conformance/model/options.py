@@ -231,7 +231,7 @@ class RunOptions(ExecutionOptions):
         "decide the exit code in CI": "require min_executed count_offline challenge",
         "run on a lab": "executor address lab",
     }
-    """What a person wants to do, with the options for it: ``--help`` shows them so."""
+    """The options in ``--help``, by what a person wants to do."""
 
     paths: tuple[Path, ...] = paths()
     backends: tuple[Path, ...] = backend_files()

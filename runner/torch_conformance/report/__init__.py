@@ -423,10 +423,8 @@ class ReportedRun:
 
 @dataclass
 class FileReport(Listener):
-    """A report in files.
-
-    When a run begins, each file says that the run did not reach its end: an earlier report would
-    be read as that of a run that was killed.
+    """A report in files, which are written when a run begins too: a run that is killed leaves no
+    report of an earlier run.
     """
 
     setup: ReportSetup
@@ -450,7 +448,6 @@ class FileReport(Listener):
                 run = ReportedRun(header=header, results=results, why=why)
             case _:
                 return
-        begins = isinstance(event, RunStarted | HeaderCompleted)
         for path in self.files():
-            if not (begins and is_special(path)):
+            if run.footer or run.why or not is_special(path):
                 self.write(path, run)

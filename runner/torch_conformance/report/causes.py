@@ -114,9 +114,8 @@ def parts_of(case_id: str) -> dict[str, str]:
 
 
 def shared_by_failures(results: Iterable[CaseResult]) -> Iterator[tuple[str, str, Sequence[str]]]:
-    """Yield, for each spec with several failures and a pass, what the ids of all failures have and
-    that of no pass: its name, a sentence, and one or two keys that show it. The fewest values are
-    named; a spec without any is left out.
+    """Yield, for each spec, the fewest values that the ids of all failures have and that of no
+    pass: its name, a sentence, and one or two keys that show it.
     """
     specs: defaultdict[str, list[CaseResult]] = defaultdict(list)
     for result in filter(lambda result: result.is_executed, results):
@@ -128,12 +127,9 @@ def shared_by_failures(results: Iterable[CaseResult]) -> Iterator[tuple[str, str
         )
         if len(failed) < 2 or not passed:
             continue
-        common = [
-            item for item in failed[0].items() if all(item in parts.items() for parts in failed)
-        ]
-        for values in itertools.chain.from_iterable(
-            itertools.combinations(common, size) for size in range(1, _MOST_SHARED + 1)
-        ):
+        common = set.intersection(*(set(parts.items()) for parts in failed))
+        ordered = [item for item in failed[0].items() if item in common]
+        for values in itertools.chain(*(itertools.combinations(ordered, size) for size in _SIZES)):
             if not any(parts.items() >= set(values) for parts in passed):
                 varied = [key for key in failed[0] if len({parts.get(key) for parts in failed}) > 1]
                 shown = " and ".join(f"{key} {unquote(value)}" for key, value in values)
@@ -142,8 +138,8 @@ def shared_by_failures(results: Iterable[CaseResult]) -> Iterator[tuple[str, str
                 break
 
 
-_MOST_SHARED = 3
-"""Values that a sentence names."""
+_SIZES = (1, 2, 3)
+"""How many values a sentence names."""
 
 
 def has_raised(verdict: Verdict) -> bool:

@@ -292,15 +292,13 @@ def report_of(
 def _costs(footer: RunFooter) -> Iterator[str]:
     """Yield what the run cost, and what bounds it on its machine."""
     costs = footer.costs
-    best = costs.get("cores", 0) + costs.get("contexts", 0)
+    best = max(costs.get("cores", 0), costs.get("contexts", 0))
     yield (
         f"took {_duration(footer.seconds)}: at best about {_duration(best)} here, "
         f"{costs.get('start', 0):.0f} s of it start-up"
     )
-    kinds = "warm-ups, compiler, kernel builds, eager and float64, inputs and steps, waiting".split(
-        ", "
-    )
-    shown = ", ".join(f"{kind} {costs[kind]:.0f}" for kind in kinds if kind in costs)
+    totals = ("cores", "contexts", "start", "ratio", "processors")
+    shown = ", ".join(f"{kind} {costs[kind]:.0f}" for kind in costs if kind not in totals)
     yield f"seconds of workers: {shown}; {costs.get('processors', 0):.0f} of processors"
 
 

@@ -170,8 +170,7 @@ def picture(actual: Any, reference: Any, error: Any) -> dict[str, Any]:
     """Return where a tensor is wrong: the element with the greatest error of each cell of a grid
     over it.
 
-    ``error`` is that of each element, in units of its bound. A row of the grid is a part of all
-    dimensions but the last one.
+    ``error`` is in units of the bound. The columns are those of the last dimension.
     """
     ours, theirs = (wide(side).cpu() for side in (actual, reference))
     is_same = (ours == theirs) | (ours.isnan() & theirs.isnan())
