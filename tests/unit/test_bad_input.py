@@ -125,7 +125,7 @@ def test_a_count_that_any_function_has_is_a_warning(tmp_path: Path) -> None:
         GOOD.partition("expect:")[0]
         + """expect:
   - counter: {stats.unique_graphs: {min: 1}, stats.calls_captured: {min: 2}}
-  - metric: {generated_kernel_count: [{when: {backend: cpu}, value: {min: 1}}, {value: 2}]}
+  - metric: {generated_kernel_count: {min: 1}}
   - metric: {generated_kernel_count: {min: 1}}
     weak: it is counted elsewhere
 """

@@ -345,13 +345,15 @@ class Counts(Kind):
         return None
 
     def of_every_function(self) -> Iterator[tuple[str, Range]]:
-        """Yield the ranges, by leaf, which the number of a trivial function is in too."""
-        for leaf, count in self.by_leaf.items():
-            for required in map(parse_count, counts_in(count)):
-                if required.least is None or required.most is not None:
-                    continue
-                if required.least <= self.of_trivial_function.get(leaf, -1):
-                    yield leaf, required
+        """Yield the ranges without a condition, by leaf, that a trivial function's number is in."""
+        for leaf, trivial in self.of_trivial_function.items():
+            count = self.by_leaf.get(leaf)
+            if (
+                isinstance(count, dict)
+                and count.get("max") is None
+                and parse_count(count).holds(trivial)
+            ):
+                yield leaf, parse_count(count)
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge each number on its own.
