@@ -348,11 +348,8 @@ class Counts(Kind):
         """Yield the ranges without a condition, by leaf, that a trivial function's number is in."""
         for leaf, trivial in self.of_trivial_function.items():
             count = self.by_leaf.get(leaf)
-            if (
-                isinstance(count, dict)
-                and count.get("max") is None
-                and parse_count(count).holds(trivial)
-            ):
+            is_least = isinstance(count, dict) and "min" in count and "max" not in count
+            if is_least and count["min"] <= trivial:
                 yield leaf, parse_count(count)
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
