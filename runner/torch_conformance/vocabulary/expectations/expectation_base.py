@@ -347,7 +347,7 @@ class Counts(Kind):
     def of_every_function(self) -> Iterator[tuple[str, Range]]:
         """Yield the ranges without a condition, by leaf, that a trivial function's number is in."""
         for leaf, trivial in self.of_trivial_function.items():
-            count = self.by_leaf.get(leaf)
+            count: Any = self.by_leaf.get(leaf)
             is_least = isinstance(count, dict) and "min" in count and "max" not in count
             if is_least and count["min"] <= trivial:
                 yield leaf, parse_count(count)
