@@ -10,8 +10,8 @@ them below ``docs`` and ``schemas``.
 - The gallery: a page for each area of the shipped specs, with its shortest spec whole and a row for
   each spec.
 
-The pages of ``COMMITTED`` are in git, because people read them without a site; the others are made
-when the site is built.
+The pages of ``COMMITTED`` are in git, because people read them without a site, and other pages link
+to them; the gallery is made when the site is built.
 """
 
 import argparse
@@ -37,6 +37,9 @@ DOCS = ROOT / "docs"
 FROM_TESTS = "guides/from-a-python-test.md"
 COMMITTED = (
     "reference/language.md",
+    "reference/journal.md",
+    "reference/capabilities-and-backends.md",
+    "reference/regressions.md",
     "reference/command-line.md",
     "reference/seed-tests.md",
     FROM_TESTS,

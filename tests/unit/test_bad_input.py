@@ -23,7 +23,7 @@ from tests.fakes import ROOT
 from torch_conformance.cli.parser import main
 from torch_conformance.language.load import inspect
 from torch_conformance.language.waivers import read_waivers
-from torch_conformance.model.diagnostics import Diagnostic
+from torch_conformance.model.diagnostics import Diagnostic, Severity
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.model.problem_texts import texts
 
@@ -50,6 +50,7 @@ ELSEWHERE = {
     *("expired-waiver", "waiver-without-case"),  # test_waivers
     *("gone-case", "gone-cases", "not-weak"),  # test_case_ledger, test_audit
     "unknown-operator",  # of the installed torch: test_compilers
+    "cannot-fail",  # a warning: below
     "option-read-at-import",  # of the installed torch: test_names
     *(
         "key-of-patterns",
@@ -116,6 +117,25 @@ def test_each_file_has_its_problems(update_goldens: bool, monkeypatch: pytest.Mo
     if update_goldens:
         EXPECTED.write_text("\n".join(lines) + "\n", "utf-8")
     assert lines == EXPECTED.read_text("utf-8").splitlines()
+
+
+def test_a_count_that_any_function_has_is_a_warning(tmp_path: Path) -> None:
+    """A run would call the case an ERROR; with ``weak`` it does not."""
+    (tmp_path / "counts.yaml").write_text(
+        GOOD.partition("expect:")[0]
+        + """expect:
+  - counter: {stats.unique_graphs: {min: 1}, stats.calls_captured: {min: 2}}
+  - metric: {generated_kernel_count: {min: 1}}
+  - metric: {generated_kernel_count: {min: 1}}
+    weak: it is counted elsewhere
+"""
+    )
+    found = inspect([tmp_path / "counts.yaml"]).problems
+    said = [(problem.code, problem.severity, problem.message.split(" ")[0]) for problem in found]
+    assert said == [
+        ("cannot-fail", Severity.WARNING, "stats.unique_graphs:"),
+        ("cannot-fail", Severity.WARNING, "generated_kernel_count:"),
+    ]
 
 
 def place_of(line: str) -> tuple[str, int, int, str]:

@@ -89,6 +89,23 @@ def kinds() -> list[str]:
     return [json.loads(line)["kind"] for line in Path("out/run.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.parametrize("table", ["table.md", "table.json"])
+def test_no_report_of_an_earlier_run_outlives_the_start_of_another(go: Go, table: str) -> None:
+    reports, during = [Path(table), Path("junit.xml")], list[str]()
+    for report in reports:
+        report.write_text("all is green")
+
+    def play(job: Job) -> Execution:
+        during.extend(path.read_text() for path in reports)
+        return execution(job)
+
+    go(play, "--support", table, "--junit", "junit.xml")
+    assert len(during) == 4
+    assert all("did not reach its end" in text or '"truncated": true' in text for text in during)
+    assert "did not reach" not in Path(table).read_text()
+    assert '"truncated": true' not in Path(table).read_text()
+
+
 def test_a_new_reporter_gets_every_event_in_its_order(go: Go) -> None:
     assert go(execution) == ExitCode.OK
     cases = ["CaseFinished one", "CaseFinished two"]

@@ -194,8 +194,9 @@ def test_every_case_is_in_a_chunk_and_each_chunk_is_bounded(tmp_path: Path) -> N
     assert len(handed_over(tmp_path / "a.js")["cases"]) == firsts[1]
 
 
-def observation(**calibrated: Any) -> dict[str, Any]:
-    leaf = {"path": "output.0", "dtype": "float32", "shape": [4], "calibrated": calibrated}
+def observation(picture: Any = None, **calibrated: Any) -> dict[str, Any]:
+    leaf = {"picture": picture} if picture else {}
+    leaf |= {"path": "output.0", "dtype": "float32", "shape": [4], "calibrated": calibrated}
     tally = {"rendered": 3, "compiled": 2, "failed": 1, "timed": 2, "won": 1, "error": HOSTILE}
     tuning = {
         "op": "mm",
@@ -226,7 +227,9 @@ def observation(**calibrated: Any) -> dict[str, Any]:
         observation(max_ulp="x" * 9000, histogram={"first": "0", "compiled": [1]}),
         observation(histogram={"first": 1, "compiled": [-1, True, 2**80]}),
     ]
-    + [observation(max_ulp=float("inf"), worst={"index": [[[1]]]})],
+    + [observation(max_ulp=float("inf"), worst={"index": [[[1]]]})]
+    + [observation({"columns": -2, "errors": [HOSTILE]}), observation([1]), observation("x")]
+    + [observation({"columns": 2, "size": {}, "errors": [True, 1e999, []], "values": 7})],
 )
 def test_a_lying_observation_is_data(tmp_path: Path, lie: Any) -> None:
     found = facts_of(lie)

@@ -20,7 +20,7 @@ from torch_conformance.model.header import RunHeader
 from torch_conformance.model.outcomes import RETRIED, JUnitTag, Outcome
 from torch_conformance.model.results import Attempt, CaseResult
 from torch_conformance.report import junit
-from torch_conformance.report.junit import write_junit, write_stub
+from torch_conformance.report.junit import write_junit
 
 XSD = etree.XMLSchema(etree.parse(Path(__file__).parents[1] / "data" / "junit-strict.xsd"))
 HEADER = run_of(
@@ -152,7 +152,7 @@ def test_time_is_decimal_and_always_there(report: Path, seconds: float, shown: s
 def test_the_stub_is_one_error_which_a_truncated_report_keeps_beside_what_finished(
     report: Path,
 ) -> None:
-    write_stub(report, HEADER)
+    write_junit(report, HEADER, (), truncated=True)
     stub = etree.parse(report).getroot()
     XSD.assertValid(stub)
     whole = document(report, result(1, Outcome.PASS), result(2, Outcome.PASS), truncated=True)
@@ -226,7 +226,7 @@ def test_no_text_of_the_header_breaks_the_file(report: Path) -> None:
             options={"shard": text},
         )
         document(report, result(), header=header)
-        write_stub(report, header)
+        write_junit(report, header, (), truncated=True)
         XSD.assertValid(etree.parse(report))
 
 
@@ -335,7 +335,7 @@ def test_when_nothing_fits_every_case_still_has_its_verdict(
 def test_an_interrupted_write_leaves_the_former_file(
     report: Path, monkeypatch: pytest.MonkeyPatch, method: str, error: type[BaseException]
 ) -> None:
-    write_stub(report, HEADER)
+    write_junit(report, HEADER, (), truncated=True)
     former = report.read_bytes()
 
     def stop(*_: object, **__: object) -> None:

@@ -16,7 +16,7 @@ from torch_conformance.model.expectation import Status
 from torch_conformance.model.outcomes import JUnitTag, Outcome
 from torch_conformance.model.results import CaseResult
 from torch_conformance.report import TEXT_LIMIT
-from torch_conformance.report.junit import write_junit, write_stub
+from torch_conformance.report.junit import write_junit
 
 FLAVOURS = ("default", "strict")
 OF_FLAVOUR = [
@@ -73,7 +73,7 @@ def test_each_reader_shows_every_case_and_red_as_red(
 def test_a_run_that_was_killed_is_red_in_each_reader(
     tmp_path: Path, name: str, flavour: str
 ) -> None:
-    write_stub(tmp_path / "junit.xml", HEADER, flavour=flavour)
+    write_junit(tmp_path / "junit.xml", HEADER, (), truncated=True, flavour=flavour)
     (seen,) = READERS[name]((tmp_path / "junit.xml").read_bytes())
     assert (seen.name, seen.status) == ("run", FAILED)
     both = READERS[name](

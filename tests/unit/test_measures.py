@@ -580,3 +580,25 @@ def test_layouts_and_dataclasses_of_results_are_compared(torch):
         "[0] of class test_measures.One, [0]['value'] torch.sparse_coo"
         in close([forms[4]], [forms[5]]).expected
     )
+
+
+@pytest.mark.parametrize(
+    ("shape", "wrong"),
+    [((3,), 2), ((5000,), 4321), ((1000, 7), 6999), ((3, 900, 40), 77), ((2, 100_000), 199_999)],
+)
+def test_a_picture_is_bounded_and_shows_where_an_element_is_wrong(
+    torch: Any, shape: tuple[int, ...], wrong: int
+) -> None:
+    eager = torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape)
+    answer, error = eager.clone(), torch.zeros(shape)
+    answer.view(-1)[wrong], error.view(-1)[wrong] = torch.nan, torch.nan
+    seen = comparing.picture(answer, eager, error)
+    count = len(seen["errors"])
+    assert count == len(seen["values"]) == len(seen["eager_values"]) <= 1024
+    assert count % seen["columns"] == 0
+    height, width = seen["size"]
+    row, column = divmod(wrong, width)
+    place = row * (count // seen["columns"]) // height * seen["columns"]
+    place += column * seen["columns"] // width
+    assert [at for at, found in enumerate(seen["errors"]) if found] == [place]
+    assert seen["eager_values"][place] == float(f"{wrong:.4g}")

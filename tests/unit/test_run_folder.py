@@ -12,9 +12,12 @@ from typing import TypeAlias
 import pytest
 
 from tests.fakes import ROOT
+from tests.results import footer_of
 from tests.unit.test_junit import HEADER
 from torch_conformance.cli.parser import main
 from torch_conformance.model.diagnostics import UsageError
+from torch_conformance.model.events import ResultsCompleted, RunStarted
+from torch_conformance.model.options import RunOptions
 from torch_conformance.record.run_folder import (
     JOURNAL,
     LOCK,
@@ -27,7 +30,8 @@ from torch_conformance.record.run_folder import (
     require_free_reports,
     require_still,
 )
-from torch_conformance.report.junit import write_junit, write_stub
+from torch_conformance.report import ReportSetup
+from torch_conformance.report.junit import JUnitReporter, write_junit
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -166,8 +170,17 @@ def test_a_report_is_written_once_into_a_named_pipe() -> None:
     reader = subprocess.Popen(
         [sys.executable, "-c", "print(open('pipe').read())"], stdout=subprocess.PIPE, text=True
     )
-    write_stub(Path("pipe"), HEADER)
-    write_junit(Path("pipe"), HEADER, ())
+    reporter = JUnitReporter(
+        ReportSetup(
+            folder=RunFolder(path=Path("folder"), run_id="1"),
+            options=RunOptions(junit=Path("pipe")),
+        )
+    )
+    for event in (
+        RunStarted(header=HEADER, total=0, is_resumed=False),
+        ResultsCompleted(header=HEADER, results=(), footer=footer_of(())),
+    ):
+        reporter.on_event(event)
     read = reader.communicate(timeout=60)[0]
     assert (read.count("<?xml"), read.count("<testsuites")) == (1, 1)
     assert Path("pipe").is_fifo()

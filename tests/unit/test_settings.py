@@ -9,7 +9,46 @@ import pytest
 from tests.conftest import GOOD
 from torch_conformance.cli.parser import main
 
+BACKENDS = "mine: {summary: A compiler of ours, device: cpu, proof: {graphs: {min: 1}}}\n"
 SHIPPED = "shipped cases; name a path, or write conformance.yaml, for your own"
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        (
+            {"mine/a.yaml": GOOD, "conformance.yaml": "paths: mine\n", "src/x.py": ""},
+            "1 case of ../mine",
+        ),
+        (
+            {"specs/a.yaml": GOOD, "b.yaml": BACKENDS, "conformance.yaml": "backends: b.yaml\n"},
+            "1 case of ../specs",
+        ),
+        (
+            {"b.yaml": BACKENDS, "conformance.yaml": "backends: b.yaml\n", "src/x.py": ""},
+            "no specs here: name a path, or write paths in ../conformance.yaml",
+        ),
+        ({"src/.git": "", "conformance.yaml": "paths: gone\n", "src/x.py": ""}, SHIPPED),
+        (
+            {"src/a.yaml": GOOD, "conformance.yaml": "paths: gone\n"},
+            "conformance.yaml:1:8: no such",
+        ),
+    ],
+)
+def test_settings_are_those_of_the_nearest_folder_above(
+    files: dict[str, str],
+    says: str,
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, text in files.items():
+        (here / name).parent.mkdir(exist_ok=True)
+        (here / name).write_text(text)
+    (here / "src").mkdir(exist_ok=True)
+    monkeypatch.chdir(here / "src")
+    main(["list"])
+    assert says in capsys.readouterr().err.splitlines()[0]
 
 
 @pytest.mark.parametrize(

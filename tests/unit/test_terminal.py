@@ -17,9 +17,11 @@ from torch_conformance.machine import output
 from torch_conformance.model.case import CaseId
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.events import Activity, RunningCase
+from torch_conformance.model.expectation import Status, Verdict
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult
 from torch_conformance.report import Excerpts, columns, excerpt
+from torch_conformance.report.causes import causes, shared_by_failures
 from torch_conformance.report.terminal import (
     FIRST_HEARTBEAT,
     Progress,
@@ -280,3 +282,55 @@ def test_names_drive_no_terminal() -> None:
     shown.after(1, running("a\x1b[2J\x07", phase="\x1b]0;x\x07"))
     shown.progress.case_finished(result(case_id=CaseId("b\x1b[2J"), reason="\x07"))
     assert not set(shown.text) & {"\x1b", "\x07"}
+
+
+def test_the_status_has_the_time_that_is_left_and_the_end_of_a_long_id(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = Shown(live=True, total=20)
+    for number in range(5):
+        shown.progress.case_finished(result(number, Outcome.PASS))
+    name = f"{'area/' * 12}spec[backend=cpu,dtype=float16]"
+    waits = tuple(RunningCase(name=name, phase="trace", since=1007.0) for _ in range(2))
+    status = SEQUENCE.sub("", shown.after(10, Activity(running=waits))[-1])
+    assert "  30 s left  ..." in status
+    assert status.endswith("=float16]' (3 s, trace) and 1 more")
+    assert columns(status) < 80
+
+
+def test_what_failures_share_is_said_where_no_pass_has_it() -> None:
+    def of(outcome: Outcome, **values: object) -> CaseResult:
+        point = ",".join(f"{key}={value}" for key, value in values.items())
+        return result(0, outcome, case_id=CaseId(f"area/spec[backend=cpu,{point}]"))
+
+    cases = [
+        of(
+            Outcome.FAIL if dtype == "float16" and dynamic == "true" else Outcome.PASS,
+            n=n,
+            dtype=dtype,
+            dynamic=dynamic,
+        )
+        for n in (1, 2)
+        for dtype in ("float16", "float32")
+        for dynamic in ("true", "false")
+    ]
+    sentence = "all 2 failures of area/spec have dtype float16 and dynamic true, and no pass"
+    assert list(shared_by_failures(cases)) == [("area/spec", sentence, ["dtype", "dynamic"])]
+    assert sentence in reported(*cases).splitlines()
+    one_of_each = [of(Outcome.FAIL, n=1), of(Outcome.FAIL, n=2), of(Outcome.PASS, n=1)]
+    assert not list(shared_by_failures(one_of_each))
+    assert not list(shared_by_failures(cases[:1] + cases[1:2]))
+
+
+def test_crashes_of_one_cause_are_told_once_also_of_two_specs() -> None:
+    def crash(spec: str, line: int, inner: str) -> CaseResult:
+        stack = f'  File "/x/torch/a.py", line {line} in {inner}\n  File "{spec}", line 3 in fn'
+        observed = f"killed by SIGSEGV while in phase 'call', in fn at line {line} of the spec"
+        verdict = Verdict(kind="crash", status=Status.ERROR, observed=observed, detail=stack)
+        return result(line, Outcome.CRASH, spec=spec, verdicts=(verdict,))
+
+    found = causes(
+        [crash("a.yaml", 1, "op"), crash("b.yaml", 2, "op"), crash("a.yaml", 1, "other")]
+    )
+    assert [len(group) for group in found] == [2, 1]

@@ -3,23 +3,16 @@
 Each imports what it needs when it runs.
 """
 
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from torch_conformance.machine import output
 from torch_conformance.model.diagnostics import UsageError, shown_path
 from torch_conformance.model.escaping import one_line
 from torch_conformance.model.options import (
-    SUPPORT_HELP,
     MergeOptions,
+    ReportOptions,
     RunOptions,
-    argument,
-    flag,
-    flavour_option,
-    report_file,
     report_files,
-    table_file,
 )
 from torch_conformance.model.outcomes import ExitCode
 
@@ -84,17 +77,6 @@ def merge(options: MergeOptions) -> ExitCode:
     return ExitCode(footer.exit_code)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportOptions:
-    """The options of ``report``."""
-
-    run: str = argument("RUN", "a run: its folder, its id, or latest")
-    junit: Path | None = report_file("write the JUnit report of the run to this file")
-    junit_flavour: str = flavour_option()
-    support: Path | None = report_file(SUPPORT_HELP, table_file)
-    open: bool = flag("also open the page in a browser")
-
-
 def report(options: ReportOptions) -> ExitCode:
     """Write the reports of a run again, from its journal and the files that are still there, and
     print the path of the page.
@@ -105,44 +87,26 @@ def report(options: ReportOptions) -> ExitCode:
     import webbrowser
 
     from torch_conformance.record.journal import recorded_run
-    from torch_conformance.record.run_folder import require_free_reports
+    from torch_conformance.record.run_folder import RunFolder, require_free_reports
     from torch_conformance.report.github import RunReport
-    from torch_conformance.report.junit import write_junit
-    from torch_conformance.report.page import write_page
+    from torch_conformance.report.reporters import Reporters
 
     require_free_reports(report_files(options))
     recorded = recorded_run(options.run)
-    folder, header, results, footer = (
-        recorded.folder,
-        recorded.run.header,
-        recorded.run.results,
-        recorded.run.footer,
+    folder, run = recorded.folder, recorded.run
+    reported = RunReport(
+        header=run.header, results=tuple(run.results), footer=run.footer, folder=folder
     )
+    opened = RunFolder(path=folder, run_id=run.header.run_id)
     try:
-        page = write_page(folder, header, results, footer)
+        page, *others = Reporters("report", options, opened).write(reported)
     except PermissionError as error:
         why = f"{options.run}: cannot write to {folder}: {error.strerror}"
         raise UsageError(f"{why}; copy the run to a folder that you may write to") from error
-    if options.junit is not None:
-        settings = {
-            "truncated": footer is None,
-            "folder": folder,
-            "flavour": options.junit_flavour,
-            "page": page.name,
-        }
-        write_junit(options.junit, header, results, **settings)
-    if options.support is not None:
-        from torch_conformance.report import support_table
-
-        support_table.write(options.support, header, results)
     output.raw(f"{one_line(shown_path(page))}\n")
-    if options.junit is not None:
-        output.line(f"junit: {shown_path(options.junit)}")
-    if options.support is not None:
-        output.line(f"support: {shown_path(options.support)}")
-    for problem in RunReport(
-        header=header, results=tuple(results), footer=footer, folder=folder
-    ).problems:
+    for path in others:
+        output.line(f"written: {shown_path(path)}")
+    for problem in reported.problems:
         output.note(problem)
     if options.open and not webbrowser.open(page.as_uri()):
         output.note("no browser could be opened; open the page yourself")

@@ -175,7 +175,7 @@ def examples_of(name: str = "") -> str:
 
 # -- the parser ------------------------------------------------------------------------------------
 
-_EPILOG = """conformance.yaml in the working folder has the paths, backends, waivers and profile that a command line leaves out.
+_EPILOG = """conformance.yaml in the working folder, or above it in the repository, has the paths, backends, waivers and profile that a command line leaves out.
 exit codes: 0 passed; 1 some case failed; 2 wrong usage or an invalid spec; 3 a bug of this program;
 4 nothing was selected or executed, or a profile is INCOMPLETE; 130 interrupted. Output that cannot be written (disk full): 1"""  # noqa: E501 - text that is read by its lines
 
@@ -233,6 +233,12 @@ def add_options(command: argparse.ArgumentParser, options: type) -> None:
     """Add the options of a class, as its fields say."""
     from torch_conformance.model.options import written
 
+    group_of = {
+        name: group
+        for title, names in getattr(options, "GROUPS", {}).items()
+        for group in [command.add_argument_group(title)]
+        for name in names.split()
+    }
     for name, how in written(options).items():
         more = {
             key: value for key, value in how.items() if key not in ("word", "positional", "default")
@@ -240,14 +246,15 @@ def add_options(command: argparse.ArgumentParser, options: type) -> None:
         if "type" in more:
             more["type"] = functools.partial(_read, more["type"])
         default = list(how["default"]) if how.get("action") == "append" else how["default"]
+        group = group_of.get(name, command)
         if not how.get("positional"):
-            command.add_argument(
+            group.add_argument(
                 f"--{how.get('word', name.replace('_', '-'))}", dest=name, **more, default=default
             )
         else:
             if "nargs" in how:
                 more["default"] = default
-            command.add_argument(name, **more)
+            group.add_argument(name, **more)
 
 
 def _read(reads: Reads, text: str) -> object:

@@ -20,6 +20,7 @@ from torch_conformance.model.case import Case, Expected
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import Position
+from torch_conformance.model.escaping import one_line
 from torch_conformance.model.expectation import Mutant, Status, Verdict
 from torch_conformance.model.matching.time_limit import PatternTooSlow
 from torch_conformance.model.results import COULD_NOT_HAVE_FAILED, WEAK
@@ -54,6 +55,8 @@ class Trial:
     fate: Fate
     observed: str
     """The observed text under the mutant; or why the mutant is not applicable."""
+    here: str = ""
+    """The observed text of the facts as they are."""
     weak: str = ""
     """Why the spec lets its mutants survive."""
 
@@ -68,7 +71,7 @@ _INSTEAD = {
         ("raises", "text", "log", "exit"), "name words that only the expected text has"
     ),
 }
-_OF_COUNTS = "write the number itself, or a bound that is near it"
+_OF_COUNTS = "write the number, or a bound that is near it"
 
 UNREACHED = "any function, because nothing in the case reaches another number"
 """A mutant of a count of 0, where nothing shows that it could be another one."""
@@ -104,14 +107,18 @@ def verdicts_of_audit(
             )
         else:
             instead = _OF_ZEROS if UNREACHED in shown else _INSTEAD.get(kind, _OF_COUNTS)
-            hint = f"{instead}; where that is meant: weak: the reason, beside {kind}"
-            observed = f"{kind} could not have failed: it also holds with {shown} ({hint})"
+            here = trials[0].here
+            if instead == _OF_COUNTS and here.isdecimal():
+                instead = f"write {trials[0].leaf or kind}: {here}"
+            observed = (
+                f"this {kind} cannot fail: it also holds with {shown}; observed here: "
+                f"{one_line(here) or 'nothing'} ({instead}; where that is meant, add weak: REASON)"
+            )
             yield Verdict(
                 kind=COULD_NOT_HAVE_FAILED,
                 status=Status.ERROR,
                 position=position,
                 observed=observed,
-                detail=trials[0].observed,
             )
 
 
@@ -182,6 +189,7 @@ def _try_expectation(
                 where="",
                 fate=Fate.SURVIVED,
                 observed=observed,
+                here=observed,
             )
     try:
         for mutant in _in_time(expected.check.mutants(facts, surroundings)):
@@ -212,6 +220,7 @@ def _try_expectation(
                 where=mutant.where,
                 fate=fate,
                 observed=observed,
+                here=held_by_leaf[mutant.leaf].observed,
             )
     except (PatternTooSlow, *ANOTHER_FORM) as error:
         # untrusted facts: the expectation may pass for facts of another form

@@ -269,9 +269,9 @@ def proof(
                 expected=f"backend {backend.name} gets no graph",
                 observed="dynamo traced the function and raised before that",
             )
-        expected = "inductor is entered before the exception, or in another step"
+        expected = "Inductor is called before the exception, or in another step"
         if entered:
-            return held(expected=expected, observed=f"inductor was entered {entered} times")
+            return held(expected=expected, observed=f"Inductor was called {entered} times")
         places = [
             claim.position
             for known in steps
@@ -281,8 +281,8 @@ def proof(
         return replace(
             failed(
                 expected=expected,
-                observed="the exception came before inductor was entered; if that is the claim, "
-                f"add 'before: backend' to raises (line {places[0].line})",
+                observed="it raised before Inductor was called; if that is the claim, add "
+                f"before: backend to raises (line {places[0].line})",
             ),
             position=places[0],
         )

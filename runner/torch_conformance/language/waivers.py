@@ -299,11 +299,12 @@ def _frames_of_numbers(kind: str, pattern: str) -> tuple[str, ...]:
         *own,
     )
     said = (
-        "within 2 x eager's error against float64, observed error of {0} ulp ({0} times "
-        "eager's greatest error), {0} times the bound; "
-        "at [{0}]: {0}, eager {0}, float64 {0}",
-        "within 2 x eager's error against float64, observed error of {0} ulp (eager has no "
-        "error), {0} times the bound; at [{0}]: {0}",
+        *(
+            "within 2 x eager's error against float64, observed {0} of {0} elements wrong; at "
+            f"[{{0}}]: got {{0}}, eager {{0}}, float64 {{0}}; greatest error of {{0}} ulp ({own}), "
+            "{0} times the bound"
+            for own in ("{0} times eager's greatest error", "eager has no error")
+        ),
         "within atol={0}, rtol={0} (no float64 reference: values of dtype int64 are exact), "
         "observed greatest difference {0}; "
         "at [{0}]: {0} against {0}",

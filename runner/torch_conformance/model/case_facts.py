@@ -330,9 +330,7 @@ class StepFacts:
     choices: tuple[tuple[Choice, ...], ...] = ()
     """What autotuning timed, by tuning."""
     tunings: Tunings = field(default_factory=Tunings)
-    """What became of every candidate, of each operation of the case's own functions that inductor
-    selected a kernel for.
-    """
+    """The outcome of every autotuning candidate, by tuned operator of the case's own functions."""
     code_pieces: int = field(default=0, metadata={KEY: "code"})
     """How many pieces of generated code the worker wrote beside its message."""
     code_digests: tuple[str, ...] = ()

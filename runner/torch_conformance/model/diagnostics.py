@@ -4,6 +4,8 @@ Their texts are in ``problem_texts``.
 """
 
 import difflib
+import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -103,8 +105,33 @@ class InvalidSpecs(Exception):
 
 
 def nearest(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """Return the choice that a word resembles most; empty where it resembles none."""
-    return next(iter(difflib.get_close_matches(word, list(choices), n=1, cutoff=cutoff)), "")
+    """Return the choice that a word resembles most; empty where it resembles none.
+
+    A short form has the first letter and the number of one choice, as fp32 of float32.
+    """
+    known = list(choices)
+    for near in difflib.get_close_matches(word, known, n=3, cutoff=cutoff):
+        is_alike = difflib.SequenceMatcher(None, word, near).ratio() >= _ALIKE
+        if is_alike or word.lstrip("-")[:1] == near.lstrip("-")[:1]:
+            return near
+    number = re.findall("[0-9]+", word)
+    short = [name for name in known if number and re.findall("[0-9]+", name) == number]
+    alike = [name for name in short if name[:1] == word[:1]]
+    return alike[0] if len(alike) == 1 else ""
+
+
+_ALIKE = 0.75
+
+
+def odd_character(text: str) -> str:
+    """Return which character of a text is no ASCII, as where a letter only looks like another one;
+    empty where none is.
+    """
+    for place, char in enumerate(text, start=1):
+        if not char.isascii():
+            name = unicodedata.name(char, "without a name")
+            return f"character {place} is U+{ord(char):04X}, {name}"
+    return ""
 
 
 def did_you_mean(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str:
@@ -114,15 +141,15 @@ def did_you_mean(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> s
 
 
 def one_of(choices: Iterable[str], *, limit: int = 12, near: str = "") -> str:
-    """Return the allowed words as text, cut to ``limit``; where they are cut, those most like
-    ``near`` come first.
-    """
+    """Return the allowed words as sorted text; of more than ``limit``, those most like ``near``."""
     words = sorted(choices)
+    likest = words
     if near and len(words) > limit:
-        words.sort(
-            key=lambda word: -difflib.SequenceMatcher(None, near.lower(), word.lower()).ratio()
+        likest = sorted(
+            words,
+            key=lambda word: -difflib.SequenceMatcher(None, near.lower(), word.lower()).ratio(),
         )
-    shown = ", ".join(words[:limit])
+    shown = ", ".join(sorted(likest[:limit]))
     return shown + (f", ... ({len(words)} in all)" if len(words) > limit else "")
 
 
@@ -138,6 +165,7 @@ def unknown_word(
         word=shown,
         near=near,
         allowed="" if near else one_of(known, near=word),
+        odd=odd_character(word),
         **more,
     )
 

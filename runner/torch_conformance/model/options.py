@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 JUNIT_FLAVOURS = ("default", "strict")
 
@@ -221,6 +221,18 @@ class ExecutionOptions:
 class RunOptions(ExecutionOptions):
     """The options of ``run``. The journal's header records all of them."""
 
+    GROUPS: ClassVar[Mapping[str, str]] = {
+        "choose the cases": "paths select backend tag profile last_failed failed_in shard "
+        "durations",
+        "find out what fails": "fail_fast resume retries repeat flaky shuffle bench",
+        "use more or less of the machine": "jobs timeout timeout_factor memory_limit",
+        "bring your own files": "backends waivers",
+        "write reports": "out junit junit_flavour support github",
+        "decide the exit code in CI": "require min_executed count_offline challenge",
+        "run on a lab": "executor address lab",
+    }
+    """The options in ``--help``, by what a person wants to do."""
+
     paths: tuple[Path, ...] = paths()
     backends: tuple[Path, ...] = backend_files()
     waivers: tuple[Path, ...] = waiver_files()
@@ -368,6 +380,17 @@ class MergeOptions:
     support: Path | None = report_file(SUPPORT_HELP, table_file)
     github: str = github_option()
     json: bool = flag("print one object")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """The options of ``report``."""
+
+    run: str = argument("RUN", "a run: its folder, its id, or latest")
+    junit: Path | None = report_file("write the JUnit report of the run to this file")
+    junit_flavour: str = flavour_option()
+    support: Path | None = report_file(SUPPORT_HELP, table_file)
+    open: bool = flag("also open the page in a browser")
 
 
 def written(options: type) -> Mapping[str, Mapping[str, Any]]:

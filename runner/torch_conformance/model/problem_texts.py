@@ -15,7 +15,7 @@ from typing import Any
 
 _UNKNOWN = (
     "unknown $what '$word'<? in $place?>",
-    "did you mean '$near'?",
+    "did you mean '$near'?<? $odd?>",
     "allowed: $allowed",
     "no $what is defined here",
 )

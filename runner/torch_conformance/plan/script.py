@@ -203,7 +203,7 @@ class _Composer:
                 self._step(planned, step)
             except NothingChecked as error:
                 self._unchecked.append(
-                    f"{step.position}: {step.kind}, and what comes after it: {error}"
+                    f"{step.position}: this {step.kind} and the steps after it: {error}"
                 )
                 break
         if not self._has_step:

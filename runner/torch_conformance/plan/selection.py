@@ -282,33 +282,58 @@ def with_settings(options: Options) -> Options:
     |---------------------------------------|------------------|-------------------------------------------------------------------|
     | paths, or a profile                   | any              | those; backends and waivers of the file where it names none       |
     | none                                  | there is one     | those of its profile where the command has one, else of its paths |
-    | none                                  | none             | ``./specs``, or the spec files of the working folder              |
-    | none, and the folder has no specs     | none             | the shipped ones                                                  |
+    | none                                  | none, or without | ``./specs``, or the spec files of the working folder              |
+    | none, and the folder has no specs     | none, or without | the shipped ones; below the folder of a file, those of that folder|
+
+    The file is that of the working folder, or of the nearest folder above it within the repository.
     """  # noqa: E501 - a table
     names = {field.name for field in fields(options)}
-    path = Path(SETTINGS.file_name)
-    words = _read(path) if os.path.lexists(path) else {}
+    root, words = Path(), dict[str, Any]()
+    if (path := _settings_file()) is not None:
+        root, words = path.parent, _read(path)
     values = {name: getattr(options, name) for name in names}
     from_file = [
         word
         for word in ("backends", "waivers")
         if word in names and word in words and not values[word]
     ]
-    changes: dict[str, Any] = {word: tuple(map(Path, as_list(words[word]))) for word in from_file}
+    changes: dict[str, Any] = {word: _paths(words[word], root) for word in from_file}
     if "paths" in names and not (values["paths"] or values.get("profile") or values.get("resume")):
         # a selection, as --select, is made among the paths: it does not go with a profile
         is_whole = all(
             values.get(name, default) == default for name, (default, _) in REFUSED.items()
         )
         if "profile" in names & words.keys() and is_whole:
-            changes["profile"] = words["profile"]
+            file = root / words["profile"]
+            changes["profile"] = str(file) if file.is_file() else words["profile"]
         elif "paths" in words:
-            changes["paths"] = tuple(map(Path, as_list(words["paths"])))
-        elif not words:
-            changes["paths"] = _own_specs()
+            changes["paths"] = _paths(words["paths"], root)
+        else:
+            changes["paths"] = _own_specs(Path()) or (_own_specs(root) if root != Path() else ())
+            if root != Path() and not changes["paths"]:
+                raise UsageError(f"no specs here: name a path, or write paths in {path}")
     if values.get("profile") or "profile" in changes:
         changes.pop("waivers", None)  # a profile permits waivers of its own
     return replace(options, **changes)
+
+
+def _settings_file() -> Path | None:
+    """Return the settings of the working folder, or of the nearest folder above it: up to the root
+    of the repository, and of this user, because a file may name modules that are imported.
+    """
+    here = Path()
+    for _ in Path.cwd().parts:
+        path = here / SETTINGS.file_name
+        if os.path.lexists(path) and (here == Path() or path.lstat().st_uid in (0, os.getuid())):
+            return path
+        if (here / ".git").exists():
+            return None
+        here /= ".."
+    return None
+
+
+def _paths(names: Any, root: Path) -> tuple[Path, ...]:
+    return tuple(root / name for name in as_list(names))
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -319,7 +344,7 @@ def _read(path: Path) -> dict[str, Any]:
     for word in _FILES:
         value = document.data.get(word, [])
         for index, name in enumerate(as_list(value)):
-            if not os.path.lexists(name):
+            if not os.path.lexists(path.parent / name):
                 place: DataPath = (word,) if value is name else (word, index)
                 problems.append(
                     document.problem(
@@ -331,17 +356,17 @@ def _read(path: Path) -> dict[str, Any]:
     return dict(document.data)
 
 
-def _own_specs() -> tuple[Path, ...]:
-    """Return ``specs`` of the working folder, or the spec files in it; nothing for the folder of
-    the shipped specs, or without any.
+def _own_specs(root: Path) -> tuple[Path, ...]:
+    """Return ``specs`` of a folder, or the spec files in it; nothing for the folder of the shipped
+    specs, or without any.
     """
-    own = Path("specs")
+    own = root / "specs"
     if own.is_dir():
         return (
             () if own.resolve() == folder("specs").resolve() or not discover([own], []) else (own,)
         )
     paths = sorted(
-        path for path in Path().glob("*.y*ml") if path.is_file() and is_spec_file(path, Path())
+        path for path in root.glob("*.y*ml") if path.is_file() and is_spec_file(path, root)
     )
     texts = ((path, read_bytes(path).decode("utf-8-sig", "replace")) for path in paths)
     return tuple(

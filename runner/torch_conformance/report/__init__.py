@@ -12,7 +12,7 @@ import secrets
 import textwrap
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +23,17 @@ from torch_conformance.machine.redaction import redacted
 from torch_conformance.machine.scratch import open_untrusted
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.escaping import MESSAGE_LIMIT, line, one_line, plain
+from torch_conformance.model.events import (
+    HeaderCompleted,
+    Listener,
+    ResultsCompleted,
+    RunAbandoned,
+    RunEvent,
+    RunStarted,
+)
 from torch_conformance.model.expectation import Verdict
-from torch_conformance.model.options import MergeOptions, RunOptions
+from torch_conformance.model.header import RunFooter, RunHeader
+from torch_conformance.model.options import MergeOptions, ReportOptions, RunOptions
 from torch_conformance.model.outcomes import PASSED, Outcome
 from torch_conformance.model.results import WEAK, Attempt, CaseResult
 from torch_conformance.record.run_folder import RunFolder
@@ -54,7 +63,7 @@ class ReportSetup:
     """
 
     folder: RunFolder
-    options: RunOptions | MergeOptions
+    options: RunOptions | MergeOptions | ReportOptions
     page: str = ""
     """The name of the HTML report in the folder; empty where none is written."""
 
@@ -398,3 +407,47 @@ def replace(path: Path, data: bytes) -> None:
     finally:
         with suppress(FileNotFoundError):
             temporary.unlink()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportedRun:
+    """What a report is made of."""
+
+    header: RunHeader
+    results: Sequence[CaseResult] = ()
+    footer: RunFooter | None = None
+    """None for a run that did not reach its end."""
+    why: str = ""
+    """Why it did not."""
+
+
+@dataclass
+class FileReport(Listener):
+    """A report in files, which are written when a run begins too: a run that is killed leaves no
+    report of an earlier run.
+    """
+
+    setup: ReportSetup
+
+    def files(self) -> Iterable[Path]:
+        """Return where the report is written."""
+        raise NotImplementedError
+
+    def write(self, path: Path, run: ReportedRun) -> None:
+        """Write a file."""
+        raise NotImplementedError
+
+    def on_event(self, event: RunEvent) -> None:
+        """Write the files that are due; pipes and devices get no report of a run that begins."""
+        match event:
+            case RunStarted(is_resumed=False) | HeaderCompleted(is_resumed=True):
+                run = ReportedRun(header=event.header)
+            case ResultsCompleted(header=header, results=results, footer=footer):
+                run = ReportedRun(header=header, results=results, footer=footer)
+            case RunAbandoned(header=header, results=results, why=why):
+                run = ReportedRun(header=header, results=results, why=why)
+            case _:
+                return
+        for path in self.files():
+            if run.footer or run.why or not is_special(path):
+                self.write(path, run)

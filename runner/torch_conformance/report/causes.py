@@ -1,9 +1,10 @@
 """Failures by their cause: reports that people read have one entry for each, and name the cases."""
 
+import itertools
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from urllib.parse import unquote
 
 from torch_conformance.model.escaping import one_line
@@ -21,6 +22,9 @@ _CHANGING = re.compile(
 """What differs between exceptions of one cause: shapes, addresses, numbers (not those of types),
 names of operators, folders.
 """
+
+_FRAMES = 3
+"""Frames of a stack that are equal where the cause is."""
 
 _LONGEST = 10_000
 """Characters of a line of ids."""
@@ -41,9 +45,13 @@ def cause_of(result: CaseResult) -> object:
     raised = [verdict for verdict in failed if verdict.kind != PROOF]
     if result.outcome is Outcome.FAIL and raised and all(map(has_raised, raised)):
         return result.outcome, result.backend, _without_changing(raised[0].observed)
-    has_details = (
-        result.outcome.junit is JUnitTag.ERROR
-    )  # the stack of a crash is what it is, but for the addresses of its threads
+    if failed[0].kind == "crash":  # the innermost frames of its stack say where
+        frames = re.findall('File "(.*)", line .* in (.*)', failed[0].detail)
+        own = "" if frames and not frames[0][0].endswith(".yaml") else result.spec
+        inner = [frame for frame in frames if not frame[0].endswith(".yaml")][:_FRAMES]
+        text = _without_changing(failed[0].observed)
+        return result.outcome, result.backend, own, text, *inner
+    has_details = result.outcome.junit is JUnitTag.ERROR
     details = [re.sub(_ADDRESS, "N", verdict.detail) if has_details else "" for verdict in failed]
     texts = [(verdict.kind, str(verdict.position), verdict.message) for verdict in failed]
     return result.outcome, result.spec, result.warnings, *texts, *details
@@ -103,6 +111,35 @@ def parts_of(case_id: str) -> dict[str, str]:
         part.partition("=") for part in case_id.partition("[")[2].rpartition("]")[0].split(",")
     )
     return {key: value for key, _, value in parts}
+
+
+def shared_by_failures(results: Iterable[CaseResult]) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Yield, for each spec, the fewest values that the ids of all failures have and that of no
+    pass: its name, a sentence, and one or two keys that show it.
+    """
+    specs: defaultdict[str, list[CaseResult]] = defaultdict(list)
+    for result in filter(lambda result: result.is_executed, results):
+        specs[result.case_id.partition("[")[0]].append(result)
+    for spec, cases in specs.items():
+        failed, passed = (
+            [parts_of(case.case_id) for case in cases if case.outcome.is_failure is is_failure]
+            for is_failure in (True, False)
+        )
+        if len(failed) < 2 or not passed:
+            continue
+        common = set.intersection(*(set(parts.items()) for parts in failed))
+        ordered = [item for item in failed[0].items() if item in common]
+        for values in itertools.chain(*(itertools.combinations(ordered, size) for size in _SIZES)):
+            if not any(parts.items() >= set(values) for parts in passed):
+                varied = [key for key in failed[0] if len({parts.get(key) for parts in failed}) > 1]
+                shown = " and ".join(f"{key} {unquote(value)}" for key, value in values)
+                sentence = f"all {len(failed)} failures of {spec} have {shown}, and no pass"
+                yield spec, one_line(sentence), [*dict(values), *varied][:2]
+                break
+
+
+_SIZES = (1, 2, 3)
+"""How many values a sentence names."""
 
 
 def has_raised(verdict: Verdict) -> bool:

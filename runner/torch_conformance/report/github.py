@@ -20,11 +20,10 @@ from pathlib import Path
 from torch_conformance.machine import output
 from torch_conformance.model.escaping import line, one_line, plain, visible_name
 from torch_conformance.model.events import Listener, RunAbandoned, RunEnded, RunEvent
-from torch_conformance.model.header import RunFooter, RunHeader
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.model.results import CaseResult, executed
 from torch_conformance.record.run_folder import JUNIT
-from torch_conformance.report import ReportSetup, clip, slug
+from torch_conformance.report import ReportedRun, ReportSetup, clip, slug
 from torch_conformance.report.causes import causes
 from torch_conformance.report.junit import NAME, TRUNCATED, cached_file, failure_type
 from torch_conformance.report.terminal import report_of, why_no_success
@@ -46,18 +45,11 @@ _IDS = 10
 _SPECIAL = re.compile(r"[^A-Za-z0-9 ]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunReport:
-    """What a report is made of."""
+@dataclass(frozen=True, kw_only=True)
+class RunReport(ReportedRun):
+    """A run as a whole, with the folder of its files."""
 
-    header: RunHeader
-    results: tuple[CaseResult, ...]
-    footer: RunFooter | None = None
-    """None for a run that did not reach its end."""
-    why: str = ""
-    """Why it did not."""
     folder: Path | None = None
-    """The folder of the run."""
 
     @property
     def red(self) -> list[CaseResult]:

@@ -13,8 +13,10 @@ import math
 import os
 import shlex
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,26 +24,19 @@ from urllib.parse import quote
 from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # junit-xml ships no annotations (no py.typed), and no stub package exists for it
 
 from torch_conformance.model.escaping import MESSAGE_LIMIT, one_line, plain, visible_name
-from torch_conformance.model.events import (
-    HeaderCompleted,
-    Listener,
-    ResultsCompleted,
-    RunAbandoned,
-    RunEvent,
-    RunStarted,
-)
 from torch_conformance.model.header import RunHeader
+from torch_conformance.model.options import ReportOptions
 from torch_conformance.model.outcomes import RETRIED, JUnitTag, Outcome
 from torch_conformance.model.results import Attempt, CaseResult
 from torch_conformance.model.targets import evidence_of
 from torch_conformance.record.run_folder import JUNIT
 from torch_conformance.report import (
     TEXT_LIMIT,
-    ReportSetup,
+    FileReport,
+    ReportedRun,
     attempt_text,
     clip,
     flaky_words,
-    is_special,
     node_lines,
     note_lines,
     replace,
@@ -75,37 +70,27 @@ _PARTS_FOR_LINK = 8
 _END = b"</testsuites>"
 
 
-@dataclass
-class JUnitReporter(Listener):
-    """Writes a stub when a run begins, and the report when all results are known: into the run's
-    folder, and where ``--junit`` says.
-    """
+class JUnitReporter(FileReport):
+    """Writes JUnit into the folder of a run, and where ``--junit`` says."""
 
-    setup: ReportSetup
+    def files(self) -> Iterable[Path]:
+        """Return both; ``report`` leaves the file in the folder as the run wrote it."""
+        options = self.setup.options
+        own = () if isinstance(options, ReportOptions) else (self.setup.folder.path / JUNIT,)
+        return filter(None, (*own, options.junit))
 
-    def on_event(self, event: RunEvent) -> None:
-        """Write the files that are due."""
-        folder, options = self.setup.folder.path, self.setup.options
-        settings = {"folder": folder, "flavour": options.junit_flavour, "page": self.setup.page}
-        for path in filter(None, (folder / JUNIT, options.junit)):
-            match event:
-                case RunStarted(is_resumed=False) | HeaderCompleted(is_resumed=True):
-                    write_stub(path, event.header, flavour=options.junit_flavour)
-                case ResultsCompleted():
-                    write_junit(path, event.header, event.results, **settings)
-                case RunAbandoned():
-                    write_junit(
-                        path, event.header, event.results, truncated=True, why=event.why, **settings
-                    )
-
-
-def write_stub(path: Path, header: RunHeader, *, flavour: str = "default") -> None:
-    """Write the report of a run that has just begun, so that a killed run has a failing report.
-
-    Pipes and devices get none.
-    """
-    if not is_special(path):
-        write_junit(path, header, (), truncated=True, flavour=flavour)
+    def write(self, path: Path, run: ReportedRun) -> None:
+        """Write a file."""
+        write_junit(
+            path,
+            run.header,
+            run.results,
+            truncated=run.footer is None,
+            why=run.why,
+            folder=self.setup.folder.path,
+            flavour=self.setup.options.junit_flavour,
+            page=self.setup.page,
+        )
 
 
 def write_junit(
@@ -203,7 +188,10 @@ class _Report:
                     error_type="truncated",
                 )
             suite = TestSuite(
-                name, cases, timestamp=one_line(header.started), properties=properties
+                name,
+                cases,
+                timestamp=one_line(min(_begun(group), default=header.started)),
+                properties=properties,
             ).build_xml_doc()
             properties = {}
             del suite.attrib["disabled"]  # strict readers refuse it
@@ -397,6 +385,14 @@ def _share(result: CaseResult, limit: int) -> int:
     case.
     """
     return limit if result.outcome is Outcome.FLAKY else limit // 2
+
+
+def _begun(results: Iterable[CaseResult]) -> Iterator[str]:
+    """Yield when executions began, without the fraction of a second, which few readers know."""
+    for result in results:
+        for attempt in (result, *result.attempts):
+            with suppress(ValueError):
+                yield datetime.fromisoformat(attempt.begun).isoformat(timespec="seconds")
 
 
 def _seconds(result: CaseResult) -> float:

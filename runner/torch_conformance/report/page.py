@@ -16,6 +16,7 @@ of small tables, so 150,000 cases take some MB.
 import functools
 import hashlib
 import heapq
+import itertools
 import json
 import math
 import os
@@ -25,7 +26,6 @@ import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -36,7 +36,7 @@ from torch_conformance.machine.scratch import open_untrusted, remove
 from torch_conformance.model.case_facts import TALLIED
 from torch_conformance.model.diagnostics import shown_path
 from torch_conformance.model.escaping import one_line, plain
-from torch_conformance.model.events import Listener, RunAbandoned, RunEnded, RunEvent
+from torch_conformance.model.events import RunAbandoned, RunEnded, RunEvent
 from torch_conformance.model.expectation import Status
 from torch_conformance.model.header import RunFooter, RunHeader
 from torch_conformance.model.outcomes import PASSED, Outcome
@@ -46,7 +46,8 @@ from torch_conformance.record.case_files import OBSERVATION, EvidenceAltered, Re
 from torch_conformance.record.run_folder import LATEST, REPORTS
 from torch_conformance.report import (
     SCRIPT,
-    ReportSetup,
+    FileReport,
+    ReportedRun,
     flaky_words,
     node_lines,
     note_lines,
@@ -71,7 +72,7 @@ _REASON, _WORD = 240, 300
 worker wrote.
 """
 
-_MOST_NUMBERS, _MOST_TUNINGS, _MOST_BINS = 24, 40, 128
+_MOST_NUMBERS, _MOST_TUNINGS, _MOST_BINS, _MOST_CELLS = 24, 40, 128, 1024
 
 CODE_OF_CASE, PIECE, _MOST_CODE = 200_000, 60_000, 4_000_000
 """Characters of generated code and graphs of a case, of one piece, and of all cases that did not
@@ -117,14 +118,19 @@ _FIRST = tuple(Outcome[name] for name in _URGENT.split())
 # -- files -----------------------------------------------------------------------------------------
 
 
-@dataclass
-class HtmlReporter(Listener):
+class HtmlReporter(FileReport):
     """Writes the page; the terminal names it.
 
     The run has ended by then: a page that cannot be written is a warning.
     """
 
-    setup: ReportSetup
+    def files(self) -> Iterable[Path]:
+        """Return the page in the folder of the run."""
+        return (self.setup.folder.path / PAGE,)
+
+    def write(self, path: Path, run: ReportedRun) -> None:
+        """Write the page, and what it loads."""
+        write_page(path.parent, run.header, run.results, run.footer)
 
     def on_event(self, event: RunEvent) -> None:
         """Write the page of a run that ended; remove that of a run whose records cannot be
@@ -442,20 +448,16 @@ def facts_of(observation: Json) -> dict[str, Json]:
             leaves += [
                 (step, index, leaf)
                 for leaf in of_measure
-                if isinstance(_dict(leaf).get("calibrated"), dict)
+                if isinstance(_dict(leaf).get("calibrated"), dict) or "picture" in _dict(leaf)
             ]
         tunings += [
             (step, _dict(entry)) for entry in _list(_dict(_dict(facts).get("tunings")).get("found"))
         ]
-    leaves.sort(
-        key=lambda entry: (
-            not (_is_count(outside := entry[2]["calibrated"].get("outside")) and outside > 0)
-        )
-    )
+    leaves.sort(key=lambda entry: "picture" not in entry[2])
 
     numbers: list[Json] = []
     for step, index, leaf in leaves[:_MOST_NUMBERS]:
-        calibrated = leaf["calibrated"]
+        calibrated = _dict(leaf.get("calibrated"))
         number: dict[str, Json] = {"step": step, "expectation": _word(index)}
         number |= {name: _word(leaf.get(name)) for name in ("path", "dtype", "shape")}
         number |= {name: _figure(calibrated[name]) for name in _FIGURES if name in calibrated}
@@ -475,6 +477,14 @@ def facts_of(observation: Json) -> dict[str, Json]:
             map(any, bins.values())
         ):
             number["histogram"] = {"first": first, **bins}
+        cells = _dict(leaf.get("picture"))
+        if _is_count(columns := cells.get("columns")) and columns:
+            sides = {
+                side: [*map(_figure, _list(cells.get(side))[:_MOST_CELLS])]
+                for side in ("errors", "values", "eager_values")
+            }
+            size = [*map(_word, _list(cells.get("size"))[:2])]
+            number["picture"] = {"columns": columns, "size": size, **sides}
         numbers.append(number)
 
     choices: list[Json] = []
@@ -643,16 +653,22 @@ def index_of(results: Sequence[CaseResult], firsts: Sequence[int]) -> dict[str, 
         columns["ms"].append(round(result.seconds * 1000))
     numbers = {id(result): number for number, result in enumerate(results)}
     of_cause: list[list[CaseResult]] = []
+    shared: list[object] = []
     if failed := [result for result in results if result.outcome.is_failure]:
-        from torch_conformance.report.causes import causes  # only for a run with failures
+        from torch_conformance.report.causes import (
+            causes,
+            shared_by_failures,
+        )  # only for a run with failures
 
         of_cause = causes(failed)
+        shared = list(itertools.islice(shared_by_failures(results), _MOST_NUMBERS))
     return {
         "outcomes": [
             [kind.label, kind.is_failure, kind.is_executed, kind.glyph] for kind in _FIRST
         ],
         **{f"{name.removesuffix('s')}s": _shown(list(table)) for name, table in tables.items()},
         "odd": odd,
+        "shared": _shown(shared),
         "first_of_cause": {
             str(numbers[id(other)]): numbers[id(first)]
             for first, *others in of_cause

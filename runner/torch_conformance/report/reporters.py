@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 from torch_conformance.model.events import (
     AttemptFinished,
@@ -20,10 +22,10 @@ from torch_conformance.model.events import (
     RunEnded,
     RunEvent,
 )
-from torch_conformance.model.options import MergeOptions, RunOptions
+from torch_conformance.model.options import MergeOptions, ReportOptions, RunOptions
 from torch_conformance.record.journal import JournalWriter
 from torch_conformance.record.run_folder import JOURNAL, RunFolder
-from torch_conformance.report import ReportSetup
+from torch_conformance.report import FileReport, ReportedRun, ReportSetup
 from torch_conformance.report.junit import JUnitReporter
 from torch_conformance.report.page import PAGE, HtmlReporter
 from torch_conformance.report.terminal import TerminalReporter
@@ -68,7 +70,7 @@ class Reporter:
     make: Callable[[ReportSetup], Listener]
     commands: Sequence[str] = ("run", "watch", "merge")
     """The commands whose runs it reports."""
-    is_wanted: Callable[[RunOptions | MergeOptions], bool] = lambda options: True
+    is_wanted: Callable[[Any], bool] = lambda options: True
 
 
 def _late(module: str, name: str, setup: ReportSetup) -> Listener:
@@ -81,12 +83,12 @@ def _late(module: str, name: str, setup: ReportSetup) -> Listener:
 
 REPORTERS: Mapping[str, Reporter] = {
     "journal": Reporter(JournalReporter),
-    "html": Reporter(HtmlReporter, ("run", "merge")),
+    "html": Reporter(HtmlReporter, ("run", "merge", "report")),
     "terminal": Reporter(TerminalReporter, ("run", "watch")),
-    "junit": Reporter(JUnitReporter),
+    "junit": Reporter(JUnitReporter, ("run", "watch", "merge", "report")),
     "support": Reporter(
         partial(_late, "support_table", "SupportReporter"),
-        ("run", "merge"),
+        ("run", "merge", "report"),
         lambda options: options.support is not None,
     ),
     "github": Reporter(
@@ -107,7 +109,12 @@ The journal is the first: a result that cannot be recorded is not reported.
 class Reporters:
     """The listeners of one run of a command, as one listener."""
 
-    def __init__(self, command: str, options: RunOptions | MergeOptions, folder: RunFolder) -> None:
+    def __init__(
+        self,
+        command: str,
+        options: RunOptions | MergeOptions | ReportOptions,
+        folder: RunFolder,
+    ) -> None:
         table = [
             reporter
             for reporter in REPORTERS.values()
@@ -125,6 +132,14 @@ class Reporters:
                 stack.callback(self._listeners[-1].close)
             self.close = stack.pop_all().close
             """Closes every listener, the last one first."""
+
+    def write(self, run: ReportedRun) -> list[Path]:
+        """Write the files of each report; return them."""
+        reports = [found for found in self._listeners if isinstance(found, FileReport)]
+        files = [(report, path) for report in reports for path in report.files()]
+        for report, path in files:
+            report.write(path, run)
+        return [path for _, path in files]
 
     def on_event(self, event: RunEvent) -> None:
         """Pass an event to each listener."""

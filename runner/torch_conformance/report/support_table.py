@@ -15,7 +15,6 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from torch_conformance.model.escaping import counted, one_line
-from torch_conformance.model.events import Listener, ResultsCompleted, RunEvent
 from torch_conformance.model.expectation import (
     ALIASING,
     NO_EXCEPTION,
@@ -32,7 +31,7 @@ from torch_conformance.model.results import (
     CaseResult,
     OperatorCalls,
 )
-from torch_conformance.report import ReportSetup, replace
+from torch_conformance.report import FileReport, ReportedRun, replace
 from torch_conformance.report.causes import causes, has_raised, parts_of
 
 FORMAT = 2
@@ -318,13 +317,16 @@ def compilers_of(header: RunHeader) -> Mapping[str, str]:
 _PACKAGE = ".package"
 
 
-def document_of(header: RunHeader, results: Sequence[CaseResult]) -> dict[str, object]:
+def document_of(
+    header: RunHeader, results: Sequence[CaseResult], *, truncated: bool = False
+) -> dict[str, object]:
     """Return the table of a run as JSON (``schemas/support.schema.json``)."""
     cells = list(cells_of(results))
     raised = [cell.result for cell in cells if cell.state is State.RAISED and not cell.is_of_calls]
     return {
         "format": FORMAT,
         "run": header.run_id,
+        "truncated": truncated,
         "environment": dict(header.environment),
         "compilers": dict(compilers_of(header)),
         "counts": [
@@ -343,7 +345,9 @@ def document_of(header: RunHeader, results: Sequence[CaseResult]) -> dict[str, o
     }
 
 
-def markdown_of(header: RunHeader, results: Sequence[CaseResult]) -> str:
+def markdown_of(
+    header: RunHeader, results: Sequence[CaseResult], *, truncated: bool = False
+) -> str:
     """Return the table of a run as Markdown."""
     cells = list(cells_of(results))
     facts = ", ".join(
@@ -355,6 +359,7 @@ def markdown_of(header: RunHeader, results: Sequence[CaseResult]) -> str:
         "# Support table",
         "",
         f"Run {_code(header.run_id)}, {_code(facts)}.",
+        *(["**The run did not reach its end: cases are missing.**"] if truncated else []),
         *(f"Compiler {_code(name)}: {_code(text)}." for name, text in compilers_of(header).items()),
         "",
         "| cell | is |",
@@ -428,21 +433,17 @@ def _shown(cell: Cell | None) -> str:
     return cell.state.word + (f": {_code(cell.detail)}" if cell.detail else "") + error
 
 
-def write(path: Path, header: RunHeader, results: Sequence[CaseResult]) -> None:
-    """Write the table of a run to a file, as JSON or as Markdown by the ending of its name."""
-    text = markdown_of(header, results)
-    if path.suffix == ".json":
-        text = json.dumps(document_of(header, results), indent=1) + "\n"
-    replace(path, text.encode("utf-8", "replace"))
+class SupportReporter(FileReport):
+    """Writes the table where ``--support`` says."""
 
+    def files(self) -> Iterable[Path]:
+        """Return the file that the option names."""
+        return filter(None, (self.setup.options.support,))
 
-@dataclass
-class SupportReporter(Listener):
-    """Writes the table when a run has ended."""
-
-    setup: ReportSetup
-
-    def on_event(self, event: RunEvent) -> None:
-        """Write the table of the results."""
-        if isinstance(event, ResultsCompleted) and (path := self.setup.options.support) is not None:
-            write(path, event.header, event.results)
+    def write(self, path: Path, run: ReportedRun) -> None:
+        """Write the table of the results, as JSON or Markdown by the ending of the file's name."""
+        parts, truncated = (run.header, run.results), run.footer is None
+        text = markdown_of(*parts, truncated=truncated)
+        if path.suffix == ".json":
+            text = json.dumps(document_of(*parts, truncated=truncated), indent=1) + "\n"
+        replace(path, text.encode("utf-8", "replace"))

@@ -3,6 +3,7 @@ standard output.
 """
 
 import contextlib
+import itertools
 import os
 import re
 import shlex
@@ -28,7 +29,7 @@ from torch_conformance.model.events import (
     RunStarted,
 )
 from torch_conformance.model.header import DECLARES, RunFooter, RunHeader
-from torch_conformance.model.options import MergeOptions, RunOptions
+from torch_conformance.model.options import MergeOptions, ReportOptions, RunOptions
 from torch_conformance.model.outcomes import ExitCode, JUnitTag, Outcome
 from torch_conformance.model.results import NOT_MEASURED, UNAVAILABLE, CaseResult, executed
 from torch_conformance.model.targets import evidence_of
@@ -67,6 +68,9 @@ _GROUPED = (Outcome.NOT_RUN, Outcome.UNAVAILABLE)
 They are grouped by reason: many cases share few reasons.
 """
 
+_MOST_SHARED = 20
+"""How many specs have a line about what their failures share."""
+
 _REASONS = 3
 """How many reasons the line of ``why_nothing`` has."""
 
@@ -82,7 +86,9 @@ MOST_RUNNING = 8
 """The maximum number of running cases in a line, the longest first."""
 
 _REDRAW = 0.1
-_BAR = 24
+_BAR, _WIDE = 24, 100
+_LEAST_ENDED = 5
+"""Cases that must have ended before the time that is left is said."""
 _CLEAR = "\r\x1b[K"
 
 
@@ -141,7 +147,7 @@ class TerminalReporter:
 
 def show_end(
     folder: RunFolder,
-    options: RunOptions | MergeOptions,
+    options: RunOptions | MergeOptions | ReportOptions,
     header: RunHeader,
     results: Sequence[CaseResult],
     footer: RunFooter,
@@ -188,6 +194,7 @@ def report_of(
         from torch_conformance.report.causes import (
             causes,
             folded_ids,
+            shared_by_failures,
         )  # only for a run with failures
 
         for result, *others in causes(failed):
@@ -197,6 +204,8 @@ def report_of(
             if others:
                 lines.append(f"{len(others) + 1} cases have this cause; the others:")
                 lines += [f"  {line}" for line in folded_ids(others)]
+        shared = itertools.islice(shared_by_failures(results), _MOST_SHARED)
+        lines += ["", *(sentence for _, sentence, _ in shared)]
     for outcome in _GROUPED:
         reasons = Counter(
             one_line(result.reason) for result in results if result.outcome is outcome
@@ -275,36 +284,44 @@ def report_of(
     of = f"{header.selected} selected, {lacking} unavailable"
     if offline := counts[Outcome.OFFLINE_PASS]:
         of += f", {offline} passed offline"
-    lines.append(f"executed {executed(results)} of {of}; report: {one_line(junit)}")
+    wall = f"; {_duration(footer.seconds)}" if footer else ""
+    lines.append(f"executed {executed(results)} of {of}; report: {one_line(junit)}{wall}")
     return "\n".join(lines) + "\n"
 
 
 def _costs(footer: RunFooter) -> Iterator[str]:
     """Yield what the run cost, and what bounds it on its machine."""
     costs = footer.costs
-    limits = ", ".join(
-        f"{costs[name]:.0f} s by its {name}" for name in ("cores", "contexts") if name in costs
+    best = max(costs.get("cores", 0), costs.get("contexts", 0))
+    yield (
+        f"took {_duration(footer.seconds)}: at best about {_duration(best)} here, "
+        f"{costs.get('start', 0):.0f} s of it start-up"
     )
-    times = f"took {footer.seconds:.0f} s, {costs.get('ratio', 0):.2f} of the limit of this machine"
-    yield f"{times}: {limits}, the start of {costs.get('start', 0):.0f} s included"
-    kinds = "warm-ups, compiler, kernel builds, eager and float64, inputs and steps, waiting".split(
-        ", "
-    )
-    shown = ", ".join(f"{kind} {costs[kind]:.0f}" for kind in kinds if kind in costs)
+    totals = ("cores", "contexts", "start", "ratio", "processors")
+    shown = ", ".join(f"{kind} {costs[kind]:.0f}" for kind in costs if kind not in totals)
     yield f"seconds of workers: {shown}; {costs.get('processors', 0):.0f} of processors"
 
 
+def _duration(seconds: float) -> str:
+    """Return a time for people."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
 def _last_words(result: CaseResult, folder: Path | None) -> Iterable[str]:
-    """Yield the end of stderr of a case without a judged expectation: a crash, or an ERROR."""
-    if result.outcome.junit is not JUnitTag.ERROR:
+    """Yield the end of stderr of a case without a judged expectation: a crash, or an ERROR; of
+    stdout where a child failed, which shares it.
+    """
+    is_of_child = any(verdict.kind == "exit" for verdict in result.failed)
+    if result.outcome.junit is not JUnitTag.ERROR and not is_of_child:
         return
+    stream, printed = ("stdout", result.stdout) if is_of_child else ("stderr", result.stderr)
     shown = {
         line for verdict in result.failed for line in plain(verdict.detail).splitlines() if line
     }  # the stack of a timeout
     has_stack = any("(most recent call first)" in line for line in shown)
     lines = [
         line
-        for line in plain(result.stderr).splitlines()
+        for line in plain(printed).splitlines()
         if line not in shown and not (has_stack and _OF_A_STACK.fullmatch(line))
     ]
     data = "\n".join(lines).strip().encode("utf-8")
@@ -312,13 +329,13 @@ def _last_words(result: CaseResult, folder: Path | None) -> Iterable[str]:
         data[-_STDERR_LIMIT:].decode("utf-8", "ignore").splitlines()[-_STDERR_LINES:]
     ).strip("\n")
     if text:
-        whole = one_line(f"{folder / result.folder if folder else result.folder}/stderr.txt")
+        whole = one_line(f"{folder / result.folder if folder else result.folder}/{stream}.txt")
         cut = (
             f" (the whole is in {whole})"
             if len(data) > len(text.encode("utf-8")) and result.folder
             else ""
         )
-        yield f"stderr ends{cut}:"
+        yield f"{stream} ends{cut}:"
         yield from (f"    {line}" for line in text.splitlines())
 
 
@@ -408,17 +425,14 @@ class Progress:
         self._total = 0
         self._ended: Counter[Outcome] = Counter()
         self._activity = Activity()
-        self._quiet_since = clock()
+        self._quiet_since = self._started_at = clock()
         self._patience = FIRST_HEARTBEAT
         self._drawn_at = float("-inf")
 
     def start(self, total: int, *, lets_flaky_pass: bool = False) -> None:
         """Begin a run of ``total`` cases."""
-        self._total, self._lets_flaky_pass, self._quiet_since = (
-            total,
-            lets_flaky_pass,
-            self._clock(),
-        )
+        self._total, self._lets_flaky_pass = total, lets_flaky_pass
+        self._quiet_since = self._started_at = self._clock()
 
     def show(self, activity: Activity) -> None:
         """Show the current activity of the run; called often."""
@@ -462,8 +476,10 @@ class Progress:
         if self._is_live:
             output.paint(self._stream, _CLEAR)
 
-    def _waits_for(self, now: float) -> str:
-        """Return what the run waits for; empty if it waits for nothing."""
+    def _waits_for(self, now: float, most: int = MOST_RUNNING) -> str:
+        """Return what the run waits for, with at most so many running cases; empty if it waits for
+        nothing.
+        """
         waits = (
             ("starting torch", self._activity.starting),
             ("warming up a worker", self._activity.warming),
@@ -477,9 +493,9 @@ class Progress:
             cases = [
                 f"{shown_id(case.name)} ({max(now - case.since, 0):.0f} s, "
                 f"{one_line(case.phase, 30) or 'starting'})"
-                for case in running[:MOST_RUNNING]
+                for case in running[:most]
             ]
-            more = f" and {len(running) - MOST_RUNNING} more" if len(running) > MOST_RUNNING else ""
+            more = f" and {len(running) - most} more" if len(running) > most else ""
             parts.append(f"running {', '.join(cases)}{more}")
         return "; ".join(parts)
 
@@ -491,21 +507,30 @@ class Progress:
         if self._lets_flaky_pass:
             colors[Outcome.FLAKY] = 33
         ended = self._ended.total()
-        filled = _BAR * ended // max(self._total, 1)
+        bar = _BAR if shutil.get_terminal_size().columns >= _WIDE else _BAR // 3
+        filled = bar * ended // max(self._total, 1)
         parts = [
             ("=" * filled, 31 if any(colors[outcome] == 31 for outcome in self._ended) else 32)
         ]
-        parts += [("-" * (_BAR - filled), 0), (f" {ended}/{self._total}", 0)]
+        parts += [("-" * (bar - filled), 0), (f" {ended}/{self._total}", 0)]
         for outcome in Outcome:
             if count := self._ended[outcome]:
                 parts += [(f"  {count} ", 0), (outcome.label, colors[outcome])]
-        parts.append((f"  {self._waits_for(now)}", 0))
+        left = (now - self._started_at) * (self._total / max(ended, 1) - 1)
+        if _LEAST_ENDED <= ended < self._total:
+            parts.append((f"  {_duration(left)} left", 0))
         width = 0  # some terminals do not know theirs
         with contextlib.suppress(OSError, ValueError):
             width = os.get_terminal_size(self._stream.fileno()).columns
         room = (width or shutil.get_terminal_size().columns) - 1
-        text = _CLEAR
-        for words, number in parts:
+        text, taken = _CLEAR, sum(columns(words) for words, _ in parts)
+        for most in (MOST_RUNNING, 1):
+            if columns(waits := f"  {self._waits_for(now, most)}") <= room - taken:
+                break
+        else:  # the end of an id tells it from others
+            end = cut_to(waits[::-1], max(room - taken - 5, 0))[::-1]
+            waits = f"  ...{end}" if end else ""
+        for words, number in [*parts, (waits, 0)]:
             shown = cut_to(words, room)
             room -= columns(shown)
             text += f"\x1b[{number}m{shown}\x1b[0m" if number and shown and self._color else shown

@@ -10,7 +10,7 @@ T.summaryView = () => {
     verdict(failed, totals), tiles(failed, totals),
     T.el("div", { class: "bar", role: "img", "aria-label": `Outcomes: ${words(totals)}` }, T.stack(totals)),
     T.el("div", { class: "legend" }, D.names.map((name, at) => (totals[at] ? T.to({ view: "cases", outcome: [name] }, {}, T.el("i", { class: `dot f-${T.tone(name)}` }, T.glyph(name)), `${name} ${T.number(totals[at])}`) : null))),
-    causes(groups, failed), waived(groups), unavailable(groups), statements()));
+    causes(groups, failed), shared(), waived(groups), unavailable(groups), statements()));
   return { nodes: [view], ready: () => {} };
 };
 
@@ -73,6 +73,28 @@ const causes = (groups, failed) => {
     T.el("div", { class: "card" }, found.slice(0, MOST_CAUSES).map(row),
       found.length > MOST_CAUSES && T.to({ view: "cases", outcome: D.names.filter((_, at) => D.failure[at]) }, { class: "cause" }, T.el("span", {}), T.el("span", {}, `${found.length - MOST_CAUSES} more reasons: all failures`))));
 };
+
+// What the failing cases of a spec have in common, and how many failed by the values of two keys.
+const shared = () => (D.shared.length ? T.el("section", { "aria-label": "What the failing cases share" }, T.el("h2", {}, "What the failing cases share"), D.shared.map(([spec, text, keys]) => {
+  const found = new Map(), seen = keys.map(() => new Set());
+  for (let i = 0; i < D.n; i++) {
+    const [, , executed] = D.outcomes[D.outcome[i]];
+    if (!executed || D.prefix[D.spec[i]] !== spec) continue;
+    const params = new Map([["backend", D.backends[D.backend[i]]], ...D.params[D.point[i]]]);
+    const place = keys.map((key) => params.get(key) ?? "");
+    place.forEach((value, at) => seen[at].add(value));
+    const counts = found.get(JSON.stringify(place)) || [0, 0];
+    found.set(JSON.stringify(place), [counts[0] + D.failure[D.outcome[i]], counts[1] + 1]);
+  }
+  const [rows, columns] = [[...seen[0]], keys.length > 1 ? [...seen[1]] : [null]];
+  const cellOf = (row, column) => {
+    const [bad, all] = found.get(JSON.stringify(column === null ? [row] : [row, column])) || [0, 0];
+    return T.el("td", { class: `num ${bad ? "failed" : "held"}` }, all ? `${bad} of ${all}` : "");
+  };
+  return T.el("div", { class: "card shared" }, T.el("p", {}, text), rows.length <= 12 && columns.length <= 12 && T.el("table", { class: "grid" },
+    T.el("thead", {}, T.el("tr", {}, T.el("th", { scope: "col" }, keys.join(" \\ ")), columns.map((name) => T.el("th", { scope: "col", class: "num" }, name ?? "failed")))),
+    T.el("tbody", {}, rows.map((row) => T.el("tr", {}, T.el("th", { scope: "row" }, row), columns.map((column) => cellOf(row, column)))))));
+})) : null);
 
 const fold = (group) => (group.count === 1 ? T.el("div", { class: "cause" }, T.el("span", {}, T.chip(group.outcome)), T.to({ view: "case", id: T.id(group.first) }, {}, T.idNode(group.first)), T.el("span", {}), T.el("span", { class: "why" }, T.linked(group.reason))) : folder(group));
 

@@ -10,15 +10,36 @@ const numbers = (c, s) => {
     return T.el("div", { class: "hist" },
       T.el("div", { class: "filehead", style: { marginTop: "0" } }, T.el("b", {}, where), T.el("span", { class: "dim mono" }, [found.dtype, found.shape].filter(Boolean).join(" ")), outside && T.el("span", { class: "chip t-bad" }, `${T.number(found.outside)} of ${T.number(Number(found.numel))} outside`),
         apart && T.el("span", { class: "chip t-bad" }, `NaN or infinity on one side only in ${T.number(found.nonfinite)} of ${T.number(Number(found.numel))}`)),
-      found.why_not ? T.el("p", { class: "dim" }, found.why_not) : apart && !found.max_error ? null : [
+      found.picture && picture(found.picture, figure),
+      found.why_not ? T.el("p", { class: "dim" }, found.why_not) : found.max_error === undefined || (apart && !found.max_error) ? null : [
         T.el("div", {}, times !== null && T.el("b", { class: outside ? "failed" : "" }, `${figure(times)} × the greatest error of eager${found.runs ? ` in ${found.runs} runs` : ""}. `), T.el("span", { class: "dim" }, `Greatest error ${figure(found.max_ulp)} ulp (${figure(found.max_error)}), eager's ${figure(found.eager_max_ulp)} ulp (${figure(found.eager_max_error)}), against a float64 reference.`)),
         found.histogram ? histogram(found.histogram) : null,
         outside && found.worst ? T.el("div", { class: "dim mono" }, `worst element ${found.worst.index || ""}: compiled ${found.worst.value}, eager ${found.worst.eager_value}, float64 ${found.worst.reference_value}`) : null]);
   };
-  const isBad = (found) => found.outside > 0 || found.nonfinite > 0;
+  const isBad = (found) => found.outside > 0 || found.nonfinite > 0 || found.picture;
   const bad = c.numbers.filter(isBad), rest = c.numbers.filter((found) => !isBad(found));
   return T.el("section", {}, T.el("h2", {}, "Errors of numbers, in units of eager's"), bad.map(one), bad.length ? rest.length > 0 && T.el("details", { class: "card fold" }, T.el("summary", {}, `${rest.length} within their bounds`), T.el("div", { class: "in" }, rest.map(one))) : rest.slice(0, 3).map(one),
     !bad.length && rest.length > 3 && T.el("details", {}, T.el("summary", {}, `${rest.length - 3} more`), rest.slice(3).map(one)), c.numbers_left && T.el("p", { class: "dim" }, `${c.numbers_left} more are in observation.json`));
+};
+
+// Where a tensor is wrong: its errors by place, and compiled against eager.
+const picture = ({ columns, size, errors: error, values: compiled, eager_values: eager }, figure) => {
+  const bad = (at) => typeof error[at] !== "number" || error[at] > 1;
+  const most = Math.max(2, ...error.filter((value) => typeof value === "number"));
+  const shade = (at) => (typeof error[at] !== "number" ? 1 : bad(at) ? 0.35 + (0.65 * Math.log(error[at])) / Math.log(most) : 0.3 * error[at]);
+  const said = (at) => `row ${at / columns | 0}, column ${at % columns}: compiled ${figure(compiled[at])}, eager ${figure(eager[at])}, ${figure(error[at])} × the bound`;
+  const wide = columns === error.length && columns > 64 ? 64 : columns;
+  const cell = Math.min(12, 288 / Math.max(wide, Math.ceil(error.length / wide)));
+  const map = T.svg("svg", { viewBox: `0 0 ${wide * cell} ${Math.ceil(error.length / wide) * cell}`, style: `max-width:${Math.max(wide * cell, 60)}px`, role: "img", "aria-label": `Errors by place: ${error.filter((_, at) => bad(at)).length} of ${error.length} cells are wrong` });
+  error.forEach((_, at) => map.append(T.svg("rect", { class: bad(at) ? "wrong" : "right", "fill-opacity": shade(at).toFixed(2), x: (at % wide) * cell, y: (at / wide | 0) * cell, width: cell, height: cell }, T.svg("title", {}, said(at)))));
+  const dots = compiled.map((value, at) => [eager[at], value, at]).filter(([x, y]) => typeof x === "number" && typeof y === "number");
+  const all = dots.flatMap(([x, y]) => [x, y]);
+  const low = Math.min(...all), span = Math.max(...all) - low || 1;
+  const to = (value) => 6 + (228 * (value - low)) / span;
+  const plot = T.svg("svg", { viewBox: "0 0 240 258", style: "max-width:240px", role: "img", "aria-label": "Compiled against eager, an element of each cell" },
+    T.svg("line", { class: "axis", x1: 6, y1: 234, x2: 234, y2: 6 }), T.svg("text", { x: 6, y: 252 }, `eager → ${figure(low)} to ${figure(low + span)}`), T.svg("text", { x: 8, y: 14 }, "compiled ↑"));
+  for (const [x, y, at] of dots.sort((one, other) => bad(one[2]) - bad(other[2]))) plot.append(T.svg("circle", { class: bad(at) ? "wrong" : "right", cx: to(x), cy: 240 - to(y), r: 2 }, T.svg("title", {}, said(at))));
+  return T.el("div", { class: "places" }, T.el("figure", {}, map, T.el("figcaption", { class: "dim" }, `${size.join(" × ")} elements, the greatest error of each cell`)), dots.length > 1 && T.el("figure", {}, plot));
 };
 
 const histogram = ({ first, compiled, eager }) => {

@@ -85,8 +85,9 @@ def arity_problems(
             span(arity.least, arity.most),
             "1 input is" if count == 1 else f"{count} inputs are",
         )
+        missing = "" if "inputs" in anatomy.data or count else ", ".join(arity.names)
         yield anatomy.document.diagnostic(
-            path, "arity", name=arity.name, takes=takes, inputs=inputs_given
+            path, "arity", name=arity.name, takes=takes, inputs=inputs_given, missing=missing
         )
     elif arity.keywords:
         yield anatomy.document.diagnostic(

@@ -435,7 +435,7 @@ def unused_key_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
             code = "key-of-texts" if key in in_texts else "unused-key"
             written = (
                 template
-                for text in templates.patterns(anatomy.data)
+                for text in (*templates.patterns(anatomy.data), str(anatomy.data["matrix"]))
                 for template in re.findall(r"\{\{.+?\}\}", text)
             )
             if any(key in _names(template) for template in written):

@@ -11,6 +11,7 @@ import functools
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch_conformance.language.backends import Backends
@@ -25,12 +26,13 @@ from torch_conformance.language.read.anatomy import Anatomy, RawExpectation, Raw
 from torch_conformance.language.read.document import DataPath, Document, walk
 from torch_conformance.language.torch_names import CONFIG_FILES
 from torch_conformance.model import conditions
-from torch_conformance.model.diagnostics import Diagnostic, one_of, unknown_word
+from torch_conformance.model.diagnostics import Diagnostic, Severity, one_of, unknown_word
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.expectations.expectation_base import (
     EAGER,
     OUTPUT,
     BadExpectation,
+    Counts,
     allows_zero,
     is_reference,
     is_unlisted,
@@ -307,6 +309,25 @@ def step_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
         for expectation in step.expectations:
             if not is_templated(expectation):
                 yield from expectation_problems(document, expectation)
+                yield from _cannot_fail(document, expectation)
+
+
+def _cannot_fail(document: Document, expectation: RawExpectation) -> Iterator[Diagnostic]:
+    """Yield a warning for each count that the compile of any function has: a run calls its case an
+    ERROR.
+    """
+    check = None
+    with contextlib.suppress(BadExpectation):
+        check = expectation.parsed
+    if isinstance(check, Counts) and not expectation.weak:
+        for leaf, required in check.of_every_function():
+            problem = document.diagnostic(
+                (*expectation.path, *([leaf] if leaf else [])),
+                "cannot-fail",
+                key=True,
+                count=f"{leaf or expectation.kind}: {required}",
+            )
+            yield replace(problem, severity=Severity.WARNING)
 
 
 def named_value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic]:
@@ -423,7 +444,8 @@ def _uncalled(anatomy: Anatomy, step: RawStep) -> Iterator[str]:
     if "O" in "".join(argv[:at]) and re.search(r"\bassert\b", text):
         yield "assert (because of -O)"
     for tree in anatomy.prelude_trees.values():
-        function = python_source.top_level_functions(tree).get(step.arguments.get("call"))
+        called = str(step.arguments.get("call"))
+        function = python_source.top_level_functions(tree).get(called)
         text += "".join(f"{ast.unparse(line)}\n" for line in function.body) if function else ""
     trees = [*anatomy.prelude_trees.values()]
     with contextlib.suppress(SyntaxError):  # the child will report it

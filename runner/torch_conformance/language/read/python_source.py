@@ -126,6 +126,8 @@ class Arity:
     name: str
     least: int
     most: int | None
+    names: tuple[str, ...] = ()
+    """The positional arguments."""
     keywords: tuple[str, ...] = ()
     """Required keyword-only arguments. Inputs are positional, so they cannot be given."""
 
@@ -137,7 +139,8 @@ class Arity:
 def arity(function: ast.FunctionDef | ast.AsyncFunctionDef, *, method: bool = False) -> Arity:
     """Return the arity of a def, without the first argument of a method."""
     arguments = function.args
-    positional = len(arguments.posonlyargs) + len(arguments.args) - (1 if method else 0)
+    names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)][int(method) :]
+    positional = len(names)
     most = None if arguments.vararg else positional
     needed = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     keywords = tuple(argument.arg for argument, default in needed if default is None)
@@ -145,6 +148,7 @@ def arity(function: ast.FunctionDef | ast.AsyncFunctionDef, *, method: bool = Fa
         name=function.name,
         least=max(positional - len(arguments.defaults), 0),
         most=most,
+        names=tuple(names),
         keywords=keywords,
     )
 

@@ -19,6 +19,7 @@ from torch_conformance.model.diagnostics import (
     Diagnostic,
     InvalidSpecs,
     nearest,
+    odd_character,
     one_of,
     unknown_word,
 )
@@ -297,6 +298,7 @@ def _told(error: Any, title: str = "") -> Iterator[Problem]:
             yield problem(
                 "wrong-text",
                 value=shown(value),
+                odd="" if re.search(argument, "\u0430") else odd_character(str(value)),
                 examples=" or ".join(examples[:2]),
                 pattern=argument,
             )

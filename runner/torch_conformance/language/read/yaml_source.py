@@ -16,7 +16,13 @@ from typing import Any
 import yaml
 
 from torch_conformance.language.read.document import SPEC, DataPath, Document, Kind, Mark
-from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, Position, shown_path
+from torch_conformance.model.diagnostics import (
+    Diagnostic,
+    InvalidSpecs,
+    Position,
+    odd_character,
+    shown_path,
+)
 
 # -- problems of YAML ------------------------------------------------------------------------------
 
@@ -75,11 +81,18 @@ def _syntax_problem(file: str, text: str, error: yaml.YAMLError) -> Diagnostic:
         "cannot start any token" in problem and this[column - 1 : column] == "\t"
     ):
         code = "yaml-tab"
+    elif strange := [*_STRANGE_SPACE.finditer(f"{before}\n{this}"[: len(before) + 1 + column])]:
+        code, at = "yaml-strange-space", strange[-1].start() - len(before)
+        line, column = (line, at) if at > 0 else (line - 1, at + len(before) + 1)
+        problem = odd_character(strange[-1][0]).partition(" is ")[2]
     elif "{{" in this or "{{" in before:
         code = "yaml-unquoted-template"
     unplaced = Diagnostic.of(code, problem=problem, line=context.line + 1 if context else "?")
     return unplaced.at(Position(file=file, line=line, column=column))
 
+
+_STRANGE_SPACE = re.compile(r"[^\S \t\r\n]")
+"""It looks as a space does, and YAML takes it for a letter."""
 
 _SYNTAX = {
     "end of stream": "yaml-open-quote",

@@ -34,6 +34,7 @@ from torch_conformance.vocabulary.expectations.comparing import (
     describe_leaf,
     differences,
     leaves_of,
+    picture,
     structure,
     unnested,
 )
@@ -1246,6 +1247,13 @@ def _add(
         }
 
     leaf["calibrated"] = calibrated.compare(actual, scale, equal_nan=equal_nan)
+    leaf.pop("picture", None)
+    if leaf["calibrated"]["outside"] or leaf["calibrated"]["nonfinite"]:
+        answer = calibrated.flat(actual).to(scale.reference.device)
+        error = calibrated.errors_of(answer, scale.reference) / calibrated.bounds_of(scale)
+        error = error.reshape(calibrated.in_parts(actual).shape)
+        error = error.amax(-1) if actual.is_complex() else error
+        leaf["picture"] = picture(actual, right, error)
     if not comparison.with_stand_ins:
         if not leaf["calibrated"]["outside"]:
             leaf["calibrated"].pop("histogram", None)

@@ -154,7 +154,49 @@ def describe_leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> di
             differences(leaf, reference, rtol=rtol, atol=atol, equal_nan=arguments["equal_nan"])
         )
         facts.update(resemblance(leaf, reference))
+        if facts["nan_mismatches"] or facts["inf_mismatches"] or facts["mismatches"]:
+            right = wide(reference).to(leaf.device)
+            apart, bound = (wide(leaf) - right).abs(), atol + rtol * right.abs()
+            error = torch.where(bound > 0, apart / bound, 2 * apart)
+            facts["picture"] = picture(leaf, reference, error)
     return facts
+
+
+SIDE = 32
+"""The cells of a picture are at most those of a square of this side."""
+
+
+def picture(actual: Any, reference: Any, error: Any) -> dict[str, Any]:
+    """Return where a tensor is wrong: the element with the greatest error of each cell of a grid
+    over it.
+
+    ``error`` is in units of the bound. The columns are those of the last dimension.
+    """
+    ours, theirs = (wide(side).cpu() for side in (actual, reference))
+    is_same = (ours == theirs) | (ours.isnan() & theirs.isnan())
+    numel, width = actual.numel(), actual.shape[-1] if actual.ndim else 1
+    height = numel // width
+    rows = min(height, SIDE)
+    columns = min(width, SIDE * SIDE // rows)
+    rows = min(height, SIDE * SIDE // columns)
+    error = error.reshape(-1).cpu()
+    error = torch.where(is_same, 0.0, torch.where(error.isfinite(), error, torch.inf))
+    across = torch.arange(width) * columns // width
+    cells = ((torch.arange(height) * rows // height)[:, None] * columns + across).reshape(-1)
+    worst = torch.zeros(rows * columns, dtype=error.dtype).scatter_reduce(
+        0, cells, error, "amax", include_self=False
+    )
+    found = (error == worst[cells]).nonzero()[:, 0]
+    places = torch.zeros(rows * columns, dtype=torch.int64)
+    places[cells[found]] = found
+
+    def shown(numbers: Any) -> list[float]:
+        parts = numbers[places]
+        parts = parts.abs() if parts.is_complex() else parts
+        return [float(f"{number:.4g}") for number in parts.tolist()]
+
+    sides = {"errors": shown(error), "values": shown(ours), "eager_values": shown(theirs)}
+    return {"columns": columns, "size": [height, width], **sides}
 
 
 def unnested(value: Any, notes: list[str] | None = None) -> Any:
@@ -383,8 +425,8 @@ def differences(
 
 
 def resemblance(actual: Any, reference: Any) -> dict[str, float]:
-    """Return the length of an answer in those of its reference, as vectors, and the cosine of their
-    angle; without what is not finite.
+    """Return norm(answer) / norm(reference), and the cosine of their angle; elements that are not
+    finite are left out.
 
     Both tell wrong answers of about one error apart: zeros have the size 0, a negated answer the
     likeness -1. ``bias`` and ``outward`` say which way small errors go: the mean error, and the

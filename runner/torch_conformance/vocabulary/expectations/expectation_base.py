@@ -306,7 +306,7 @@ def count_mutants(
                 ("far more than observed", 2 * observed + (_MOST_BUDGET if is_budget else 9))
             )
         elif trivial is not None:
-            numbers.append(("as many as a trivial function has", trivial))
+            numbers.append(("as many as x + 1 has", trivial))
     for name, number in numbers:
         if number < 0:
             yield Mutant.not_applicable(name, "counts are not negative", leaf=leaf, where=where)
@@ -343,6 +343,14 @@ class Counts(Kind):
     def most(self, facts: StepFacts, leaf: str) -> float | None:
         """Return the greatest number that can occur; None where it is not known."""
         return None
+
+    def of_every_function(self) -> Iterator[tuple[str, Range]]:
+        """Yield the ranges without a condition, by leaf, that a trivial function's number is in."""
+        for leaf, trivial in self.of_trivial_function.items():
+            count: Any = self.by_leaf.get(leaf)
+            is_least = isinstance(count, dict) and "min" in count and "max" not in count
+            if is_least and count["min"] <= trivial:
+                yield leaf, parse_count(count)
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge each number on its own.

@@ -302,8 +302,8 @@ class _OfText(ConditionalOnCode):
 
     @classmethod
     def check(cls, body: Any) -> None:
-        """Check the pattern; that a text can have what it must without what it must lack; and how
-        often the parts must be in it.
+        """Check the pattern, reject ``contains`` and ``lacks`` that contradict each other, and
+        check how often the parts must be in the text.
         """
         check_searched(body.get("matches"), "matches")
         for part in parts_of(body.get("lacks")):
@@ -571,11 +571,8 @@ class Exit(ConditionalOnCode):
             return [Verdict.error("no child was spawned", expected=expected)]
         code = facts.exit.code
         if (code == 0) if self.nonzero else (code != self.code):
-            return [
-                Verdict.failed(
-                    expected=expected, observed=f"exit code {code}", detail=facts.exit.stderr
-                )
-            ]
+            printed = "\n".join(filter(None, (facts.exit.stdout, facts.exit.stderr)))
+            return [Verdict.failed(expected=expected, observed=f"exit code {code}", detail=printed)]
         judged = []
         if self.stderr is not None:
             judged.append(
@@ -587,18 +584,18 @@ class Exit(ConditionalOnCode):
                 )
             )
         if self.stdout is not None:
-            printed = Verdict.error(
+            judgement = Verdict.error(
                 "the child shares the standard output of the case",
                 expected="the standard output of a program",
             )
             if facts.exit.stdout is not None:
-                printed = judge_text(
+                judgement = judge_text(
                     facts.exit.stdout,
                     parts_of(self.stdout),
                     None,
                     what=f"{expected} and standard output",
                 )
-            judged.append(replace(printed, leaf="stdout"))
+            judged.append(replace(judgement, leaf="stdout"))
         return judged or [Verdict.passed(expected=expected, observed=f"exit code {code}")]
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:

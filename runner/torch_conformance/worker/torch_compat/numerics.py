@@ -223,8 +223,8 @@ class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
         return result
 
     def _of_moved(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Call an operator with operands that are moved; with its own where it writes or views
-        them, or chooses among their numbers.
+        """Call an operator with moved operands; with the originals where it mutates, aliases or
+        selects among them.
         """
 
         def move(leaf: torch.Tensor) -> torch.Tensor:

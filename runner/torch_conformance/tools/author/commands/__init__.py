@@ -18,8 +18,8 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "explain": Command(
         "tools.author.commands.explain:ExplainOptions",
-        "print one case as a spec of it alone",
-        "Print a case as the spec of it alone, with where each value comes from; above it, "
+        "print one case as a standalone spec",
+        "Print a case as a standalone spec, with where each value comes from; above it, "
         "whether it can run here.",
         (
             ("explain 'padding/*' --json", "for programs"),
@@ -30,8 +30,8 @@ COMMANDS: Mapping[str, Command] = {
         "tools.author.commands.watch:WatchOptions",
         "run specs, and run a spec again when its file is saved",
         "Run the selected cases, then wait. When a spec is saved, or a file that it depends "
-        "on (defaults, backends, waivers, a module of "
-        "yours), its cases run again. torch stays loaded between the runs; each case still "
+        "on (defaults, backends, waivers), its cases run again; press Enter after a change of "
+        "a Python module. torch stays loaded between the runs; each case still "
         "has a process of its own. "
         "Enter: again, f: the cases that fail, a: all, q: quit.",
         (

@@ -1,4 +1,4 @@
-"""``explain``: one case as the spec of it alone, with where each value came from; above it, what a
+"""``explain``: one case as a standalone spec, with where each value came from; above it, what a
 spec does not say.
 
 ``document_of`` makes the spec that a person would write for a case alone: what the matrix, the
