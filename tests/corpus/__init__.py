@@ -430,12 +430,8 @@ def texts(place: Path) -> dict[str, str]:
     made = run(place, shown)
 
     def steady(text: str) -> str:
-        return (
-            re.sub(
-                r"cases/\d{5}", "cases/N", text.replace(f"{ROOT}/", "").replace(f"{place}/", "")
-            ).strip()
-            + "\n"
-        )
+        text = text.replace(f"{ROOT}/", "").replace(f"{place}/", "").strip()
+        return re.sub(r"cases/\d{5}", "cases/N", re.sub(r"; \d+ s\Z", "; N s", text)) + "\n"
 
     *blocks, summary = made.printed.split("\n\n")
     elements = {
