@@ -142,7 +142,7 @@ MODULES = {
         f"{WORKS}module.get_device_name = lambda index: 'Made up 1'\nconformance_facts = "
         f"lambda: {{'driver': 24.1, 'code': 'x' * 999}}\n",
         'returned True\t{"madeup.device": "Made up 1", "madeup.driver": "24.1", "madeup.code": "'
-        + "x" * 200
+        + "x" * 300
         + '"}',
     ),
 }

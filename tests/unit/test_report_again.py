@@ -36,7 +36,7 @@ def test_a_red_run_is_written_again_as_it_was(
     Path("j.xml").unlink()
     capsys.readouterr()
     assert main(["report", "out", "--junit", "j.xml", "--junit-flavour", flavour]) == ExitCode.OK
-    assert capsys.readouterr().out.splitlines() == ["out/index.html", "junit: j.xml"]
+    assert capsys.readouterr().out.splitlines() == ["out/index.html", "written: j.xml"]
     assert Path("j.xml").read_text() == then
     journal = Path("out/run.jsonl")
     text = journal.read_text()

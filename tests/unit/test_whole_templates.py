@@ -58,7 +58,7 @@ def test_a_template_and_the_value_that_it_gives_are_one_case(load_suite: LoadSui
         ("inputs: [{rand: [2]}]", "10:9 arity"),
         ("inputs: [{rand: [2], repeat: 3}]", "10:9 arity"),
         ("inputs: [{rand: [2], bias: 1}, 1]", "10:9 unknown-key"),
-        ("inputs: [{rand: [2], low: 1}, 1]", "10:9 misplaced-key"),
+        ("inputs: [{randn: [2], low: 1}, 1]", "10:9 misplaced-key"),
         ("inputs: [{ref: missing}, 1]", "10:9 unknown-name"),
         ("config: {verbos: true}", "12:16 unknown-option"),
         ("counts: {stats.unique_graps: 1}", "13:42 unknown-counter"),

@@ -112,7 +112,8 @@ def nearest(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str:
     known = list(choices)
     for near in difflib.get_close_matches(word, known, n=3, cutoff=cutoff):
         is_alike = difflib.SequenceMatcher(None, word, near).ratio() >= _ALIKE
-        if is_alike or word.lstrip("-")[:1] == near.lstrip("-")[:1]:
+        first, other = (name.rpartition(".")[2].lstrip("-")[:1] for name in (word, near))
+        if is_alike or first == other:
             return near
     number = re.findall("[0-9]+", word)
     short = [name for name in known if number and re.findall("[0-9]+", name) == number]

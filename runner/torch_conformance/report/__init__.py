@@ -335,7 +335,7 @@ def tolerance_words(results: Sequence[CaseResult]) -> str:
         reasons.update({why for words in whys for why in words.removesuffix(")").split("; ")})
     shown = "; ".join(
         f"{count} {one_line(why, MESSAGE_LIMIT) or 'the spec has one'}"
-        for why, count in reasons.most_common()
+        for why, count in sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))
         if not why.endswith("are exact")
     )
     return f"cases with values that a tolerance judged: {shown}" if shown else ""

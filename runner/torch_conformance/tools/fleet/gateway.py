@@ -36,7 +36,8 @@ def serve(address: str, source: str) -> None:
     os.dup2(2, 1)  # what Ray prints
 
     def say(*line: Json) -> None:
-        print(json.dumps(line), file=outlet, flush=True)
+        outlet.write(json.dumps(line) + "\n")
+        outlet.flush()
 
     ray.init(
         address=address,

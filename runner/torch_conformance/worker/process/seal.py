@@ -200,7 +200,7 @@ class SealedCalls:
                     name
                     for name in (dir(owner) if isinstance(owner, type) else of_owner)
                     if (name in names or (is_torch and not isinstance(of_owner.get(name), type)))
-                    and (name not in of_owner or callable(of_owner[name]) or name in names)
+                    and (name not in of_owner or callable(of_owner[name]))
                 ]
                 self._members.append((of_owner, path, used, list(map(of_owner.get, used))))
         self._codes = self._read_codes()
