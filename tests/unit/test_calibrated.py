@@ -477,3 +477,11 @@ def test_a_report_counts_the_cases_that_a_tolerance_judged() -> None:
     words = tolerance_words(results)
     assert words == "cases with values that a tolerance judged: 2 too large; 1 the spec has one"
     assert tolerance_words(results[3:]) == ""
+
+
+@pytest.mark.parametrize("reasons", ["b; a; c", "c; b; a"])
+def test_reasons_of_equal_counts_have_one_order(reasons: str) -> None:
+    """``verify`` makes the report again, in another process."""
+    text = f"3 values within tolerance (no float64 reference: {reasons})"
+    results: Any = [SimpleNamespace(verdicts=[SimpleNamespace(observed=text)])]
+    assert tolerance_words(results).endswith(": 1 a; 1 b; 1 c")
