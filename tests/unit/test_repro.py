@@ -127,16 +127,29 @@ SCRIPTS = {
 """Specs on the backend eager, and the exit code of the script of each."""
 
 FORKS = """
-import os, runpy, sys
+import os, runpy, sys, traceback
 import torch, torch._dynamo, torch._inductor.compile_fx
+
+# what the first compile imports and builds, once for all scripts
+torch.compile(lambda x: x + torch.compiler.is_compiling(), backend="eager")(torch.ones(2))
+torch._dynamo.reset()
+torch._dynamo.utils.counters.clear()
 
 for name in sys.argv[1:]:
     if not os.fork():
         for stream, end in ((1, "out"), (2, "err")):
             os.dup2(os.open(f"{name}.{end}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
         sys.argv[:] = [name]
-        runpy.run_path(name, run_name="__main__")
-        os._exit(sys.stdout.flush() or 0)
+        code = 0
+        try:
+            runpy.run_path(name, run_name="__main__")
+        except SystemExit as end:
+            code = end.code
+        except BaseException:
+            traceback.print_exc()
+            code = 1
+        sys.stdout.flush()
+        os._exit(code)  # the usual end of a process with torch takes a second
     code = os.waitstatus_to_exitcode(os.wait()[1])
     print(name, code, flush=True)
 """
