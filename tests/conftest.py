@@ -189,17 +189,6 @@ def torch() -> Any:
     return import_torch()
 
 
-@pytest.fixture(scope="module")
-def one_thread(torch: Any) -> Iterator[None]:
-    """Let torch use one thread, as a worker does: several threads of small tensors wait for each
-    other.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture
 def good() -> str:
     """Return the text of a spec that is valid: seven lines, to which a test adds its own."""

@@ -368,7 +368,9 @@ def line_with(process: "subprocess.Popen[str]", words: str, seconds: float = 120
 
 
 def import_torch() -> Any:
-    """Import torch, whatever it warns of: a torch without numpy does."""
+    """Import torch, whatever it warns of: a torch without numpy does. It has one thread, as in a
+    worker: several threads of small tensors wait for each other.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import torch
@@ -377,6 +379,7 @@ def import_torch() -> Any:
         import torch._inductor.config
 
         import torch_conformance.worker.case.case_session  # noqa: F401 - it imports more of torch, which may warn too
+    torch.set_num_threads(1)
     return torch
 
 

@@ -169,25 +169,30 @@ def cycles(graph: Mapping[str, set[str]]) -> list[str]:
     return circular
 
 
+def trees() -> dict[Path, ast.Module]:
+    """Return the parsed modules of the package."""
+    return {path: ast.parse(path.read_text("utf-8")) for path in python_files(ROOT)}
+
+
 def counted() -> Iterator[Measure]:
     """Yield what can be counted without running anything."""
     files = python_files(ROOT)
-    trees = {path: ast.parse(path.read_text("utf-8")) for path in files}
+    parsed = trees()
     yield Measure("runner/: tokens of Python", tokens(files))
     yield Measure("runner/: files", len(files))
     core = [path for path in files if not path.is_relative_to(ROOT / "tools")]
     yield Measure("the core: tokens of Python", tokens(core))
     yield Measure("the core: files", len(core))
     yield Measure("tests/: tokens of Python", tokens(python_files(TOP / "tests")))
-    yield Measure("tests/: modules of runner that they import", len(imported_by_tests(trees)))
+    yield Measure("tests/: modules of runner that they import", len(imported_by_tests(parsed)))
     yield Measure("tools/: tokens of Python", tokens(python_files(TOP / "tools")))
     for folder in ("docs", "reports"):
         yield Measure(f"{folder}/: files", len(tracked(folder)))
         yield Measure(f"{folder}/: KB", kilobytes(tracked(folder)))
     yield Measure("subcommands", len(subcommands()))
-    graph = edges(trees)
+    graph = edges(parsed)
     yield Measure("cycles of imports", len(circular := cycles(graph)), tuple(circular))
-    names = Counter(name for tree in trees.values() for name in bound_names(tree))
+    names = Counter(name for tree in parsed.values() for name in bound_names(tree))
     vague = sum(names[name] for name in VAGUE)
     most = tuple(f"{name} {names[name]}" for name in sorted(VAGUE, key=lambda name: -names[name]))
     yield Measure("vague names, % of bound names", round(100 * vague / names.total(), 1), most)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes import import_torch
 
-pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
+pytestmark = pytest.mark.torch
 
 torch: Any = import_torch()
 

@@ -19,7 +19,6 @@ from torch_conformance.vocabulary.expectations.side_effects import SideEffects
 pytestmark = [
     pytest.mark.torch,
     pytest.mark.filterwarnings("ignore"),
-    pytest.mark.usefixtures("one_thread"),
 ]
 
 torch: Any = import_torch()

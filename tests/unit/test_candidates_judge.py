@@ -64,7 +64,7 @@ def judged(folder: Path, monkeypatch: pytest.MonkeyPatch, second: Any, body: str
 
 @pytest.mark.parametrize("scale", [1.0, 1.012], ids=["right", "1.2 % off"])
 def test_a_candidate_is_judged_by_eagers_error(
-    tmp_path: Path, monkeypatch: Any, one_thread: None, scale: float
+    tmp_path: Path, monkeypatch: Any, scale: float
 ) -> None:
     found = judged(tmp_path, monkeypatch, lambda answer: (answer.float() * scale).bfloat16())
     if scale == 1:
@@ -76,9 +76,7 @@ def test_a_candidate_is_judged_by_eagers_error(
         assert found.observed.startswith("candidate cpp: ")
 
 
-def test_tolerances_of_the_spec_judge_a_candidate(
-    tmp_path: Path, monkeypatch: Any, one_thread: None
-) -> None:
+def test_tolerances_of_the_spec_judge_a_candidate(tmp_path: Path, monkeypatch: Any) -> None:
     body = '{"atol": 0.1, "rtol": 0.1}'
     assert (
         judged(

@@ -30,9 +30,7 @@ Judged = tuple[Any, list[dict[str, Any]]]
 
 
 @pytest.fixture
-def judge(
-    tmp_path: Path, one_thread: None, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Judged]:
+def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Judged]:
     """Return what runs samples of a function, compares them with what another function answers, and
     judges them.
     """

@@ -14,6 +14,7 @@ from torch_conformance.language.read import spec_schema, templates
 from torch_conformance.language.read.document import DataPath, walk
 from torch_conformance.language.read.spec_files import SpecPath
 from torch_conformance.language.read.yaml_source import parse
+from torch_conformance.machine.installed_torch import installed_torch
 from torch_conformance.model.diagnostics import errors
 
 SPEC: Mapping[str, Any] = {
@@ -79,12 +80,14 @@ def specs() -> Iterator[tuple[str, dict[str, Any]]]:
 def problems_of(data: Any) -> tuple[list[Any], frozenset[DataPath]]:
     path = Path("planted.yaml").absolute()
     content = json.dumps(data).encode()
-    problems = inspect_specs(
-        [SpecPath(path=path, root=path.parent)], (), None, texts={path: content}
-    ).problems
+    specs = [SpecPath(path=path, root=path.parent)]
+    problems = inspect_specs(specs, (), None, texts={path: content}, torch=TORCH).problems
     document = parse(content.decode(), path=path)
     return errors(problems), frozenset(place for place, _ in templates.occurrences(document))
 
+
+TORCH = installed_torch()
+"""One for all: it keeps the names of its source."""
 
 PLACES = {
     (name, *("*" if isinstance(key, int) else str(key) for key in path)): (data, path)
