@@ -28,6 +28,8 @@ TESTED = {
     "python": ("", "program", "module", "sketch"),
     "cpp": ("module",),
     "lua": ("editor",),
+    "csv": ("rows",),
+    "text": ("", "rows"),
     "": ("failure",),
 }
 """The marks that tests claim, by the language of their fences; each mark has a test here or in the
