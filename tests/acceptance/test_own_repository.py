@@ -27,11 +27,14 @@ def test_a_workflow_fits_the_schema_of_its_system(mark: str, tmp_path: Path) -> 
 
 def test_two_shards_and_their_report(tmp_path: Path) -> None:
     """The ``run:`` lines of both jobs, without the one that installs: a red case is red in one
-    shard and in the whole, and the reports are there.
+    shard and in the whole, and the reports are there. Rows of other projects run beside it.
     """
     for fence in PAGE:
         if fence.mark in FILES:
             write(fence, tmp_path)
+    for fence in fences(ROOT / "docs" / "guides" / "data-of-others.md"):
+        if fence.name.startswith(("gemm", "conv")):
+            write(fence, tmp_path / "specs")
     green = (tmp_path / "specs" / "relu.yaml").read_text("utf-8")
     red = green.replace("matrix: {dynamic: [true, false]}\n", "").replace(
         '"{{ dynamic }}"', "false"
@@ -65,4 +68,4 @@ def test_two_shards_and_their_report(tmp_path: Path) -> None:
     upload = jobs["report"]["steps"][-1]["with"]["path"]
     assert all((tmp_path / path).exists() for path in upload.splitlines())
     report = (tmp_path / "junit.xml").read_text("utf-8")
-    assert (report.count("<testcase"), report.count("<failure")) == (3, 1)
+    assert (report.count("<testcase"), report.count("<failure")) == (7, 1)
