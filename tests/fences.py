@@ -5,7 +5,9 @@ that says what it is.
 the same, whose case fails: the tutorial shows the failure ``<!-- defaults: NAME.yaml -->``   a
 ``_defaults.yaml``, a file of its page ``<!-- backends: NAME.yaml -->``   a file for ``--backends``
 ``<!-- waivers: NAME.yaml -->``    a file for ``--waivers`` ``<!-- profile: NAME.yaml -->``    a
-file for ``--profile`` ``<!-- lab: NAME.yaml -->``        a file for ``--lab`` ``<!-- module:
+file for ``--profile`` ``<!-- lab: NAME.yaml -->``        a file for ``--lab``
+``<!-- rows: NAME -->``            rows that a spec of the page names
+``<!-- settings: NAME.yaml -->``   the settings of a folder ``<!-- module:
 PACKAGE/NAME -->``   a file of a vendor's package, whose device ``tests/vendor_device.py`` builds
 ``<!-- examples: FILE/NAME -->``   entries of a definition in ``schemas/FILE.schema.json`` ``<!--
 workflow: NAME.yml -->``    a GitHub workflow, whose ``run:`` lines are commands ``<!-- gitlab:
@@ -44,6 +46,8 @@ FILES = (
     "waivers",
     "profile",
     "lab",
+    "rows",
+    "settings",
     "module",
 )
 """Marks of fences that are files of their page."""

@@ -49,6 +49,20 @@ ELSEWHERE = {
     ),
     *("expired-waiver", "waiver-without-case"),  # test_waivers
     *("gone-case", "gone-cases", "not-weak"),  # test_case_ledger, test_audit
+    *(
+        "bad-column",
+        "column-is-no-key",
+        "csv-syntax",
+        "no-file-of-rows",
+        "no-list-of-rows",
+        "other-columns",
+        "repeated-row",
+        "row-lacks-keys",
+        "row-without-keys",
+        "rows-not-there",
+        "rows-out-of-the-tree",
+        "too-many-rows",
+    ),  # test_rows
     "unknown-operator",  # of the installed torch: test_compilers
     "cannot-fail",  # a warning: below
     "option-read-at-import",  # of the installed torch: test_names

@@ -185,7 +185,8 @@ def check_pip(arguments: list[str]) -> None:
     assert arguments[0] == "install"
     if "-c" in arguments:
         assert (ROOT / arguments[arguments.index("-c") + 1]).is_file()
-    extras = re.findall(r"[a-z]+", next(word for word in arguments if word.startswith(".[")))
+    package = next(word for word in arguments if word.startswith((".[", "torch-conformance")))
+    extras = re.findall(r"[a-z]+", package.partition("[")[2].partition("]")[0])
     known = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
         "optional-dependencies"
     ]

@@ -1,6 +1,7 @@
 """Loads specs: from paths to cases, or all problems of all files."""
 
 import functools
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from torch_conformance.language.expand import expand
 from torch_conformance.language.read.anatomy import Anatomy, take_apart
 from torch_conformance.language.read.document import SPEC, Document
 from torch_conformance.language.read.matrix import TARGETS
+from torch_conformance.language.read.rows import Tables, with_rows
 from torch_conformance.language.read.spec_files import (
     DefaultsReader,
     SpecPath,
@@ -49,7 +51,7 @@ class Suite:
     cases: tuple[Case, ...]
     backends: Backends
     documents: tuple[Document, ...]
-    """The files of specs and of their defaults."""
+    """The files of specs, of their defaults and of the rows that they name."""
 
     @property
     def digests(self) -> dict[str, str]:
@@ -140,6 +142,8 @@ def inspect_specs(
     cases: list[Case] = []
     defaults = DefaultsReader()
     anatomies: list[Anatomy] = []
+    tables: Tables = {}
+    unformed: list[tuple[Path, Sequence[Diagnostic]]] = []
     for spec in specs:
         inherited = defaults.of(spec)
         if (refused := link_problem(spec.path, spec.root)) is not None:
@@ -148,7 +152,7 @@ def inspect_specs(
         try:
             document = read_partly(spec.path, content=(texts or {}).get(spec.path))
         except InvalidSpecs as error:
-            problems.extend(error.diagnostics)
+            unformed.append((spec.path, error.diagnostics))
             continue
         data = document.data
         if isinstance(data, dict) and TARGETS in data and "backends" not in data:
@@ -163,8 +167,11 @@ def inspect_specs(
                 key_marks={**document.key_marks, **place},
             )
         of_form = form_problems(document, SPEC)
-        problems.extend(of_form)
-        if of_form or inherited is None:
+        unformed.append((spec.path, of_form))
+        if not of_form:
+            before = len(problems)
+            document = with_rows(document, spec, tables, problems)
+        if of_form or len(problems) > before or inherited is None:
             continue
         anatomies.append(anatomy := take_apart(document, spec.area, inherited))
         own = list(anatomy.problems)
@@ -196,6 +203,9 @@ def inspect_specs(
                         # the diagnostic of an invalid option of a backend is there already
                         raise
         problems.extend(own)
+    # a file of rows beside specs looks like a spec until a spec names it
+    for path, of_file in unformed:
+        problems.extend(of_file if os.path.realpath(path) not in tables else ())
     problems.extend(defaults.problems)
     first: dict[str, Case] = {}
     pairs: set[tuple[str, str]] = set()
@@ -207,7 +217,9 @@ def inspect_specs(
                 Diagnostic.of("repeated-id", id=case.id, other=other.spec).at(case.position)
             )
     documents = tuple(
-        document for anatomy in anatomies for document in (*anatomy.defaults, anatomy.document)
+        document
+        for anatomy in anatomies
+        for document in (*anatomy.defaults, anatomy.document, *anatomy.document.rows)
     )
     suite = Suite(cases=tuple(cases), backends=backends, documents=documents)
     return Inspection(suite=suite, problems=tuple(problems), anatomies=tuple(anatomies))

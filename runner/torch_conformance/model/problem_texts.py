@@ -143,6 +143,10 @@ KINDS: Mapping[str, tuple[str, str]] = {
         "a file of known gaps",
         "known gaps are a map of types to cells: float32: {by-aten: [sort], wrong: {erf: ISSUE}}",
     ),
+    "rows": (
+        "a file of rows",
+        "rows are a list of values or of maps: [{m: 64, n: 8}, {m: 64, n: 16}]",
+    ),
     "waivers": (
         "a waiver file",
         "write waivers: [{cases: GLOB, failure: {type: counter, match: TEXT}, reason: TEXT, "

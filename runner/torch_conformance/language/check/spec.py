@@ -411,7 +411,13 @@ def unused_key_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield the problems of keys that no template, Python or reference uses."""
     # source_problems refuses a key of the source, and a template in the source
     others = {REPEAT, *(KEYS_OF_SOURCE if SOURCE in anatomy.data else ())}
-    keys = [key for key in anatomy.data.get("matrix", {}) if key not in others]
+    document = anatomy.document
+    keys = [
+        key
+        for key in anatomy.data.get("matrix", {})
+        # a column of a file belongs to its owner
+        if key not in others and document.origin(("matrix", key))[0] not in document.rows
+    ]
     if not keys or (used := keys_read(anatomy)) is None:
         return
     in_texts: set[str] = set()

@@ -8,8 +8,8 @@ problem.
 
 import difflib
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,6 +51,10 @@ class Document:
     """Parts that could not be read; ``data`` is the rest."""
     unread: tuple[DataPath, ...] = ()
     """Paths of values that could not be read."""
+    origins: Mapping[DataPath, tuple["Document", DataPath]] = field(default_factory=dict)
+    """Where parts of ``data`` were read, of those that this file does not have at their paths."""
+    rows: tuple["Document", ...] = ()
+    """The files of rows that this file names: ``data`` has what they hold."""
     is_whole: bool = True
     """False if the file could be parsed only in part: ``data`` has the complete top-level keys
     before that place.
@@ -65,11 +69,21 @@ class Document:
 
     def position(self, path: DataPath, *, key: bool = False) -> Position:
         """Return the position of ``path``, or of the nearest enclosing value if it has none."""
+        source, place = self.origin(path)
+        if source is not self:
+            return source.position(place, key=key)
         for end in range(len(path), -1, -1):
             table = self.key_marks if key and end == len(path) else self.marks
             if (mark := table.get(path[:end]) or self.marks.get(path[:end])) is not None:
                 return Position(file=self.file, line=mark.line, column=mark.column)
         return Position(file=self.file)
+
+    def origin(self, path: DataPath) -> tuple["Document", DataPath]:
+        """Return the file that the value at ``path`` was read from, and its path there."""
+        for end in range(len(path), 0, -1) if self.origins else ():
+            if (origin := self.origins.get(path[:end])) is not None:
+                return origin[0], (*origin[1], *path[end:])
+        return self, path
 
     def value(self, path: DataPath) -> Any:
         """Return the value at ``path``."""
@@ -196,6 +210,7 @@ SPEC = Kind(
             "backends",
             "matrix",
             "exclude",
+            "include",
             "requires",
             "config",
             "dynamo_config",
@@ -287,6 +302,8 @@ SETTINGS = Kind(
     least=1,
     file_name="conformance.yaml",
 )
+ROWS = Kind(name="rows", keys=frozenset(), marks=frozenset())
+"""It has any keys, so that its problems quote nothing."""
 LAB = Kind(
     name="lab", keys=frozenset(["lab", "nodes"]), marks=frozenset(["lab"]), file_name="lab.yaml"
 )

@@ -3,9 +3,11 @@ ones.
 """
 
 import functools
+import hashlib
 import itertools
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +21,8 @@ from torch_conformance.model.targets import AXIS
 
 TARGETS = "targets"
 """The key of a spec that adds the first axis."""
+KEY = re.compile(r"[a-z][a-z0-9_]*")
+"""The form of a key, as in the schema."""
 MAX_POINTS = 10_000
 MAX_EXCLUSIONS = 1_000
 RESERVED = ("backend", "device", "facts", "params", "torch")
@@ -29,14 +33,18 @@ REPEAT = "repeat"
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One key of the matrix: its values, the text of each in a case's id, and whether the text was
-    given as ``id``.
+    """One key of the matrix: its values, the text of each in a case's id, and whether that is an
+    ``id``, which names the value.
     """
 
     key: str
     values: tuple[Any, ...]
     labels: tuple[str, ...]
     named: tuple[bool, ...]
+    count: int
+    """How many values are combined with those of other keys; the rest is of ``include``."""
+    included: tuple[int, ...] = ()
+    """The index of the value of each row of ``include``."""
 
     def places(self, excluded: Any) -> frozenset[int]:
         """Return the indices of the values that an exclusion or a condition selects, by value or by
@@ -101,54 +109,115 @@ def axes(document: Document) -> tuple[tuple[Axis, ...], tuple[Diagnostic, ...]]:
     reserved: tuple[str, ...] = RESERVED
     if targets := document.data.get(TARGETS):
         reserved = (*RESERVED, AXIS)
-        result.append(Axis(AXIS, tuple(targets), tuple(targets), (False,) * len(targets)))
-    for key, entries in document.data.get("matrix", {}).items():
+        of_targets = (tuple(targets), tuple(targets), (False,) * len(targets))
+        result.append(Axis(AXIS, *of_targets, len(targets)))
+    matrix, rows = document.data.get("matrix", {}), document.data.get("include", ())
+    for index, row in enumerate(rows):
+        of_row: DataPath = ("include", index)
+        if missing := [key for key in matrix if key not in row]:
+            problems.append(
+                document.diagnostic(of_row, "row-lacks-keys", missing=", ".join(missing))
+            )
+        problems += [
+            document.diagnostic((*of_row, key), unknown_word("matrix-key", key, matrix), key=True)
+            for key in row
+            if key not in matrix
+        ]
+    for key, entries in matrix.items():
         if key in reserved:
             problems.append(
                 document.diagnostic(
                     ("matrix", key), "reserved-key", key=True, word=key, allowed=one_of(reserved)
                 )
             )
-        values: list[Any] = []
-        labels: list[str] = []
-        texts: list[str] = []
-        seen: set[str] = set()
-        for index, entry in enumerate(entries):
-            named = isinstance(entry, dict)
-            # an id shows values as written in the file; values below an alias have no mark
-            mark = document.marks.get(
-                ("matrix", key, index, "id") if named else ("matrix", key, index)
-            )
-            label = _text(entry["id"] if named else entry)
-            if mark is not None and mark.raw is not None:
-                label = mark.raw if mark.raw or mark.style else "null"
-            if label in seen:
+        places: list[DataPath] = [("matrix", key, index) for index in range(len(entries))]
+        places += [("include", index, key) for index, row in enumerate(rows) if key in row]
+        found: dict[str, tuple[int, Any, bool, DataPath]] = {}
+        """By id: the index of the value, the value, whether the id names it, and its place."""
+        ids: dict[str, str] = {}
+        included: list[int] = []
+        for number, place in enumerate(places):
+            entry = document.value(place)
+            label, value = _id_and_value(document, place, entry)
+            if (is_included := number >= len(entries)) and repr(value) in ids:
+                included.append(found[ids[repr(value)]][0])
+                continue
+            is_new = label not in found
+            first = found.setdefault(label, (len(found), value, not _is_scalar(entry), place))
+            included += [first[0]] if is_included else []
+            if not is_new:
+                where = str(document.position(first[3]))
                 problems.append(
-                    document.diagnostic(
-                        ("matrix", key, index), "repeated-value", value=label, name=key
-                    )
+                    document.diagnostic(place, "repeated-value", value=label, name=key, place=where)
                 )
-            value = entry["value"] if named else entry
-            first = labels[texts.index(text)] if (text := repr(value)) in texts else label
-            if first != label:
+            if (other := ids.setdefault(repr(value), label)) != label:
                 problems.append(
-                    document.diagnostic(
-                        ("matrix", key, index), "equal-values", value=label, first=first, name=key
-                    )
+                    document.diagnostic(place, "equal-values", value=label, first=other, name=key)
                 )
-            texts.append(text)
-            values.append(value)
-            labels.append(label)
-            seen.add(label)
         result.append(
             Axis(
                 key,
-                tuple(values),
-                tuple(labels),
-                tuple(isinstance(entry, dict) for entry in entries),
+                tuple(value for _, value, _, _ in found.values()),
+                tuple(found),
+                tuple(named for _, _, named, _ in found.values()),
+                sum(place[0] == "matrix" for *_, place in found.values()),
+                tuple(included),
             )
         )
+    if not problems:
+        problems += _repeated_rows(document, [axis for axis in result if axis.key != AXIS])
     return tuple(result), tuple(problems)
+
+
+def _repeated_rows(document: Document, axes: Sequence[Axis]) -> Iterator[Diagnostic]:
+    """Yield the rows of ``include`` that are a combination of the matrix, or another row."""
+    seen: dict[tuple[int, ...], str] = {}
+    for index, row in enumerate(zip(*(axis.included for axis in axes), strict=True)):
+        position = str(document.position(("include", index)))
+        is_combined = all(place < axis.count for place, axis in zip(row, axes, strict=True))
+        if is_combined or row in seen:
+            place = "" if is_combined else seen[row]
+            yield document.diagnostic(("include", index), "repeated-row", place=place)
+        seen.setdefault(row, position)
+
+
+_LONGEST_ID = 100
+
+
+def _id_and_value(document: Document, place: DataPath, entry: Any) -> tuple[str, Any]:
+    """Return the id of a matrix value, and the value.
+
+    An id shows a scalar as it is written in the file. A row without one gets one of its values.
+    """
+    is_named = isinstance(entry, dict) and "id" in entry and _is_scalar(entry["id"])
+    value = entry["value"] if is_named and entry.keys() == {"id", "value"} else entry
+    if not (is_named or _is_scalar(entry)):
+        text = _id_of(entry) or "empty"
+        if len(text) > _LONGEST_ID:
+            text = f"{text[:_LONGEST_ID]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+        return text, value
+    source, path = document.origin((*place, "id") if is_named else place)
+    mark = source.marks.get(path)  # values below an alias have none
+    if mark is not None and mark.raw is not None:
+        return mark.raw if mark.raw or mark.style else "null", value
+    return _text(entry["id"] if is_named else entry), value
+
+
+def _is_scalar(value: Any) -> bool:
+    return not isinstance(value, dict | list)
+
+
+def _id_of(value: Any) -> str:
+    """Return the parts of a row as one text: ``m64_n8_dtype-float16``, ``64x8``."""
+    if isinstance(value, list):
+        return "x".join(map(_id_of, value))
+    if not isinstance(value, dict):
+        return _text(value)
+    parts = {key: _id_of(item) for key, item in value.items()}
+    return "_".join(
+        f"{key}{'' if text[:1].isdigit() and not key[-1:].isdigit() else '-'}{text}"
+        for key, text in parts.items()
+    )
 
 
 def _text(value: Any) -> str:
@@ -162,7 +231,8 @@ def _text(value: Any) -> str:
 
 def size_problem(document: Document, axes: Sequence[Axis], backends: int) -> Diagnostic | None:
     """Return a problem if the matrix has too many points or too many exclusions."""
-    count = math.prod(len(axis.values) for axis in axes) * backends
+    rows = len(document.data.get("include", ())) * len(document.data.get(TARGETS, "1"))
+    count = (math.prod(axis.count for axis in axes) + rows) * backends
     if count > MAX_POINTS:
         # Python does not print numbers with thousands of digits
         shown = {"count": f"{count:,}"} if count < _COUNTABLE else {"beyond": f"{_COUNTABLE:,}"}
@@ -206,7 +276,7 @@ def points(
             for places, own in zip(exclusions, names, strict=True)
             if own is None or backend.names & own
         ]
-        for indices in itertools.product(*(range(len(axis.values)) for axis in axes)):
+        for indices in _combinations(axes):
             if not any(
                 all(indices[axis] in allowed for axis, allowed in places.items())
                 for places in of_backend
@@ -216,6 +286,17 @@ def points(
                 yield Point(
                     backend, values, {axis.key: axis.labels[index] for axis, index in chosen}
                 )
+
+
+def _combinations(axes: Sequence[Axis]) -> Iterator[tuple[int, ...]]:
+    """Yield the indices of the values of each point: the combinations, then the rows of
+    ``include``, with each target.
+    """
+    yield from itertools.product(*(range(axis.count) for axis in axes))
+    targets = [range(axis.count) for axis in axes if axis.key == AXIS]
+    rows = [*zip(*(axis.included for axis in axes if axis.key != AXIS), strict=True)]
+    for target in itertools.product(*targets):
+        yield from ((*target, *row) for row in rows)
 
 
 def exclusion_problems(
@@ -272,7 +353,9 @@ def find_conditions(
     return (
         (place, item)
         for place, item in walk(document.value(path), path)
-        if place[-1:] == ("when",) and isinstance(item, dict)
+        if place[-1:] == ("when",)
+        and isinstance(item, dict)
+        and (path or place[0] not in ("matrix", "include"))  # rows have any keys
     )
 
 

@@ -48,7 +48,8 @@ def _may_be_project(place: Path) -> bool:
     return place != place.parent and str(place) != os.path.realpath(os.path.expanduser("~"))
 
 
-def _is_within(path: Path, tree: Path | None) -> bool:
+def is_within(path: Path, tree: Path | None) -> bool:
+    """Whether a path, links followed, lies in a tree."""
     return tree is None or Path(os.path.realpath(path)).is_relative_to(tree)
 
 
@@ -62,7 +63,7 @@ def _refusal(path: Path, tree: Path | None, what: str) -> Diagnostic:
 
 def link_problem(path: Path, root: Path) -> Diagnostic | None:
     """Return a problem for a file that is a link out of the tree of ``root``."""
-    if not os.path.islink(path) or _is_within(path, tree := tree_of(root)):
+    if not os.path.islink(path) or is_within(path, tree := tree_of(root)):
         return None
     return _refusal(path, tree, "file")
 
@@ -200,7 +201,7 @@ def _walk(
     if real in above:
         problems.append(Diagnostic.of("folder-loop").at(position))
         return
-    if above and not _is_within(real, tree):
+    if above and not is_within(real, tree):
         problems.append(_refusal(directory, tree, "folder"))
         return
     try:

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from torch_conformance.language.read.document import SPEC, DataPath, Document, Kind, Mark
+from torch_conformance.language.read.document import ROWS, SPEC, DataPath, Document, Kind, Mark
 from torch_conformance.model.diagnostics import (
     Diagnostic,
     InvalidSpecs,
@@ -311,7 +311,7 @@ class _Reader:
                 if self._nodes > MAX_NODES
                 else {"characters": f"{MAX_TEXT:,}"}
             )
-            raise self._stop(event, "yaml-too-large", **least)
+            raise self._stop(event, "yaml-too-large", **least, rows="rows" * (self._kind is ROWS))
 
     def _stop(self, event: Any, code: str, **arguments: str | int) -> _Stop:
         self._problem(event, code, **arguments)
@@ -421,8 +421,8 @@ def read_bytes(path: Path, limit: int = MAX_BYTES, article: str = "a spec") -> b
     return data
 
 
-def _parse(content: bytes, path: Path, kind: Kind) -> Document:
-    """Parse as far as possible; raise ``InvalidSpecs`` for bytes that are no text of YAML."""
+def decoded(content: bytes, path: Path, kind: Kind) -> str:
+    """Return the text of a file; raise ``InvalidSpecs`` for bytes that are no text of YAML."""
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise _failure(path, "", "not-utf-8-but-16")
     if b"\0" in content:
@@ -443,7 +443,12 @@ def _parse(content: bytes, path: Path, kind: Kind) -> Document:
             name=f"U+{ord(foreign[0]):04X}",
             escape=escape,
         )
-    file = shown_path(path)
+    return text
+
+
+def _parse(content: bytes, path: Path, kind: Kind) -> Document:
+    """Parse as far as possible; raise ``InvalidSpecs`` for bytes that are no text of YAML."""
+    text, file = decoded(content, path, kind), shown_path(path)
     for loader_class in (_LOADER, yaml.SafeLoader):
         reader = _Reader(loader_class(text), file, kind)
         try:

@@ -20,7 +20,8 @@ from typing import ClassVar, NamedTuple, TypeAlias
 from torch_conformance.execute.engine import LocalExecutor
 from torch_conformance.execute.executor_protocol import ExecutorSettings
 from torch_conformance.language.load import load_specs
-from torch_conformance.language.read.spec_files import discover, files_of_defaults
+from torch_conformance.language.read.rows import files_named
+from torch_conformance.language.read.spec_files import SpecPath, discover, files_of_defaults
 from torch_conformance.machine import output
 from torch_conformance.machine.installed_torch import installed_torch
 from torch_conformance.machine.signals import Interrupts
@@ -230,7 +231,7 @@ class Watch:
         """
         with contextlib.suppress(UsageError):  # no spec is left
             for spec in discover(self._options.paths, []):
-                self._files.update(map(str, (spec.path, *files_of_defaults(spec))))
+                self._files.update(_files_of(spec))
         return {name: _stamp(name) for name in self._files}
 
     # -- one run -----------------------------------------------------------------------------------
@@ -296,10 +297,7 @@ class Watch:
         specs = discover(self._options.paths, problems)
         if problems:
             raise InvalidSpecs(problems)
-        files = {
-            spec.path: {str(file) for file in (spec.path, *files_of_defaults(spec))}
-            for spec in specs
-        }
+        files = {spec.path: _files_of(spec) for spec in specs}
         if request.files is not None and not request.files & self._everywhere:
             # those that depend on a changed file
             specs = [spec for spec in specs if request.files & files[spec.path]]
@@ -339,6 +337,17 @@ class Watch:
         while len(self._runs) > MOST_RUNS:
             shutil.rmtree(self._runs.pop(0), ignore_errors=True)
         return tuple(results)
+
+
+def _files_of(spec: SpecPath) -> set[str]:
+    """Return the files that the cases of a spec depend on."""
+    rows = _rows_of(spec.path, _stamp(str(spec.path)))
+    return {str(file) for file in (spec.path, *files_of_defaults(spec), *rows)}
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _rows_of(path: Path, _stamp_of_file: object) -> Sequence[Path]:
+    return files_named(path)
 
 
 def _stamp(file: str) -> tuple[int, int, int] | None:
