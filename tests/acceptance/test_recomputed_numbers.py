@@ -41,6 +41,18 @@ on_request: a table of operators
 source: {opinfo: {operators: core, dtypes: [float32], samples: 2}}
 expect: [{close: {to: eager}}]
 """
+SCALED = """\
+summary: A number of Python is an input of the graph
+backends: [cpu]
+tags: [mine]
+matrix: {alpha: [1.5]}
+compile: {dynamic: true}
+function: |
+  def fn(x):
+      return params.alpha * x.sum()
+inputs: [{randn: [4, 40]}]
+expect: [{close: {to: eager}}]
+"""
 PROFILE = """\
 profile: small
 version: "1.0"
@@ -49,7 +61,7 @@ torch: ">=2.11"
 specs: [specs]
 backend: [cpu, host]
 levels:
-  P0: {required: [{cases: area/sums*}, {cases: area/counted*}, {cases: 'area/op[*op=sin,*'}]}
+  P0: {required: [{cases: area/sums*}, {cases: area/counted*}, {cases: 'area/op[*op=sin,*'}, {cases: area/scaled*}]}
 """
 SUMS, SIN = "area/sums[backend=cpu]", "area/op[backend=cpu,op=sin,dtype=float32]"
 
@@ -57,7 +69,10 @@ SUMS, SIN = "area/sums[backend=cpu]", "area/op[backend=cpu,op=sin,dtype=float32]
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("author")
-    write_specs(place, {"area/sums": SPEC, "area/counted": COUNTED, "area/op": OPERATOR})
+    write_specs(
+        place,
+        {"area/sums": SPEC, "area/counted": COUNTED, "area/op": OPERATOR, "area/scaled": SCALED},
+    )
     (place / "small.yaml").write_text(PROFILE)
     ran = called("run", "--profile", "small.yaml", "--out", "out", cwd=place, env=prestarted())
     assert ran.returncode == ExitCode.OK, ran.stdout + ran.stderr
@@ -97,7 +112,7 @@ def test_honest_numbers_are_computed_again(archive: Path) -> None:
         "(--seed 5):\n  cannot be (1), it compares no number with eager: area/counted"
         in done.stdout
     )
-    assert "numbers of eager and float64 in 2 cases: " in done.stdout.splitlines()[-1]
+    assert "numbers of eager and float64 in 3 cases: " in done.stdout.splitlines()[-1]
     assert "that your torch computes the recorded numbers of 2 cases" in done.stdout
 
 
