@@ -1,12 +1,12 @@
 """The proof that the backend of a case ran, by step."""
 
 import ast
-import functools
 import posixpath
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property, partialmethod
 
 from torch_conformance.judge.evidence import CarriedOut, first_line
 from torch_conformance.language.backends import INDUCTOR, Backend, Serves
@@ -15,7 +15,8 @@ from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.devices import kind_of
 from torch_conformance.model.expectation import Status, Verdict
-from torch_conformance.model.matching.filecheck import EmptyText, passes, run
+from torch_conformance.model.matching.filecheck import EmptyText, passes
+from torch_conformance.model.matching.filecheck import run as check_text
 from torch_conformance.model.matching.generated_code import code_of, joined
 from torch_conformance.model.matching.patterns import search
 from torch_conformance.model.matching.time_limit import PatternTooSlow, time_limit
@@ -148,95 +149,123 @@ COMPILING = ("trace", "lower", "codegen", "kernel build", "autotune")
 _MOST_CENSUS = 4000
 
 
-def proof(
-    backend: Backend,
-    surroundings: Surroundings,
-    steps: Sequence[CarriedOut],
-    own: frozenset[str] = frozenset(),
-) -> Verdict:
-    """Judge the proof that the backend ran; a FAILED proof with passed expectations is FELL_BACK.
-
-    ``own`` are the names that the spec gives to things of its own, which are no proof where
-    generated code repeats them.
+@dataclass(frozen=True)
+class _Proving:
+    """What the rules of a proof read; ``own`` are the names that the spec gives to things of its
+    own, which are no proof where generated code repeats them.
     """
-    held = functools.partial(Verdict, kind="proof", status=Status.HELD, position=backend.position)
-    failed = functools.partial(held, status=Status.FAILED)
-    unjudged = functools.partial(held, status=Status.ERROR)
-    too_slow = functools.partial(unjudged, observed="pattern too slow")
-    # bench steps only measure times
-    steps = [
-        known for known in steps if traits_of(known.step).is_proof and known.step.runs(surroundings)
-    ]
-    graphs_wanted = backend.proof.graphs
-    # inductor's graphs show nothing of another compiler: its steps must call what dynamo captured
-    is_measured = backend.proof.served is not None or backend.proof.calls is not None
-    is_of_another = is_measured and backend.compiler != INDUCTOR
-    wants_none = is_of_another or (graphs_wanted is not None and graphs_wanted.most == 0)
-    kind = kind_of(backend.device)
 
-    is_refused = not wants_none and any(
-        known.facts.raised is not None
-        and known.facts.raised.phase in COMPILING
-        and expects_raise(known.step, surroundings)
-        for known in steps
-    )
-    has_nothing = (
-        not is_refused
-        and bool(steps)
-        and not wants_none
-        and all(map(_had_nothing_to_compile, steps))
-    )
-    if not is_refused:
-        if has_nothing and not is_measured:
-            return held(
-                expected=f"backend {backend.name} ran",
-                observed="dynamo traced every call whole and found nothing to compute",
-            )
-        graphs = sum(
-            wants_none or kind in devices for known in steps for devices in known.facts.graphs
+    backend: Backend
+    surroundings: Surroundings
+    steps: Sequence[CarriedOut]
+    own: frozenset[str]
+
+    @cached_property
+    def kind(self) -> str:
+        """The kind of device whose graphs count."""
+        return kind_of(self.backend.device)
+
+    @cached_property
+    def is_measured(self) -> bool:
+        """Whether operators or calls of a runtime show who computed, besides graphs."""
+        return self.backend.proof.served is not None or self.backend.proof.calls is not None
+
+    @cached_property
+    def wants_none(self) -> bool:
+        """Whether no graph of Inductor is wanted: they show nothing of another compiler, whose
+        steps must call what Dynamo captured.
+        """
+        wanted = self.backend.proof.graphs
+        is_of_another = self.is_measured and self.backend.compiler != INDUCTOR
+        return is_of_another or (wanted is not None and wanted.most == 0)
+
+    @cached_property
+    def is_refused(self) -> bool:
+        """Whether an exception that the spec expects came before a compiled graph could run."""
+        return not self.wants_none and any(
+            done.facts.raised is not None
+            and done.facts.raised.phase in COMPILING
+            and expects_raise(done.step, self.surroundings)
+            for done in self.steps
         )
-        calls = sum(known.facts.executed_for(kind) for known in steps)
-        if (
-            graphs_wanted is not None
-            and not has_nothing
-            and not (graphs_wanted.holds(graphs) and (wants_none or calls > 0))
-        ):
-            expected = f"{graphs_wanted} inductor graphs" + (
-                "" if wants_none else f" for {kind}, compiled or from a cache, and called"
-            )
-            breaks = [
-                reason for known in steps for reason in known.facts.counters.get("graph_break", {})
-            ]
-            why = f"; dynamo broke the graph: {first_line(breaks[0])}" if breaks else ""
-            return failed(expected=expected, observed=f"{graphs} graphs, {calls} calls{why}")
 
-    # each step separately: a step that ran eagerly fails the proof, even if another step ran
-    # compiled
-    for number, known in enumerate(() if has_nothing else steps, start=1):
-        step, observed = known
-        if observed.raised is not None:
-            continue
-        where = f"step {number} ({step.kind}, line {step.position.line})"
+    @cached_property
+    def has_nothing(self) -> bool:
+        """Whether no step had anything to compile."""
+        may_have = not self.is_refused and not self.wants_none and bool(self.steps)
+        return may_have and all(map(_had_nothing_to_compile, self.steps))
+
+    @cached_property
+    def placed(self) -> Sequence[tuple[str, int, CarriedOut]]:
+        """The steps that returned, with their place in words and their number."""
+        return [
+            (f"step {number} ({done.step.kind}, line {done.step.position.line})", number, done)
+            for number, done in enumerate(self.steps, start=1)
+            if done.facts.raised is None
+        ]
+
+    def says(self, status: Status, expected: str, observed: str, detail: str = "") -> Verdict:
+        return Verdict(
+            kind="proof",
+            status=status,
+            position=self.backend.position,
+            expected=expected,
+            observed=observed,
+            detail=detail,
+        )
+
+    failed = partialmethod(says, Status.FAILED)
+    held = partialmethod(says, Status.HELD)
+    unjudged = partialmethod(says, Status.ERROR)
+
+
+def _of_no_operation(run: _Proving) -> Verdict | None:
+    if not run.has_nothing or run.is_measured:
+        return None
+    why = "dynamo traced every call whole and found nothing to compute"
+    return run.held(f"backend {run.backend.name} ran", why)
+
+
+def _of_graphs(run: _Proving) -> Verdict | None:
+    """Inductor's graphs are as many as the backend wants, and called."""
+    wanted = run.backend.proof.graphs
+    if wanted is None or run.is_refused or run.has_nothing:
+        return None
+    graphs = sum(
+        run.wants_none or run.kind in devices for done in run.steps for devices in done.facts.graphs
+    )
+    calls = sum(done.facts.executed_for(run.kind) for done in run.steps)
+    if wanted.holds(graphs) and (run.wants_none or calls > 0):
+        return None
+    called = "" if run.wants_none else f" for {run.kind}, compiled or from a cache, and called"
+    breaks = [reason for done in run.steps for reason in done.facts.counters.get("graph_break", {})]
+    why = f"; dynamo broke the graph: {first_line(breaks[0])}" if breaks else ""
+    return run.failed(f"{wanted} inductor graphs{called}", f"{graphs} graphs, {calls} calls{why}")
+
+
+def _of_each_step(run: _Proving) -> Verdict | None:
+    """Each step ran compiled: one that ran eagerly fails, even if another one ran compiled."""
+    for where, number, (step, observed) in () if run.has_nothing else run.placed:
         if observed.abandoned:  # for any step: dynamo does not compile an abandoned frame again
             why = f"dynamo gave up a frame, which ran eagerly: {first_line(observed.abandoned[0])}"
-            return failed(expected=f"{where} runs as it was compiled", observed=why)
+            return run.failed(f"{where} runs as it was compiled", why)
         if observed.uncompiled:
             more = len(observed.uncompiled) - 1
             why = f"it ran eagerly: {first_line(observed.uncompiled[0])}" + (
                 f" (and {more} or more other samples)" if more else ""
             )
-            return failed(expected=f"every sample of {where} runs compiled", observed=why)
-        if backend.proof.served is None and (why := _why_not_compiled(observed, steps)):
+            return run.failed(f"every sample of {where} runs compiled", why)
+        if run.backend.proof.served is None and (why := _why_not_compiled(observed, run.steps)):
             of = f"of the operators that the answer of {where} comes from"
-            return failed(expected=f"most {of} are compiled", observed=why)
-        if wants_none:
-            if why := _why_not_captured(steps[:number]):
-                return failed(expected=f"{where} runs a graph that dynamo captured", observed=why)
+            return run.failed(f"most {of} are compiled", why)
+        if run.wants_none:
+            if why := _why_not_captured(run.steps[:number]):
+                return run.failed(f"{where} runs a graph that dynamo captured", why)
             continue
         # graphs of helpers count only without needs_own_graphs
         needs_own = traits_of(step).needs_own_graphs
         if parsed(step).runs_graphs and not (
-            observed.executed.get(kind, 0) if needs_own else observed.executed_for(kind)
+            observed.executed.get(run.kind, 0) if needs_own else observed.executed_for(run.kind)
         ):
             counts = [f"{count} for {device}" for device, count in observed.executed.items()]
             counts += [
@@ -245,137 +274,176 @@ def proof(
             ]
             why = f"it ran {', '.join(counts)}" if counts else "it ran none: the call was eager"
             of = " that was compiled of its function" if needs_own else ""
-            return failed(expected=f"{where} runs a graph for {kind}{of}", observed=why)
-    if wants_none and steps and not any(_shows_dynamo(known) for known in steps):
-        return failed(
-            expected="dynamo captures a graph that is called",
-            observed="it captured none and traced no function of the case",
-        )
-    if is_refused:
-        # dynamo and the function itself raise before inductor is entered: then another step must
-        # prove the backend
-        entered = sum(known.facts.entered for known in steps)
-        refused = [
-            known
-            for known in steps
-            if known.facts.raised is not None and parsed(known.step).runs_graphs
-        ]
-        if (
-            not entered
-            and refused
-            and all(_is_refused_as_claimed(known, steps, surroundings) for known in refused)
-        ):
-            return held(
-                expected=f"backend {backend.name} gets no graph",
-                observed="dynamo traced the function and raised before that",
-            )
-        expected = "Inductor is called before the exception, or in another step"
-        if entered:
-            return held(expected=expected, observed=f"Inductor was called {entered} times")
-        places = [
-            claim.position
-            for known in steps
-            for claim in known.step.expectations
-            if known.facts.raised is not None and claim.kind == "raises"
-        ]
-        return replace(
-            failed(
-                expected=expected,
-                observed="it raised before Inductor was called; if that is the claim, add "
-                f"before: backend to raises (line {places[0].line})",
-            ),
-            position=places[0],
-        )
+            return run.failed(f"{where} runs a graph for {run.kind}{of}", why)
+    return None
 
-    for number, known in enumerate(steps if is_measured else (), start=1):
-        if (
-            known.facts.raised is not None
-            or not calls_compiler(known.step)
-            or expects_raise(known.step, surroundings)
-        ):
+
+def _of_capture(run: _Proving) -> Verdict | None:
+    """Dynamo captured something, where no graph of Inductor is wanted."""
+    if not run.wants_none or not run.steps or any(map(_shows_dynamo, run.steps)):
+        return None
+    why = "it captured none and traced no function of the case"
+    return run.failed("dynamo captures a graph that is called", why)
+
+
+def _of_refusal(run: _Proving) -> Verdict | None:
+    """What is refused reached Inductor, or was refused by Dynamo as the spec claims.
+
+    Dynamo and the function itself raise before Inductor is entered: then another step must prove
+    the backend.
+    """
+    if not run.is_refused:
+        return None
+    expected = "Inductor is called before the exception, or in another step"
+    if entered := sum(done.facts.entered for done in run.steps):
+        return run.held(expected, f"Inductor was called {entered} times")
+    raising = [done for done in run.steps if done.facts.raised is not None]
+    refused = [done for done in raising if parsed(done.step).runs_graphs]
+    if refused and all(_is_refused_as_claimed(done, run) for done in refused):
+        why = "dynamo traced the function and raised before that"
+        return run.held(f"backend {run.backend.name} gets no graph", why)
+    place = next(
+        claim.position
+        for done in raising
+        for claim in done.step.expectations
+        if claim.kind == "raises"
+    )
+    why = (
+        "it raised before Inductor was called; if that is the claim, add before: backend to raises "
+        f"(line {place.line})"
+    )
+    return replace(run.failed(expected, why), position=place)
+
+
+def _of_operators(run: _Proving) -> Verdict | None:
+    """The runtime of the backend was called in each step, and its operators were served."""
+    for where, _, (step, observed) in run.placed if run.is_measured else ():
+        if not calls_compiler(step) or expects_raise(step, run.surroundings):
             continue
-        where = f"step {number} ({known.step.kind}, line {known.step.position.line})"
-        is_idle = traits_of(known.step).gives_gradients and (
-            known.facts.dynamo is not None and known.facts.dynamo.is_backward_idle
+        is_idle = traits_of(step).gives_gradients and (
+            observed.dynamo is not None and observed.dynamo.is_backward_idle
         )
-        if (runtime := backend.proof.calls) is not None and not (
-            is_idle or (known.facts.runtime_calls or 0) >= runtime.least
-        ):
-            return failed(
-                expected=f"{where}: {runtime}",
-                observed=f"a compiled call with {known.facts.runtime_calls or 0}",
-            )
-        if (served := backend.proof.served) is None:
+        calls = observed.runtime_calls or 0
+        runtime = run.backend.proof.calls
+        if runtime is not None and not is_idle and calls < runtime.least:
+            return run.failed(f"{where}: {runtime}", f"a compiled call with {calls}")
+        if (served := run.backend.proof.served) is None:
             continue
-        if (measured := decode(known.facts.measurements.get(PROOF))) is None:
-            why = known.facts.unmeasured.get(PROOF, "its operators were not measured")
-            return unjudged(expected=f"{where}: {served.expected}", observed=why)
+        if (measured := decode(observed.measurements.get(PROOF))) is None:
+            why = observed.unmeasured.get(PROOF, "its operators were not measured")
+            return run.unjudged(f"{where}: {served.expected}", why)
         if measured.get("done") and not measured["eager"] and not measured["residue"]:
             continue  # the call only moves data: there is nothing to compute
-        (judged,) = served.judge(replace(known.facts, measured=measured), surroundings)
+        (judged,) = served.judge(replace(observed, measured=measured), run.surroundings)
         if judged.status is not Status.HELD:
-            verdict = failed if judged.status is Status.FAILED else unjudged
-            return verdict(
-                expected=f"{where}: {judged.expected}",
-                observed=judged.observed,
-                detail=judged.detail,
-            )
+            status = Status.FAILED if judged.status is Status.FAILED else Status.ERROR
+            expected = f"{where}: {judged.expected}"
+            return run.says(status, expected, judged.observed, judged.detail)
+    return None
 
-    if backend.proof.code:
-        directives = backend.proof.checks
-        expected = "generated code that shows the backend"
-        try:
-            code = joined(
-                [code_of(piece, strings=False) for known in steps for piece in known.facts.code]
-            )
-            outcome = run(directives, code.text, numbers=code.numbers)
-            shown = outcome.passed and passes(directives, without(code.text, own))
-        except EmptyText:
-            return failed(expected=expected, observed="no code was generated")
-        except PatternTooSlow:
-            return too_slow(expected=expected)
-        if not outcome.passed:
-            expected = f"in the generated code: {outcome.directive}"
-            return failed(expected=expected, observed=outcome.reason, detail=outcome.excerpt)
-        if not shown:
-            repeated = ", ".join(
-                sorted(name for name in own if without(code.text, frozenset([name])) != code.text)
-            )
-            why = f"the proof matches only with {repeated}, which the spec defines"
-            return failed(
-                expected=f"{expected} without the names that the spec defines", observed=why
-            )
 
-    if (choices := backend.proof.choices) is not None:
-        timed = [choice for known in steps for tuning in known.facts.choices for choice in tuning]
-        try:
-            named = [choice for choice in timed if search(choices.match, choice.name)]
-            matching = [
-                choice
-                for choice in named
-                if not choices.of_class or search(choices.of_class, choice.of_class)
-            ]
-        except PatternTooSlow:
-            return too_slow(expected=str(choices))
-        if len(matching) < choices.least:
-            strangers = [choice for choice in named[:3] if choice not in matching]
-            why = "".join(
-                f", {choice.name} is of {choice.of_class or 'an unknown class'}"
-                for choice in strangers
-            )
-            return failed(expected=str(choices), observed=f"{len(matching)} of {len(timed)}{why}")
+def _of_code(run: _Proving) -> Verdict | None:
+    """The generated code shows the backend, also without the names that the spec defines."""
+    if not run.backend.proof.code:
+        return None
+    directives = run.backend.proof.checks
+    expected = "generated code that shows the backend"
+    try:
+        code = joined(
+            [code_of(piece, strings=False) for done in run.steps for piece in done.facts.code]
+        )
+        outcome = check_text(directives, code.text, numbers=code.numbers)
+        shown = outcome.passed and passes(directives, without(code.text, run.own))
+    except EmptyText:
+        return run.failed(expected, "no code was generated")
+    except PatternTooSlow:
+        return run.unjudged(expected, _TOO_SLOW)
+    if not outcome.passed:
+        expected = f"in the generated code: {outcome.directive}"
+        return run.failed(expected, outcome.reason, outcome.excerpt)
+    if shown:
+        return None
+    repeated = ", ".join(
+        sorted(name for name in run.own if without(code.text, frozenset([name])) != code.text)
+    )
+    why = f"the proof matches only with {repeated}, which the spec defines"
+    return run.failed(f"{expected} without the names that the spec defines", why)
 
-    for serves in backend.proof.serves:
+
+def _of_choices(run: _Proving) -> Verdict | None:
+    """Autotuning timed enough candidates of the backend."""
+    if (choices := run.backend.proof.choices) is None:
+        return None
+    timed = [choice for done in run.steps for tuning in done.facts.choices for choice in tuning]
+    try:
+        named = [choice for choice in timed if search(choices.match, choice.name)]
+        matching = [
+            choice
+            for choice in named
+            if not choices.of_class or search(choices.of_class, choice.of_class)
+        ]
+    except PatternTooSlow:
+        return run.unjudged(str(choices), _TOO_SLOW)
+    if len(matching) >= choices.least:
+        return None
+    strangers = [choice for choice in named[:3] if choice not in matching]
+    why = "".join(
+        f", {choice.name} is of {choice.of_class or 'an unknown class'}" for choice in strangers
+    )
+    return run.failed(str(choices), f"{len(matching)} of {len(timed)}{why}")
+
+
+def _of_kernels(run: _Proving) -> Verdict | None:
+    """The kernels that were selected are those of the backend."""
+    for serves in run.backend.proof.serves:
         try:
-            problem = unserved(serves, steps)
+            problem = unserved(serves, run.steps)
         except PatternTooSlow:
-            return too_slow(expected=str(serves))
+            return run.unjudged(str(serves), _TOO_SLOW)
         if problem:
             census = "\n".join(
-                str(tuning) for known in steps for tuning in known.facts.tunings.found
+                str(tuning) for done in run.steps for tuning in done.facts.tunings.found
             )
-            return failed(expected=str(serves), observed=problem, detail=census[:_MOST_CENSUS])
-    return held(expected=f"backend {backend.name} ran", observed="shown")
+            return run.failed(str(serves), problem, census[:_MOST_CENSUS])
+    return None
+
+
+_TOO_SLOW = "pattern too slow"
+
+_RULES = (
+    _of_no_operation,
+    _of_graphs,
+    _of_each_step,
+    _of_capture,
+    _of_refusal,
+    _of_operators,
+    _of_code,
+    _of_choices,
+    _of_kernels,
+)
+"""What a proof consists of, in the order in which it is judged: the first verdict is that of the
+proof, and a rule without an objection returns None.
+"""
+
+
+def proof(
+    backend: Backend,
+    surroundings: Surroundings,
+    steps: Sequence[CarriedOut],
+    own: frozenset[str] = frozenset(),
+) -> Verdict:
+    """Judge the proof that the backend ran; a FAILED proof with passed expectations is FELL_BACK.
+
+    ``own`` are the names that the spec gives to things of its own.
+    """
+    # bench steps only measure times
+    proving = [
+        done for done in steps if traits_of(done.step).is_proof and done.step.runs(surroundings)
+    ]
+    run = _Proving(backend, surroundings, proving, own)
+    verdicts = (rule(run) for rule in _RULES)
+    ran = run.held(f"backend {backend.name} ran", "shown")
+    return next((verdict for verdict in verdicts if verdict is not None), ran)
 
 
 def operators_of(result: CaseResult, steps: Sequence[CarriedOut]) -> CaseResult:
@@ -434,20 +502,18 @@ def _operators_called(steps: Sequence[CarriedOut]) -> Mapping[str, int]:
     return {} if _OTHER_KERNELS.search(code) else Counter(called)
 
 
-def _is_refused_as_claimed(
-    known: CarriedOut, steps: Sequence[CarriedOut], surroundings: Surroundings
-) -> bool:
+def _is_refused_as_claimed(refused: CarriedOut, run: _Proving) -> bool:
     """Whether dynamo itself raised in a step, and the spec says so: ``before``, ``as: eager``, or
     an eager call that raises the same.
     """
-    if (traced := known.facts.dynamo) is None or traced.graphs or not traced.frames:
+    if (traced := refused.facts.dynamo) is None or traced.graphs or not traced.frames:
         return False
-    checks = [expected.check for expected in known.step.expectations if expected.kind == "raises"]
-    if any(check.claims_refusal and check.applies(surroundings) for check in checks):
+    checks = [expected.check for expected in refused.step.expectations if expected.kind == "raises"]
+    if any(check.claims_refusal and check.applies(run.surroundings) for check in checks):
         return True
     eager = (
         other
-        for other in steps
+        for other in run.steps
         if isinstance(call := parsed(other.step), Call)
         and call.eager
         and other.facts.raised is not None
