@@ -106,7 +106,9 @@ def test_a_proof_that_takes_for_ever_is_an_error(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(
         "torch_conformance.judge.proof.search", partial(patterns.search, seconds=0.2)
     )
-    monkeypatch.setattr("torch_conformance.judge.proof.run", partial(filecheck.run, seconds=0.2))
+    monkeypatch.setattr(
+        "torch_conformance.judge.proof.check_text", partial(filecheck.run, seconds=0.2)
+    )
     slow = "a" * 40 + "b"
     by_name = backend(choices=Choices(match="(a+)+$", least=1))
     facts = observation(seen(choices=[[{"name": slow, "class": ""}]]))
