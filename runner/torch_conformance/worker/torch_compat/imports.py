@@ -12,6 +12,7 @@ import os
 import pkgutil
 import select
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -191,11 +192,24 @@ def is_built_for_gpus() -> bool:
 
 
 def import_inductor() -> None:
-    """Import the modules of a compile. Torch uses tqdm while it registers patterns."""
+    """Import the modules of a compile, and compute Triton's hash of its files beside that.
+
+    Torch uses tqdm while it registers patterns. The first compile needs the hash, of 400 MB, and
+    Triton keeps it; while it is computed, another thread can import. That thread has ended when
+    this function returns.
+    """
+    hashing = threading.Thread(target=_hash_triton)
+    hashing.start()
     with _without_driver_calls():
         import torch._dynamo
         import torch._inductor.compile_fx  # noqa: F401 - imported for its effect: a fork inherits it
     without_monitor_thread()
+    hashing.join()
+
+
+def _hash_triton() -> None:
+    with contextlib.suppress(ImportError, AttributeError, OSError):
+        importlib.import_module("triton.runtime.cache").triton_key()
 
 
 def without_monitor_thread() -> None:
