@@ -485,6 +485,8 @@ class _Composer:
         self, planned: Mapping[str, Any], arguments: Mapping[str, Any], *, is_package: bool
     ) -> list[str]:
         suffix = self._functions[arguments.get("function") or next(iter(self._functions))]
+        if arguments.get("kwargs"):
+            raise NothingChecked("only the runner calls with arguments by keyword")
         own, is_eager = arguments.get("inputs"), bool(arguments.get("eager"))
         compares = self._plan["needs_eager"] and not is_eager
         lines = []

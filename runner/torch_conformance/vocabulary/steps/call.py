@@ -52,14 +52,18 @@ class Calling(Compared):
     """Which one of functions; the only one when absent."""
     inputs: Inputs | None = None
     """Arguments for this step, instead of the spec's inputs."""
+    kwargs: KeywordArguments = None
+    """Arguments by keyword: inputs of every kind, which are judged as those by position are. For
+    example ``{bias: {rand: [3]}}``."""
     context: Contexts | None = None
     """Contexts of this step, instead of the spec's."""
 
     @property
-    def input_lists(self) -> Iterator[tuple[DataPath, Inputs]]:
+    def input_lists(self) -> Iterator[tuple[DataPath, Json]]:
         """Its own inputs."""
-        if self.inputs is not None:
-            yield ("inputs",), self.inputs
+        for key, entries in (("inputs", self.inputs), ("kwargs", self.kwargs)):
+            if entries is not None:
+                yield (key,), entries
 
     def problems(self, around: Around) -> Iterator[Diagnostic]:
         """Yield an unknown function, inputs that do not fit, and backends that compile nothing."""
@@ -92,8 +96,10 @@ class Calling(Compared):
                 (*around.path, "function"), *unknown("function", name, around.functions)
             )
             return
+        path = (*around.path, "inputs") if self.inputs is not None else ("inputs",)
+        keywords = () if is_template(self.kwargs) else self.kwargs
         yield from around.input_problems(
-            name, self.inputs, (*around.path, "inputs") if self.inputs is not None else ("inputs",)
+            name, self.inputs, path, keywords or (), (*around.path, "kwargs")
         )
 
 
@@ -105,6 +111,7 @@ class Call(Calling):
 
     ``call: {}``
     ``call: {function: one, as: first}``
+    ``call: {kwargs: {bias: {rand: [3]}}}``
     ``call: {process: new}``
     """
 
@@ -175,8 +182,9 @@ class Call(Calling):
 def _load(
     session: Session,
     function: Callable[..., Any],
-    arguments: tuple[Any, ...],
-    strict: bool | None,
+    inputs: tuple[Any, ...],
+    keywords: Mapping[str, Any],
+    how: "Aot",
     path: str,
 ) -> Any:
     from torch._inductor import aoti_compile_and_package, aoti_load_package
@@ -188,14 +196,14 @@ def _load(
             super().__init__()
             self._function = function
 
-        def forward(self, *given: Any) -> Any:
-            return self._function(*given)
+        def forward(self, *given: Any, **keywords: Any) -> Any:
+            return self._function(*given, **keywords)
 
     module = function if isinstance(function, torch.nn.Module) else AsModule(function)
-    mode = {} if strict is None else {"strict": strict}
+    mode: dict[str, Any] = {} if how.strict is None else {"strict": how.strict}
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    marks = session.compiling.marks(pytree.tree_leaves(arguments))
-    program = torch.export.export(module, arguments, **mode)
+    marks = session.compiling.marks(pytree.tree_leaves([inputs, keywords]))
+    program = torch.export.export(module, inputs, dict(keywords), **mode)
     if problem := next(session.compiling.why_static(program, marks), ""):
         raise ValueError(problem)
     return aoti_load_package(aoti_compile_and_package(program, package_path=path))
@@ -248,11 +256,11 @@ class Aot(Calling):
             session.scope.closing.callback(packages.clear)
         name = self.function or next(iter(session.compiled.targets))
 
-        def build_and_run(*inputs: Any) -> Any:
+        def build_and_run(*inputs: Any, **keywords: Any) -> Any:
             path = os.path.join(session.cache, "ahead", f"{len(packages)}.pt2")
-            package = _load(session, session.compiled.targets[name], inputs, self.strict, path)
+            package = _load(session, session.compiled.targets[name], inputs, keywords, self, path)
             packages.append(package)
-            return package(*inputs)
+            return package(*inputs, **keywords)
 
         session.call(name, self, lambda: build_and_run, is_package=True)
 

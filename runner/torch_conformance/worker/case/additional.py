@@ -200,7 +200,7 @@ class EagerCall:
 
         def stages(called: list[Any], around: AbstractContextManager[Any]) -> Iterator[Any]:
             with call.enter(), around:
-                result = called[0](*called[1:])
+                result = copies.invoke(called[0], called)
             yield result
             if call.differentiate:
                 yield gradients_of(result, called, call.differentiate)
@@ -679,7 +679,7 @@ class RepeatableCall:
             self.generators.restore()
             around = around or nullcontext()
             with self.enter(), nullcontext() if self.differentiate else around:
-                result = self.target(*called[1:])
+                result = copies.invoke(self.target, called)
             with around if self.differentiate else nullcontext():
                 result = copies.frozen(
                     gradients_of(result, called, self.differentiate)
@@ -1199,7 +1199,7 @@ class AdditionalCalls:
 
         def traced(function: Callable[..., Any]) -> tuple[list[str], int]:
             with self._session.unseen() as seen, enter(), residue.Origins() as seen.origins:
-                answer = function(*called[1:])
+                answer = copies.invoke(function, called)
             return seen.origins.of(answer, copies.tensors_of(called)), seen.own_calls
 
         @torch.enable_grad()  # type: ignore[untyped-decorator]  # mypy does not follow torch
@@ -1209,7 +1209,9 @@ class AdditionalCalls:
             # the call may raise anything where it was made before
             with suppress(Exception):
                 with self._session.unseen() as seen, enter():
-                    target(*called[1:])  # what the case changed since may have to be compiled
+                    copies.invoke(
+                        target, called
+                    )  # what the case changed since may have to be compiled
                 outside, graphs = traced(target)
                 with compiling.reference_stance():
                     eager, _ = traced(called[0])
