@@ -144,6 +144,8 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     ),
     "argument-by-keyword-differs": (Outcome.FAIL, "side-effects: expected argument [scale] within"),
     "argument-by-keyword-is-used": (Outcome.FAIL, "close: expected output within"),
+    "memory-over-its-bound": (Outcome.FAIL, "peak_memory: expected peak memory of a call"),
+    "memory-far-below-its-bound": (Outcome.ERROR, "twice the memory"),
     "transposed-argument": (Outcome.FAIL, "side-effects: expected argument [0] is strides [1, 3]"),
     "expected-raise-in-one-call": (Outcome.PASS, ""),
     "dataclass-output": (Outcome.PASS, ""),

@@ -62,6 +62,7 @@ from torch_conformance.worker.case.sides import ReferenceCall, Unseen
 from torch_conformance.worker.case.spies import only_records
 from torch_conformance.worker.case.state import Generators, reseed
 from torch_conformance.worker.torch_compat import compiling, numerics, opinfo, residue
+from torch_conformance.worker.torch_compat.device_modules import DeviceApi
 from torch_conformance.worker.torch_compat.numerics import AMPLITUDE, RESOLUTION, jittered
 
 
@@ -606,6 +607,7 @@ class RepeatableCall:
     generators: Generators
     enter: Enter
     unseen: Unseen
+    device_api: DeviceApi
     eager_runs: EagerRuns = field(default_factory=lambda: EagerRuns(_NO_CALL))
     differentiate: Differentiate | None = None
     """Runs backward on the result; None for a step whose result is that of the call."""
@@ -689,6 +691,17 @@ class RepeatableCall:
         executed = seen.own_calls + seen.captured_others + sum(seen.executed_others.values())
         self.eager_calls += bool(self.executed and not executed)
         return result
+
+    def peak_memory(self, *, eager: bool = False) -> int:
+        """Return the most memory of one more call; the one before it may have to compile."""
+        if self.differentiate:
+            raise CannotRepeat("the memory of a backward is not measured: only that of a call")
+        call = replace(self, target=self.called[0], executed=0) if eager else self
+        peak: list[int] = []
+        with compiling.reference_stance() if eager else nullcontext():
+            call.run()
+            call.run(around=self.device_api.peak_memory(peak))
+        return peak[0]
 
     def close(self, arguments: Mapping[str, Any], result: Any) -> dict[str, Any]:
         """Return the facts of ``close`` for a result of the function and eager's."""
@@ -1182,7 +1195,13 @@ class AdditionalCalls:
                         state.add("argument", leaf)
             arguments, unseen = map(_copied, called[1:]), self._session.unseen
             self._latest = RepeatableCall(
-                target, [called[0], *arguments], state, Generators.now(), enter, unseen
+                target,
+                [called[0], *arguments],
+                state,
+                Generators.now(),
+                enter,
+                unseen,
+                self._session.device_api,
             )
         except Exception as error:  # copying arguments of a spec may raise anything
             self._latest = f"the call cannot be repeated: {error}"[:_WORDS]
