@@ -146,6 +146,12 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "argument-by-keyword-is-used": (Outcome.FAIL, "close: expected output within"),
     "memory-over-its-bound": (Outcome.FAIL, "peak_memory: expected peak memory of a call"),
     "memory-far-below-its-bound": (Outcome.ERROR, "twice the memory"),
+    "package-wrong-for-second-size": (Outcome.FAIL, "close: expected output within"),
+    "momentum-of-compiled-step-differs": (
+        Outcome.FAIL,
+        "argument [0].state[Parameter #0]['momentum_buffer'] within",
+    ),
+    "instances-compiled-once": (Outcome.PASS, ""),
     "transposed-argument": (Outcome.FAIL, "side-effects: expected argument [0] is strides [1, 3]"),
     "expected-raise-in-one-call": (Outcome.PASS, ""),
     "dataclass-output": (Outcome.PASS, ""),

@@ -516,6 +516,8 @@ class _Composer:
         call = [f"output = {called}{suffix}(*inputs)"]
         if is_package:
             self._helpers.add("ahead")
+            if arguments.get("package") or arguments.get("dynamic_shapes"):
+                raise NothingChecked("only the runner builds a package for several sizes")
             strict = arguments.get("strict")
             how = "" if strict is None else f", strict={strict!a}"
             call = [f"package = ahead(function{suffix}, inputs{how})", "output = package(*inputs)"]
