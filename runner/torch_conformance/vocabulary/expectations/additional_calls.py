@@ -276,7 +276,7 @@ class PeakMemory(Repeated):
         return Verdict.of(compiled <= self._bound(eager), expected=self.expected, observed=observed)
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
-        """More memory than eager, which a bound below that excludes; else far more than observed."""
+        """More memory than eager, where the bound excludes that; else far more than observed."""
         compiled, eager = facts.measured["compiled"], facts.measured["eager"]
         name, size = "more than eager has", eager + 1
         if self._bound(eager) > eager:
