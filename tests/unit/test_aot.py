@@ -45,9 +45,9 @@ class Packages:
         return package_path
 
     def load(self, path: str) -> Callable[..., Any]:
-        def package(*arguments: Any) -> Any:
+        def package(*arguments: Any, **keywords: Any) -> Any:
             self.ran.append(arguments)
-            return self.programs[path].module()(*arguments)
+            return self.programs[path].module()(*arguments, **keywords)
 
         return package
 
@@ -142,6 +142,31 @@ def test_a_dimension_that_is_marked_remains_dynamic(session, packages, x, body, 
     with pytest.raises(ValueError, match=problem) if problem else nullcontext():
         do(session(text))
     assert bool(packages.files) is not bool(problem)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "problem"),
+    [
+        ("{x: {0: rows}, y: {0: rows}}", ""),
+        ("{x: {0: {name: rows, max: 4}}, y: {0: rows}}", "<= 4"),
+        ("{x: {0: auto}, y: {0: dynamic}}", ""),
+        ("{z: {0: auto}}", "unknown argument 'z'"),
+    ],
+)
+def test_one_package_takes_several_sizes(session, packages, shapes, problem):
+    text = PRODUCT.replace("x @ y", "x + y").replace("[3, 2]", "[2, 3]")
+    text = text.replace("inputs: [{rand: [2, 3]}, {rand: [2, 3]}]", "inputs: [{rand: [2, 3]}]")
+    text = text.replace(
+        "{as: packaged}", f"{{dynamic_shapes: {shapes}, kwargs: {{y: {{rand: [2, 3]}}}}}}"
+    )
+    other = "{package: last, inputs: [{rand: [5, 3]}], kwargs: {y: {rand: [5, 3]}}}"
+    one = session(f"{text}  - aot: {other}\n    expect: [{{close: {{to: eager}}}}]\n")
+    with pytest.raises(Exception, match=problem) if problem else nullcontext():
+        do(one)
+        do(one, 1)
+        assert tuple(one.output.shape) == (5, 3)
+        assert one.output.tolist() == one.reference.output.tolist()
+        assert len(packages.files) == 1
 
 
 # -- the proof -------------------------------------------------------------------------------------

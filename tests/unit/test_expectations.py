@@ -925,6 +925,17 @@ AGAIN: dict[str, list[Row]] = {
         (True, done(differences=[OTHER], allocations=1, bytes=8), FAILED),
         (True, done(differences=[], allocations=0, bytes=0), ERROR),
     ],
+    "peak_memory": [
+        *nothing({"max": 1}),
+        ({"max": 4096}, done(compiled=4096, eager=1), HELD),
+        ({"max": "4 KiB"}, done(compiled=4096, eager=1), HELD),
+        ({"max": "1.5 KiB"}, done(compiled=1537, eager=1), FAILED),
+        ({"max": "0.5 GiB"}, done(compiled=1 << 29, eager=1), HELD),
+        ({"of_eager": 0.8}, done(compiled=800, eager=1000), HELD),
+        ({"of_eager": 0.8}, done(compiled=801, eager=1000), FAILED),
+        ({"of_eager": 1, "max": "2 MiB"}, done(compiled=1 << 20, eager=1000), FAILED),
+        ({"of_eager": 1}, done(compiled=0, eager=0), ERROR),
+    ],
     "served": [
         *nothing({"min": 1}),
         ({"min": 1}, ran([], eager=["aten.mm", "aten.relu"]), HELD),

@@ -57,6 +57,20 @@ def test_the_reference_does_not_change_what_is_compiled(torch, session):
     assert one.compiled.arguments[0] is not one.eager.arguments[0]
 
 
+def test_arguments_by_keyword_are_copied_and_get_gradients_as_others(torch, session):
+    one = session(
+        "function: |\n  def fn(x, *, scale):\n      return x * scale['by']\n"
+        "inputs: [{ones: [2], requires_grad: true}]\nsteps:\n"
+        "  - call: {kwargs: {scale: {by: {full: [2], value: 3.0, requires_grad: true}}}}\n"
+        f"    {CLOSE}\n  - {{backward: {{}}, {CLOSE}}}"
+    )
+    assert do(one).tolist() == one.reference.output.tolist() == [3, 3]
+    assert [gradient.tolist() for gradient in do(one, 1)] == [[3, 3], [1, 1]]
+    ours, theirs = (side.called[-1]["scale"]["by"] for side in (one.compiled, one.eager))
+    assert ours is not theirs
+    assert theirs.grad.tolist() == [1, 1]
+
+
 COUNTS = """\
 prelude: |
   class Counts(torch.nn.Module):

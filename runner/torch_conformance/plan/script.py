@@ -485,6 +485,8 @@ class _Composer:
         self, planned: Mapping[str, Any], arguments: Mapping[str, Any], *, is_package: bool
     ) -> list[str]:
         suffix = self._functions[arguments.get("function") or next(iter(self._functions))]
+        if arguments.get("kwargs"):
+            raise NothingChecked("only the runner calls with arguments by keyword")
         own, is_eager = arguments.get("inputs"), bool(arguments.get("eager"))
         compares = self._plan["needs_eager"] and not is_eager
         lines = []
@@ -514,6 +516,8 @@ class _Composer:
         call = [f"output = {called}{suffix}(*inputs)"]
         if is_package:
             self._helpers.add("ahead")
+            if arguments.get("package") or arguments.get("dynamic_shapes"):
+                raise NothingChecked("only the runner builds a package for several sizes")
             strict = arguments.get("strict")
             how = "" if strict is None else f", strict={strict!a}"
             call = [f"package = ahead(function{suffix}, inputs{how})", "output = package(*inputs)"]

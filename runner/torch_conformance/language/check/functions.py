@@ -3,7 +3,7 @@ names that can be resolved.
 """
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch_conformance.language.backends import Backend
@@ -55,10 +55,15 @@ def entry_of(anatomy: Anatomy, function: RawFunction) -> str | None:
 
 
 def arity_problems(
-    anatomy: Anatomy, name: str, inputs: list[Any] | None, path: DataPath
+    anatomy: Anatomy,
+    name: str,
+    inputs: list[Any] | None,
+    path: DataPath,
+    keywords: Collection[str] = (),
+    path_of_keywords: DataPath = (),
 ) -> Iterator[Diagnostic]:
-    """Yield why a function does not take this number of inputs; None means the inputs of the
-    spec.
+    """Yield why a function does not take this number of inputs (None means the inputs of the spec)
+    or arguments of these names.
     """
     function = anatomy.functions[name]
     inputs = anatomy.data.get("inputs", []) if inputs is None else inputs
@@ -80,6 +85,18 @@ def arity_problems(
     ):
         return  # the number is known at each point of the matrix
     count = sum(map(times, inputs))
+    for keyword in keywords:
+        place = (*path_of_keywords, keyword)
+        if keyword in arity.by_name(count):
+            continue
+        problem = (
+            Diagnostic.of("argument-twice", name=arity.name, keyword=keyword)
+            if keyword in arity.names[:count]
+            else unknown_word("argument", keyword, arity.by_name(count), place=arity.name)
+        )
+        if not arity.takes_any_name or keyword in arity.names[:count]:
+            yield anatomy.document.diagnostic(place, problem, key=True)
+    arity = arity.without(keywords)
     if not arity.takes(count):
         takes, inputs_given = (
             span(arity.least, arity.most),

@@ -14,7 +14,7 @@ import re
 import sys
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Set
+from collections.abc import Callable, Collection, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType
@@ -129,7 +129,23 @@ class Arity:
     names: tuple[str, ...] = ()
     """The positional arguments."""
     keywords: tuple[str, ...] = ()
-    """Required keyword-only arguments. Inputs are positional, so they cannot be given."""
+    """Required keyword-only arguments."""
+    optional: tuple[str, ...] = ()
+    """Keyword-only arguments with a default."""
+    without_name: int = 0
+    """How many arguments are positional-only."""
+    takes_any_name: bool = False
+
+    def by_name(self, count: int) -> tuple[str, ...]:
+        """Return what can be given by keyword beside this number of positional arguments."""
+        return (*self.names[max(count, self.without_name) :], *self.keywords, *self.optional)
+
+    def without(self, keywords: Collection[str]) -> "Arity":
+        """Return what remains to be given by position beside arguments by keyword."""
+        missing = [name not in keywords for name in self.names[: self.least]]
+        least = max((i for i, is_missing in enumerate(missing) if is_missing), default=-1) + 1
+        needed = tuple(name for name in self.keywords if name not in keywords)
+        return replace(self, least=least, keywords=needed)
 
     def takes(self, count: int) -> bool:
         """Whether this number of arguments is valid."""
@@ -150,6 +166,9 @@ def arity(function: ast.FunctionDef | ast.AsyncFunctionDef, *, method: bool = Fa
         most=most,
         names=tuple(names),
         keywords=keywords,
+        optional=tuple(each.arg for each in arguments.kwonlyargs if each.arg not in keywords),
+        without_name=max(len(arguments.posonlyargs) - int(method), 0),
+        takes_any_name=arguments.kwarg is not None,
     )
 
 

@@ -33,6 +33,7 @@ _CLASSES: Mapping[str, str] = {
     "deterministic": "additional_calls:Deterministic",
     "batch_invariant": "additional_calls:BatchInvariant",
     "poisoned": "additional_calls:Poisoned",
+    "peak_memory": "additional_calls:PeakMemory",
     "candidates": "additional_calls:Candidates",
     "served": "served:Served",
     "residue": "served:Residue",

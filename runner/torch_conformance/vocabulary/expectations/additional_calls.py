@@ -1,5 +1,5 @@
-"""``deterministic``, ``batch_invariant``, ``poisoned``, ``candidates``: they call the compiled
-function again after the last step.
+"""``deterministic``, ``batch_invariant``, ``poisoned``, ``peak_memory``, ``candidates``: they call
+the compiled function again after the last step.
 """
 
 import contextlib
@@ -21,7 +21,15 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
     Conditional,
 )
 from torch_conformance.vocabulary.expectations.values import leaf_difference
-from torch_conformance.vocabulary.forms import Form, Keywords, Number, whole
+from torch_conformance.vocabulary.forms import (
+    TEMPLATE,
+    Form,
+    Keywords,
+    Number,
+    common,
+    some_of,
+    whole,
+)
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 
@@ -193,6 +201,87 @@ class Deterministic(Repeated):
             name="other bits", facts=facts.with_measured(runs=[*runs[:-1], _ANOTHER_ANSWER])
         )
         yield Mutant(name="fewer runs", facts=facts.with_measured(runs=runs[:-1]))
+
+
+_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+_BYTES = Form(
+    {
+        "title": "bytes",
+        "type": ["integer", "string"],
+        "minimum": 0,
+        "pattern": rf"^[0-9]+(\.[0-9]+)? ?({'|'.join(_UNITS)})$|{TEMPLATE['pattern']}",
+    }
+)
+
+
+def _bytes(size: int | str) -> int:
+    if isinstance(size, int):
+        return size
+    unit = size.lstrip("0123456789. ")
+    return int(float(size.removesuffix(unit)) * _UNITS[unit])
+
+
+def repeat_peak_memory(arguments: Mapping[str, Any], again: Again) -> Json:
+    """Measure the memory of one more call of the compiled function, and of eager."""
+    return {"compiled": again.peak_memory(), "eager": again.peak_memory(eager=True), "tensors": 1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeakMemory(Repeated):
+    """The most memory that a call of the compiled function holds at one time, beyond what is
+    allocated before it: work space and results, without the arguments and without what a compile
+    takes.
+
+    On the CPU the allocations of torch's allocator are counted, as its profiler records them for
+    the calling thread; on a GPU its own statistics of the peak. Buffers on the stack of generated
+    code, memory of libraries and of CUDA graphs are not in it. A bound above eager's memory
+    must be near what is observed: it fails for twice as much.
+
+    ``peak_memory: {max: 64 MiB}``
+    ``peak_memory: {of_eager: 0.8}``
+    """
+
+    about: ClassVar[About] = About.ANYTHING
+    form: ClassVar[Keywords] = some_of("max", "of_eager")
+    measure = staticmethod(repeat_peak_memory)
+    max: Annotated[int | str, _BYTES] | None = None
+    """The most, in bytes or with a unit: B, KiB, MiB, GiB. For example ``64 MiB``."""
+    of_eager: Annotated[float, common("number"), Form({"exclusiveMinimum": 0})] | None = None
+    """The most, as a multiple of what the same call takes in eager mode. For example ``0.8``."""
+
+    @property
+    def expected(self) -> str:
+        """The bounds, in words."""
+        bounds = [
+            *([] if self.max is None else [f"{self.max} bytes".replace("B bytes", "B")]),
+            *([] if self.of_eager is None else [f"{self.of_eager:g} times eager's"]),
+        ]
+        return f"peak memory of a call: at most {' and '.join(bounds)}"
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker measures a call of both sides."""
+        return {}
+
+    def _bound(self, eager: int) -> int:
+        bounds = [] if self.max is None else [_bytes(self.max)]
+        return min([*bounds, *([] if self.of_eager is None else [int(self.of_eager * eager)])])
+
+    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
+        """Judge the memory of the compiled call."""
+        compiled, eager = facts.measured["compiled"], facts.measured["eager"]
+        if self.of_eager is not None and not eager:
+            return Verdict.error("eager allocates nothing: write max", expected=self.expected)
+        observed = f"{compiled:,} bytes; eager {eager:,} bytes"
+        return Verdict.of(compiled <= self._bound(eager), expected=self.expected, observed=observed)
+
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+        """More memory than eager, where the bound excludes that; else far more than observed."""
+        compiled, eager = facts.measured["compiled"], facts.measured["eager"]
+        name, size = "more than eager has", eager + 1
+        if self._bound(eager) > eager:
+            name, size = "twice the memory", 2 * compiled + 9
+        yield Mutant(name=name, facts=facts.with_measured(compiled=size))
 
 
 def repeat_batch_invariant(arguments: Mapping[str, Any], again: Again) -> Json:

@@ -235,7 +235,7 @@ class Bench(StepKind):
     """
 
     @property
-    def input_lists(self) -> Iterator[tuple[DataPath, Inputs]]:
+    def input_lists(self) -> Iterator[tuple[DataPath, Json]]:
         """Its own inputs, and those of each function."""
         if self.inputs is not None:
             yield ("inputs",), self.inputs

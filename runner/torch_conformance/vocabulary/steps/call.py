@@ -3,6 +3,7 @@ steps that use them.
 """
 
 import copy
+import inspect
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from torch_conformance.vocabulary.forms import (
     KeywordArguments,
     Name,
     ValueName,
+    common,
 )
 from torch_conformance.vocabulary.steps.step_base import (
     ONLY,
@@ -52,14 +54,18 @@ class Calling(Compared):
     """Which one of functions; the only one when absent."""
     inputs: Inputs | None = None
     """Arguments for this step, instead of the spec's inputs."""
+    kwargs: KeywordArguments = None
+    """Arguments by keyword: inputs of every kind, which are judged as those by position are. For
+    example ``{bias: {rand: [3]}}``."""
     context: Contexts | None = None
     """Contexts of this step, instead of the spec's."""
 
     @property
-    def input_lists(self) -> Iterator[tuple[DataPath, Inputs]]:
+    def input_lists(self) -> Iterator[tuple[DataPath, Json]]:
         """Its own inputs."""
-        if self.inputs is not None:
-            yield ("inputs",), self.inputs
+        for key, entries in (("inputs", self.inputs), ("kwargs", self.kwargs)):
+            if entries is not None:
+                yield (key,), entries
 
     def problems(self, around: Around) -> Iterator[Diagnostic]:
         """Yield an unknown function, inputs that do not fit, and backends that compile nothing."""
@@ -92,8 +98,10 @@ class Calling(Compared):
                 (*around.path, "function"), *unknown("function", name, around.functions)
             )
             return
+        path = (*around.path, "inputs") if self.inputs is not None else ("inputs",)
+        keywords = () if is_template(self.kwargs) else self.kwargs
         yield from around.input_problems(
-            name, self.inputs, (*around.path, "inputs") if self.inputs is not None else ("inputs",)
+            name, self.inputs, path, keywords or (), (*around.path, "kwargs")
         )
 
 
@@ -105,6 +113,7 @@ class Call(Calling):
 
     ``call: {}``
     ``call: {function: one, as: first}``
+    ``call: {kwargs: {bias: {rand: [3]}}}``
     ``call: {process: new}``
     """
 
@@ -172,33 +181,117 @@ class Call(Calling):
             )
 
 
+_SHAPES = Form(
+    {
+        "title": "dynamic shapes",
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": {
+            "title": "dimensions",
+            "type": "object",
+            "minProperties": 1,
+            "propertyNames": {"pattern": "^[0-9]+$"},
+            "additionalProperties": {
+                "title": "dynamic dimension",
+                "type": ["string", "object"],
+                "pattern": "^[A-Za-z_][A-Za-z0-9_]*$",
+                "properties": {
+                    "name": common("name"),
+                    "min": common("size"),
+                    "max": common("size"),
+                },
+                "minProperties": 1,
+                "additionalProperties": False,
+                "examples": ["batch", {"min": 2, "max": 64}],
+            },
+        },
+    }
+)
+
+
+def _shapes(
+    dimensions: Mapping[str, Any],
+    function: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    keywords: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return torch's ``dynamic_shapes``, in the order of the arguments; equal names of dimensions
+    are one ``Dim``.
+    """
+    names = list(inspect.signature(function).bind(*inputs, **keywords).arguments)
+    for name in dimensions:
+        if name not in names:
+            raise ValueError(". ".join(unknown("argument", name, names)))
+    made: dict[str, Any] = {}
+
+    def dimension(argument: str, number: str, entry: Any) -> Any:
+        if isinstance(entry, str) and entry in ("auto", "dynamic"):
+            return getattr(torch.export.Dim, entry.upper())
+        words = {"name": entry} if isinstance(entry, str) else entry
+        name = words.get("name", f"{argument}_{number}")
+        bounds = {key: words[key] for key in ("min", "max") if key in words}
+        if name not in made:
+            made[name] = torch.export.Dim(name, **bounds)
+        return made[name]
+
+    return {
+        name: {
+            int(number): dimension(name, number, entry)
+            for number, entry in dimensions.get(name, {}).items()
+        }
+        or None
+        for name in names
+    }
+
+
 def _load(
     session: Session,
     function: Callable[..., Any],
-    arguments: tuple[Any, ...],
-    strict: bool | None,
+    inputs: tuple[Any, ...],
+    keywords: Mapping[str, Any],
+    how: "Aot",
     path: str,
 ) -> Any:
     from torch._inductor import aoti_compile_and_package, aoti_load_package
 
-    class AsModule(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow torch
-        """A module with one function: ``torch.export`` accepts only modules."""
+    is_module = isinstance(function, torch.nn.Module)
+    names = () if is_module else tuple(keywords)
 
-        def __init__(self, function: Callable[..., Any]) -> None:
-            super().__init__()
-            self._function = function
+    class AsModule(torch.nn.Module):  # type: ignore[misc]  # mypy does not follow torch
+        """A module with one function: ``torch.export`` accepts only modules. It gets all arguments
+        by position, because torch gives dimensions of ``**keywords`` no names.
+        """
 
         def forward(self, *given: Any) -> Any:
-            return self._function(*given)
+            last = len(given) - len(names)
+            return function(*given[:last], **dict(zip(names, given[last:], strict=True)))
 
-    module = function if isinstance(function, torch.nn.Module) else AsModule(function)
-    mode = {} if strict is None else {"strict": strict}
+    mode: dict[str, Any] = {} if how.strict is None else {"strict": how.strict}
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    marks = session.compiling.marks(pytree.tree_leaves(arguments))
-    program = torch.export.export(module, arguments, **mode)
+    marks = session.compiling.marks(pytree.tree_leaves([inputs, keywords]))
+    if how.dynamic_shapes is not None:
+        with needed("dynamic_shapes"):
+            target = getattr(function, "forward", function)
+            shapes = _shapes(how.dynamic_shapes, target, inputs, keywords)
+            by_position = [shape for name, shape in shapes.items() if name not in names]
+            given = (*by_position, *(shapes[name] for name in names))
+            mode["dynamic_shapes"] = shapes if is_module else {"given": given}
+
+    def given_to(inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+        by_name = {name: value for name, value in keywords.items() if name not in names}
+        return (*inputs, *(keywords[name] for name in names)), by_name
+
+    module = function if is_module else AsModule()
+    program = torch.export.export(module, *given_to(inputs, keywords), **mode)
     if problem := next(session.compiling.why_static(program, marks), ""):
         raise ValueError(problem)
-    return aoti_load_package(aoti_compile_and_package(program, package_path=path))
+    package = aoti_load_package(aoti_compile_and_package(program, package_path=path))
+
+    def call(*inputs: Any, **keywords: Any) -> Any:
+        values, by_name = given_to(inputs, keywords)
+        return package(*values, **by_name)
+
+    return call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +304,8 @@ class Aot(Calling):
     ``aot: {}``
     ``aot: {function: one, as: packaged}``
     ``aot: {strict: true}``
+    ``aot: {dynamic_shapes: {x: {0: {min: 2, max: 64}}}}``
+    ``aot: {package: last, inputs: [{rand: [5, 4]}]}``
     """
 
     about: ClassVar[About] = About.INDUCTOR
@@ -226,10 +321,36 @@ class Aot(Calling):
     """Whether torch.export traces with Dynamo (true), or runs the function with symbolic values
     (false); torch's default when absent.
     """
+    dynamic_shapes: Annotated[Mapping[str, Any], _SHAPES] | None = None
+    """The dimensions that the package takes with other sizes, by argument and number: a name (equal
+    names have equal sizes), auto, dynamic, or a range. Dimensions with mark_dynamic of an input are
+    dynamic without it. For example ``{x: {0: {min: 2, max: 64}}, y: {0: batch}}``."""
+    package: Literal["last"] | None = None
+    """Call the package that the last aot step of this function built, for example with other sizes,
+    and build none."""
 
     def problems(self, around: Around) -> Iterator[Diagnostic]:
-        """Yield also backends on which inductor must compile nothing."""
+        """Yield also backends on which inductor must compile nothing, and a package that no step
+        builds.
+        """
         yield from Calling.problems(self, around)
+        if self.package:
+            for key in ("strict", "dynamic_shapes"):
+                if getattr(self, key) is not None:
+                    yield around.problem(
+                        (*around.path, key),
+                        f"'{key}' beside 'package', which is built already",
+                        f"write '{key}' in the aot step above",
+                        key=True,
+                    )
+            if not any(
+                isinstance(step, Aot) and step.function == self.function and not step.package
+                for step in around.above
+            ):
+                hint = "put an aot step of the same function above it, or remove 'package'"
+                yield around.problem(
+                    (*around.path, "package"), "no step above builds this package", hint
+                )
         if any(isinstance(step, Aot) for step in around.above):
             return
         for backend in around.backends:
@@ -240,7 +361,7 @@ class Aot(Calling):
 
     def run(self, session: Session) -> None:
         """Build and call a package; the reference is the function itself, on copies."""
-        packages: list[Any] | None = session.kept.get(Aot.kind)
+        packages: list[tuple[str, Any]] | None = session.kept.get(Aot.kind)
         if packages is None:
             # they stay loaded until the case ends, as a result may be in a package's memory; then
             # torch deletes their unpacked files
@@ -248,11 +369,13 @@ class Aot(Calling):
             session.scope.closing.callback(packages.clear)
         name = self.function or next(iter(session.compiled.targets))
 
-        def build_and_run(*inputs: Any) -> Any:
+        def build_and_run(*inputs: Any, **keywords: Any) -> Any:
+            if self.package:
+                return dict(packages)[name](*inputs, **keywords)
             path = os.path.join(session.cache, "ahead", f"{len(packages)}.pt2")
-            package = _load(session, session.compiled.targets[name], inputs, self.strict, path)
-            packages.append(package)
-            return package(*inputs)
+            package = _load(session, session.compiled.targets[name], inputs, keywords, self, path)
+            packages.append((name, package))
+            return package(*inputs, **keywords)
 
         session.call(name, self, lambda: build_and_run, is_package=True)
 

@@ -107,9 +107,9 @@ class Around:
     """
     name_problem: Callable[[str], tuple[str, str] | None]
     """Returns (message, hint) for a name that is not defined when the step begins."""
-    input_problems: Callable[[str, list[Json] | None, DataPath], Iterator[Diagnostic]]
-    """Yields why a function does not take these inputs at a path; None means the inputs of the
-    spec.
+    input_problems: Callable[..., Iterator[Diagnostic]]
+    """Yields why a function does not take these inputs at a path (None means the inputs of the
+    spec), and names of arguments by keyword at another path.
     """
 
     def compiling_nothing(self, what: str, hint: str) -> Iterator[Diagnostic]:
@@ -210,8 +210,8 @@ class StepKind(Word):
         return None
 
     @property
-    def input_lists(self) -> Iterator[tuple[DataPath, Inputs]]:
-        """Its own lists of inputs, with their paths below the step."""
+    def input_lists(self) -> Iterator[tuple[DataPath, Json]]:
+        """Its own inputs, a list or by keyword, with their paths below the step."""
         return iter(())
 
     @property

@@ -62,6 +62,7 @@ from torch_conformance.worker.case.sides import ReferenceCall, Unseen
 from torch_conformance.worker.case.spies import only_records
 from torch_conformance.worker.case.state import Generators, reseed
 from torch_conformance.worker.torch_compat import compiling, numerics, opinfo, residue
+from torch_conformance.worker.torch_compat.device_modules import DeviceApi
 from torch_conformance.worker.torch_compat.numerics import AMPLITUDE, RESOLUTION, jittered
 
 
@@ -200,7 +201,7 @@ class EagerCall:
 
         def stages(called: list[Any], around: AbstractContextManager[Any]) -> Iterator[Any]:
             with call.enter(), around:
-                result = called[0](*called[1:])
+                result = copies.invoke(called[0], called)
             yield result
             if call.differentiate:
                 yield gradients_of(result, called, call.differentiate)
@@ -606,6 +607,7 @@ class RepeatableCall:
     generators: Generators
     enter: Enter
     unseen: Unseen
+    device_api: DeviceApi
     eager_runs: EagerRuns = field(default_factory=lambda: EagerRuns(_NO_CALL))
     differentiate: Differentiate | None = None
     """Runs backward on the result; None for a step whose result is that of the call."""
@@ -679,7 +681,7 @@ class RepeatableCall:
             self.generators.restore()
             around = around or nullcontext()
             with self.enter(), nullcontext() if self.differentiate else around:
-                result = self.target(*called[1:])
+                result = copies.invoke(self.target, called)
             with around if self.differentiate else nullcontext():
                 result = copies.frozen(
                     gradients_of(result, called, self.differentiate)
@@ -689,6 +691,17 @@ class RepeatableCall:
         executed = seen.own_calls + seen.captured_others + sum(seen.executed_others.values())
         self.eager_calls += bool(self.executed and not executed)
         return result
+
+    def peak_memory(self, *, eager: bool = False) -> int:
+        """Return the most memory of one more call; the one before it may have to compile."""
+        if self.differentiate:
+            raise CannotRepeat("the memory of a backward is not measured: only that of a call")
+        call = replace(self, target=self.called[0], executed=0) if eager else self
+        peak: list[int] = []
+        with compiling.reference_stance() if eager else nullcontext():
+            call.run()
+            call.run(around=self.device_api.peak_memory(peak))
+        return peak[0]
 
     def close(self, arguments: Mapping[str, Any], result: Any) -> dict[str, Any]:
         """Return the facts of ``close`` for a result of the function and eager's."""
@@ -1182,7 +1195,13 @@ class AdditionalCalls:
                         state.add("argument", leaf)
             arguments, unseen = map(_copied, called[1:]), self._session.unseen
             self._latest = RepeatableCall(
-                target, [called[0], *arguments], state, Generators.now(), enter, unseen
+                target,
+                [called[0], *arguments],
+                state,
+                Generators.now(),
+                enter,
+                unseen,
+                self._session.device_api,
             )
         except Exception as error:  # copying arguments of a spec may raise anything
             self._latest = f"the call cannot be repeated: {error}"[:_WORDS]
@@ -1199,7 +1218,7 @@ class AdditionalCalls:
 
         def traced(function: Callable[..., Any]) -> tuple[list[str], int]:
             with self._session.unseen() as seen, enter(), residue.Origins() as seen.origins:
-                answer = function(*called[1:])
+                answer = copies.invoke(function, called)
             return seen.origins.of(answer, copies.tensors_of(called)), seen.own_calls
 
         @torch.enable_grad()  # type: ignore[untyped-decorator]  # mypy does not follow torch
@@ -1209,7 +1228,9 @@ class AdditionalCalls:
             # the call may raise anything where it was made before
             with suppress(Exception):
                 with self._session.unseen() as seen, enter():
-                    target(*called[1:])  # what the case changed since may have to be compiled
+                    copies.invoke(
+                        target, called
+                    )  # what the case changed since may have to be compiled
                 outside, graphs = traced(target)
                 with compiling.reference_stance():
                     eager, _ = traced(called[0])

@@ -369,13 +369,13 @@ class Session:
                 side.forget_gradients()
         with self.phases("inputs"), needed("the arguments"):
             inputs = None if arguments.inputs is None else self.scope.make_all(arguments.inputs)
-        called = self.compiled.calling(function, inputs)
+            own = inputs, copies.Keywords(self.scope.value(arguments.kwargs or {}))
+        called = self.compiled.calling(function, own)
         self.reference.is_there = False
         if self.eager is not None and has_reference:
             with needed("the eager reference"):
-                theirs = self.eager.calling(
-                    function, self._given_to_eager(arguments.inputs, inputs)
-                )
+                entries = [*(arguments.inputs or []), *(arguments.kwargs or {}).values()]
+                theirs = self.eager.calling(function, self._given_to_eager(entries, own))
             self.effects.begin(called, theirs, is_package=is_package)
             self.reference.is_apart |= is_package
             self.reference.call(self.eager, theirs, enter, done=self.effects.eager_done)
@@ -390,29 +390,26 @@ class Session:
         self.effects.finish(self.compiled.called, self.eager, self.output)
         self.reference.is_apart |= self.effects.facts is None
 
-    def _given_to_eager(
-        self, entries: Sequence[Any] | None, inputs: list[Any] | None
-    ) -> list[Any] | None:
-        """Bring the eager side to the compiled side's state, and return copies of a call's
-        arguments for it; None for those of the spec.
+    def _given_to_eager(self, entries: Sequence[Any], own: Any) -> Any:
+        """Bring the eager side to the compiled side's state, and return copies of a call's own
+        arguments for it.
         """
         is_plain = all(
             not isinstance(entry, Mapping) or not {"call", "module", "ref"} & set(entry)
-            for entry in entries or ()
+            for entry in entries
         )
         if self._may_have_changed or not is_plain:
-            return self.copy_for_eager(inputs)
+            return self.copy_for_eager(own)
         if self._were_compared or self.effects.facts is not None:
             # what was judged in an earlier step is not judged again: both sides go on from one
             # value
             self._twins.adopt(judged_alone=True)
             self.reference.is_apart = False
-        copied: list[Any] | None = copies.apart(inputs, self._twins)
-        return copied
+        return copies.apart(own, self._twins)
 
-    def copy_for_eager(self, inputs: list[Any] | None = None) -> list[Any] | None:
+    def copy_for_eager(self, own: Any = None) -> Any:
         """Copy functions and arguments of the compiled side, as they are now, for the eager side;
-        return copies of a call's arguments.
+        return copies of a call's own arguments.
         """
         assert self.eager is not None
         for name, target in self.eager.targets.items():
@@ -431,13 +428,12 @@ class Session:
         parts = {
             "function": self.compiled.targets,
             "inputs": self.compiled.arguments,
-            "arguments": inputs,
+            "arguments": own,
         }
         copied = copies.apart(parts, self._twins)
         self.eager.targets, self.eager.arguments = copied["function"], copied["inputs"]
         self._may_have_changed = False
-        arguments: list[Any] | None = copied["arguments"]
-        return arguments
+        return copied["arguments"]
 
     def entered(self, context: Sequence[Any] | None) -> Enter:
         """Return a function that enters these contexts; None stands for the spec's contexts."""

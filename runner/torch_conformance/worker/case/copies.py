@@ -37,6 +37,26 @@ _SHARED = (types.FunctionType, *_SINGLE, types.ModuleType, contextvars.ContextVa
 """Objects that both sides share; what of a function can change is copied with it."""
 
 
+class Keywords(dict[str, Any]):
+    """The arguments by keyword of a call: the last of its arguments, where it has some."""
+
+
+pytree.register_pytree_node(
+    Keywords,
+    lambda keywords: (list(keywords.values()), list(keywords)),
+    lambda values, names: Keywords(zip(names, values, strict=True)),
+)
+
+
+def invoke(target: Callable[..., Any], called: Sequence[Any]) -> Any:
+    """Call ``target`` with the arguments in ``called``, which follow the function that it was made
+    of.
+    """
+    arguments = list(called[1:])
+    keywords = arguments.pop() if arguments and isinstance(arguments[-1], Keywords) else {}
+    return target(*arguments, **keywords)
+
+
 class Live:
     """Stands for an object that cannot be copied.
 
@@ -467,7 +487,9 @@ def changeable(
     picture = Picture(left_out=() if parameters else (torch.nn.Module,), before=before)
     picture.places.update(known)
     for index, argument in enumerate(arguments):
-        picture.add(f"{ARGUMENT} [{index}]", argument)
+        named = argument.items() if isinstance(argument, Keywords) else [(index, argument)]
+        for place, value in named:
+            picture.add(f"{ARGUMENT} [{place}]", value)
     owner = getattr(target, "__self__", target)
     if not isinstance(owner, types.ModuleType | type):
         picture.add(FUNCTION, owner)

@@ -36,9 +36,13 @@ class Side:
     is_differentiated: bool = False
     """Whether a step ran backward on a result of the last call."""
 
-    def calling(self, name: str, arguments: list[Any] | None) -> list[Any]:
-        """Return a function followed by its arguments: the given ones, else those of the spec."""
-        return [self.targets[name], *(self.arguments if arguments is None else arguments)]
+    def calling(self, name: str, own: tuple[list[Any] | None, copies.Keywords]) -> list[Any]:
+        """Return a function followed by its arguments: its own by position, else those of the
+        spec; then those by keyword.
+        """
+        inputs, keywords = own
+        arguments = self.arguments if inputs is None else inputs
+        return [self.targets[name], *arguments, *([keywords] if keywords else [])]
 
     def forget_gradients(self) -> None:
         """Delete the gradients that a backward step left.
@@ -55,7 +59,7 @@ class Side:
         """
         self.called = called
         with enter():
-            self.result = target(*called[1:])
+            self.result = copies.invoke(target, called)
         return self.result
 
 

@@ -11,7 +11,7 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from itertools import accumulate
@@ -132,6 +132,28 @@ class DeviceApi:
         if self._module is not None:
             # a kernel's error must be raised in the step that launched it
             self._module.synchronize()
+
+    @contextlib.contextmanager
+    def peak_memory(self, peak: list[int]) -> Iterator[None]:
+        """Append the most bytes that are allocated at one time in this context, beyond those before
+        it; raise ``AttributeError`` for a device without such statistics.
+        """
+        if self._module is not None:
+            self.synchronize()
+            self._module.reset_peak_memory_stats()
+            before = self._module.memory_allocated()
+            yield
+            self.synchronize()
+            peak.append(self._module.max_memory_allocated() - before)
+            return
+        with torch.autograd.profiler.profile(profile_memory=True) as profiler:
+            yield
+        events = sorted(
+            (event.start_ns(), index, event.nbytes())
+            for index, event in enumerate(profiler.kineto_results.events())
+            if event.name() == "[memory]"
+        )
+        peak.append(max([0, *accumulate(size for _, _, size in events)]))
 
     def timed(self, run: Callable[[], None]) -> float:
         """Return the time of a call in milliseconds, by events of the device where it is an

@@ -84,10 +84,11 @@ class Lowering:
                 if arguments.inputs is None
                 else self._scope.make_all(arguments.inputs)
             )
+            keywords = self._scope.value(arguments.kwargs or {})
             try:
                 # a graph break would call the first graph, and nothing can be called
                 with self._scope.entering(context)():
-                    torch.compile(function, **{**options, "fullgraph": True})(*values)
+                    torch.compile(function, **{**options, "fullgraph": True})(*values, **keywords)
             except codegen.Lowered:
                 pass
             except Exception:
