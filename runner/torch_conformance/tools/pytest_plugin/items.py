@@ -219,7 +219,9 @@ class Session:
         for case in requested(
             chosen, suite.cases, paths=self._arguments, globs=options.select, tags=options.tag
         ):
-            self._cases[by_name[case.spec]].append(case if options.bench else without_benches(case))
+            self._cases[by_name[suite.sources.get(case.spec, case.spec)]].append(
+                case if options.bench else without_benches(case)
+            )
         problems = list(errors(inspection.problems))
         for name, path in by_name.items():  # a file that is no spec serves all of them
             self.problems[path] = [
