@@ -93,6 +93,10 @@ def _times(low: float, high: float, count: int) -> Bounds:
     return min(low * count, 0.0), max(high * count, 0.0)
 
 
+def _added(low: float, high: float, count: int) -> Bounds:
+    return _times(low, high, count + 1)
+
+
 def _kept(low: float, high: float, _: int) -> Bounds:
     return low, high
 
@@ -318,11 +322,7 @@ INDEXING = _rows(
 ) + _rows(
     ("X.index_add(D, I.flip(0), X)", lambda low, high, _: (low * 2, high * 2), 2),
     ("X.index_add(D, I // 2, X * 0.5)", lambda low, high, _: _times(low, high, 2), 2),
-    (
-        "X.scatter_add(D, torch.zeros_like(X, dtype=torch.int64), X)",
-        lambda low, high, n: _times(low, high, n + 1),
-        -2,
-    ),
+    ("X.scatter_add(D, torch.zeros_like(X, dtype=torch.int64), X)", _added, -2),
     shape=_LINE,
     most=17,
 )
@@ -334,7 +334,7 @@ WRITES = _rows(
     ("X.clone(); V[0] = V[-1] * 0.5", _scaled, 2),
     ("X.clone(); V.masked_fill_(X > 0.25, 0.5)", _hull(0.5), 1, JUMP),
     ("X.clone(); V.clamp_(-0.5, 0.75)", _ends(lambda x: min(max(x, -0.5), 0.75)), 1, KINK),
-    ("torch.neg(X); V.transpose(0, -1).mul_(0.5)", lambda low, high, _: (-high, -low / 2)),
+    ("X.clone(); V.transpose(0, -1).mul_(0.5)", _scaled),
     is_exact=True,
     shape=_at_least(1, 1),
 ) + _rows(
@@ -386,6 +386,7 @@ GROUPS: tuple[tuple[int, tuple[Form, ...]], ...] = (
     (6, WRITES),
     (4, MATRICES),
 )
+"""With their weights."""
 
 
 class Pair(NamedTuple):
@@ -416,45 +417,31 @@ def _products(x: Bounds, y: Bounds) -> Bounds:
     return min(ends), max(ends)
 
 
+_KINKED: Any = {"kind": KINK, "is_exact": True}
+_JUMPING: Any = {"kind": JUMP, "is_exact": True}
 PAIRS: tuple[Pair, ...] = (
     Pair("torch.add(X, Y)", _sum),
-    Pair("torch.add(X, Y, alpha=0.5)", lambda x, y: _sum(x, (y[0] / 2, y[1] / 2))),
     Pair("torch.sub(X, Y)", lambda x, y: _sum(x, (-y[1], -y[0]))),
     Pair("torch.mul(X, Y)", _products, lambda x, y: (y, x)),
     Pair(
         "torch.div(X, Y)",
-        lambda x, y: _products(x, (0.0, 1 / y[0])),
+        lambda x, y: _products(x, (0, 4)),
         lambda x, y: (4, 16 * x),
         second=POSITIVE,
     ),
-    Pair("torch.hypot(X, Y)", lambda x, y: (0.0, 1500.0), second=(1.0, 900.0)),
+    Pair("torch.hypot(X, Y)", lambda x, y: (0.0, y[1] - x[0] + x[1]), second=(1.0, 99.0)),
     Pair("torch.atan2(X, Y)", lambda x, y: (-1.6, 1.6), lambda x, y: (4, 4), second=POSITIVE),
     Pair("torch.logaddexp(X, Y)", lambda x, y: (max(x[0], y[0]), max(x[1], y[1]) + 1)),
     Pair("torch.lerp(X, Y, 0.25)", _union, same_dtype=True),
     Pair(
-        "torch.addcmul(X, X, Y)",
-        lambda x, y: _sum(x, _products(x, y)),
-        lambda x, y: (1 + y, x),
-        same_dtype=True,
-    ),
-    Pair("torch.maximum(X, Y)", _union, kind=KINK, is_exact=True),
-    Pair("torch.minimum(X, Y)", _union, kind=KINK, is_exact=True),
-    Pair("torch.clamp(X, min=Y)", _union, kind=KINK, is_exact=True),
-    Pair("torch.where(X > 0.25, X, Y)", _union, kind=JUMP, is_exact=True),
-    Pair(
-        "torch.where(X >= Y, X, Y * 2)",
-        lambda x, y: _union(x, (2 * y[0], 2 * y[1])),
-        lambda x, y: (1, 2),
-        kind=JUMP,
-        is_exact=True,
-    ),
-    Pair("X > Y", lambda x, y: (0, 1), lambda x, y: (0, 0), JUMP, is_exact=True, dtype="bool"),
-    Pair(
-        "torch.copysign(X, Y)",
-        lambda x, y: (-max(map(abs, x)), max(map(abs, x))),
-        kind=JUMP,
-        is_exact=True,
-    ),
+        "torch.addcmul(X, X, Y)", lambda x, y: _sum(x, _products(x, y)), lambda x, y: (1 + y, x)
+    )._replace(same_dtype=True),
+    Pair("torch.maximum(X, Y)", _union, **_KINKED),
+    Pair("torch.minimum(X, Y)", _union, **_KINKED),
+    Pair("torch.clamp(X, min=Y)", _union, **_KINKED),
+    Pair("torch.where(X >= Y, X, Y)", _union, **_JUMPING),
+    Pair("X > Y", lambda x, y: (0, 1), lambda x, y: (0, 0), **_JUMPING, dtype="bool"),
+    Pair("torch.copysign(X, Y)", lambda x, y: (-max(-x[0], x[1]), max(-x[0], x[1])), **_JUMPING),
 )
 MUTATIONS: tuple[tuple[str, Callable[..., Bounds]], ...] = (
     ("X.mul_(0.5)", _scaled),
@@ -581,10 +568,9 @@ class _Program:
         ):
             return False
         size = max(shape[dim] for shape in value.shapes) if rank else 1
-        shapes = [form.shape(shape, dim) for shape in value.shapes]
-        if form.shape is _without and "keepdim=K" in form.text and keeps:
-            one = _with(lambda _: 1)
-            shapes = [one(shape, dim) for shape in value.shapes]
+        rule = _with(lambda _: 1) if "keepdim=K" in form.text and keeps else form.shape
+        if (shapes := _all([rule(shape, dim) for shape in value.shapes])) is None:
+            return False
         name = self._next_name()
         slope = form.slope if form.slope >= 0 else -form.slope * max(size, 1)
         placed = dim if rng.random() < 0.5 or "unsqueeze" in form.text else dim - rank
@@ -605,9 +591,10 @@ class _Program:
         )
 
     def _combine(self, pair: Pair, x: Value, y: Value) -> bool:
-        shapes = [_broadcast(*both) for both in zip(x.shapes, y.shapes, strict=True)]
+        shapes = _all([_broadcast(*both) for both in zip(x.shapes, y.shapes, strict=True)])
         if (
-            not pair.second[0] <= y.bounds[0] <= y.bounds[1] <= pair.second[1]
+            shapes is None
+            or not pair.second[0] <= y.bounds[0] <= y.bounds[1] <= pair.second[1]
             or not (_is_smooth(pair.kind, x) and _is_smooth(pair.kind, y))
             or (x.dtype != y.dtype and (pair.same_dtype or () in (*x.shapes, *y.shapes)))
         ):
@@ -618,7 +605,7 @@ class _Program:
             _filled(pair.text, X=x.name, Y=y.name),
             Value(
                 name,
-                tuple(shapes),
+                shapes,
                 pair.dtype or _promoted(x.dtype, y.dtype),
                 pair.bounds(x.bounds, y.bounds),
                 max(of_x * x.slope + of_y * y.slope, 1.0),
@@ -631,9 +618,7 @@ class _Program:
     def _take(self, text: str, value: Value) -> bool:
         """Add a node where its values are neither too many, too great nor badly conditioned."""
         if (
-            not all(
-                shape is not None and math.prod(shape) <= _MOST_ELEMENTS for shape in value.shapes
-            )
+            max(map(math.prod, value.shapes)) > _MOST_ELEMENTS
             or value.greatest > _GREATEST.get(value.dtype, 64.0)
             or value.slope > _STEEPEST.get(value.dtype, 32.0)
         ):
@@ -641,7 +626,7 @@ class _Program:
         first, *writes = text.split("; ")
         self.statements += [f"{value.name} = {first}", *writes]
         has_gradient = value.has_gradient and value.is_float
-        self.values.append(replace(value, shapes=tuple(value.shapes), has_gradient=has_gradient))
+        self.values.append(replace(value, has_gradient=has_gradient))
         return True
 
     def _next_name(self) -> str:
@@ -651,6 +636,12 @@ class _Program:
 def _is_smooth(kind: int, value: Value) -> bool:
     """Whether rounding cannot move a value over a jump, nor a gradient."""
     return value.is_exact or kind == SMOOTH or (kind == KINK and not value.has_gradient)
+
+
+def _all(shapes: list[Shape | None]) -> tuple[Shape, ...] | None:
+    """Return the shapes; None where a call has none."""
+    known = tuple(shape for shape in shapes if shape is not None)
+    return known if len(known) == len(shapes) else None
 
 
 def _broadcast(x: Shape, y: Shape) -> Shape | None:
