@@ -1,62 +1,90 @@
-"""``spawn: {program: ...}`` in the worker: what is run, and what is read of it. No torch."""
+"""Random programs: the same texts for a seed, valid ones, and their folder."""
 
-import contextlib
+import re
+import subprocess
+import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from torch_conformance.vocabulary.expectations.texts import MOST
-from torch_conformance.vocabulary.steps import NotCarriedOut, actions
+from torch_conformance.language import programs
+from torch_conformance.language.load import inspect, load
+from torch_conformance.model.diagnostics import InvalidSpecs
+from torch_conformance.plan.selection import requested
+
+_LONGEST = 100
+_SOURCE = """\
+summary: Random programs equal eager
+backends: [cpu]
+source: {programs: {seed: %d, count: %d}}
+"""
 
 
-@pytest.fixture
-def session(tmp_path: Path) -> Any:
-    return SimpleNamespace(
-        phases=contextlib.nullcontext,
-        cache=str(tmp_path),
-        log_of_step=lambda: "what it wrote",
-        scope=SimpleNamespace(value=lambda entry: entry),
+def _source(folder: Path, seed: int, count: int, more: str = "") -> Path:
+    path = folder / "finder.yaml"
+    path.write_text(_SOURCE % (seed, count) + more)
+    return path
+
+
+def test_texts_are_those_of_the_seed_in_another_process(tmp_path: Path) -> None:
+    command = (
+        "from torch_conformance.language.programs import text_of;"
+        "print(*(text_of({}, 7, number) for number in range(20)))"
     )
-
-
-def test_code_and_outputs(session: Any):
-    code = "import sys; print(sys.stdin.read() + '|'.join(sys.argv[1:])); sys.exit(4)"
-    assert actions.run_program(session, "python", ["-c", code, "a b", 7]) == {
-        "code": 4,
-        "stderr": "what it wrote",
-        "stdout": "a b|7\n",
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", command],
+            env={"PYTHONPATH": ":".join(sys.path), "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
     }
+    assert len(outputs) == 1
+    assert len({programs.text_of({}, seed, 0) for seed in range(20)}) == 20
 
 
-def test_a_signal_is_a_negative_code(session: Any):
-    assert (
-        actions.run_program(session, "python", ["-c", "import os; os.kill(os.getpid(), 9)"])["code"]
-        == -9
+def test_three_hundred_programs_are_valid_and_bounded(tmp_path: Path) -> None:
+    inspection = inspect([_source(tmp_path, 11, 300)])
+    assert not inspection.problems
+    assert len(inspection.suite.cases) == 300
+    assert all(case.on_request for case in inspection.suite.cases)
+    assert inspection.suite.cases[3].id == "programs-1-s11-0003[backend=cpu]"
+    texts = [document.content.decode() for document in inspection.suite.documents]
+    bodies = [text.partition("):\n")[2].partition("return (")[0] for text in texts[:300]]
+    assert all(3 <= len(re.findall(r"^ +v\d+ = ", body, re.MULTILINE)) <= 12 for body in bodies)
+    for word in ("requires_grad", '"bfloat16"', '"int64"', "strides", "dynamic: true", ".add_(1)"):
+        assert any(word in text for text in texts), word
+
+
+def test_what_a_folder_has_is_read_and_not_made_again(tmp_path: Path) -> None:
+    source, frozen = _source(tmp_path, 3, 2), tmp_path / "run" / "programs"
+    suite = load([source], frozen=frozen)
+    assert not frozen.exists()
+    suite.freeze()
+    first, second = sorted(frozen.iterdir())
+    assert first.name == "programs-1-s3-0000.yaml"
+    named = requested(
+        suite.cases, suite.cases, paths=[source], globs=(), tags=(), sources=suite.sources
     )
+    assert named == list(suite.cases)
+    old = frozen / "programs-0-s3-0000.yaml"
+    first.rename(old)
+    second.unlink()
+    again = load([source], frozen=frozen)
+    assert [case.id for case in again.cases] == ["programs-0-s3-0000[backend=cpu]"]
+    again.freeze()
+    assert list(frozen.iterdir()) == [old]
 
 
-def test_no_shell_reads_the_arguments(session: Any, tmp_path: Path):
-    there = tmp_path / "there"
-    assert (
-        actions.run_program(
-            session, "python", ["-c", "import sys; print(sys.argv[1])", f"; touch {there}"]
-        )["stdout"]
-        == f"; touch {there}\n"
-    )
-    assert not there.exists()
+def test_keys_that_no_program_has(tmp_path: Path) -> None:
+    source = _source(tmp_path, 3, 2, "compile: {dynamic: true}\ninputs: [1]\n")
+    with pytest.raises(InvalidSpecs) as raised:
+        load([source])
+    assert [problem.code for problem in raised.value.diagnostics] == ["beside-programs"] * 2
 
 
-def test_only_the_end_of_a_long_output_is_kept(session: Any):
-    found = actions.run_program(session, "python", ["-c", f"print('x' * {MOST} + 'end')"])["stdout"]
-    assert len(found) == MOST
-    assert found.endswith("xend\n")
-
-
-def test_a_program_that_is_not_there_is_an_error_of_the_case(
-    session: Any, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(NotCarriedOut, match="nvcc is not on PATH"):
-        actions.run_program(session, "nvcc", [])
+def test_the_generator_stays_small() -> None:
+    lines = Path(programs.__file__).read_text().splitlines()
+    assert max(map(len, lines)) <= _LONGEST

@@ -180,15 +180,32 @@ def test_a_parameter_goes_with_its_input() -> None:
 # -- edits -----------------------------------------------------------------------------------------
 
 
+def aliased() -> Document:
+    """Return a document with a second name of a value, a dtype and strides."""
+    code = "def fn(x):\n    a = x.sin()\n    b = a\n    c = b + b\n    x = c\n    return c, x\n"
+    return document(
+        function=code, inputs=[{"randn": [4, 2], "dtype": "float64", "strides": [1, 4]}]
+    )
+
+
+def test_second_names_dtypes_and_strides_go() -> None:
+    passes = [one for one in PASSES if one.name in ("aliases", "dtypes")]
+    smaller = Search(aliased(), lambda _: True).run(passes)
+    # x is bound twice: another value may be meant
+    code = "def fn(x):\n    a = x.sin()\n    c = a + a\n    x = c\n    return (c, x)\n"
+    assert smaller["function"] == code
+    assert smaller["inputs"] == [{"randn": [4, 2], "dtype": "float32"}]
+
+
 def test_every_pass_proposes_edits_that_leave_a_document() -> None:
     for one in PASSES:
-        proposed = list(one.propose(mine := document()))
+        proposed = list(one.propose(mine := aliased()))
         applied(mine, proposed)
-        assert mine == document()
+        assert mine == aliased()
         assert proposed, one.name
         for edit in proposed:
-            made = applied(document(), [edit])
-            assert made != document(), edit.words
+            made = applied(aliased(), [edit])
+            assert made != aliased(), edit.words
             assert text_of(made)
     assert [one.name for one in PASSES][:2] == ["steps", "expectations"]
 

@@ -4,7 +4,7 @@ import functools
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torch_conformance.language.backends import Backends, read_backends
@@ -20,7 +20,7 @@ from torch_conformance.language.check.spec import (
     unused_key_problems,
 )
 from torch_conformance.language.expand import expand
-from torch_conformance.language.read.anatomy import Anatomy, take_apart
+from torch_conformance.language.read.anatomy import PROGRAMS, SOURCE, Anatomy, take_apart
 from torch_conformance.language.read.document import SPEC, Document
 from torch_conformance.language.read.matrix import TARGETS
 from torch_conformance.language.read.rows import Tables, with_rows
@@ -39,7 +39,7 @@ from torch_conformance.machine.capabilities import Machine
 from torch_conformance.machine.installed_torch import InstalledTorch, installed_torch, release
 from torch_conformance.model.case import Case
 from torch_conformance.model.conditions import BadRange, Surroundings
-from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, errors
+from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, errors, shown_path
 from torch_conformance.model.targets import BACKEND, SIMULATED
 from torch_conformance.vocabulary.steps import TRITON
 
@@ -52,11 +52,20 @@ class Suite:
     backends: Backends
     documents: tuple[Document, ...]
     """The files of specs, of their defaults and of the rows that they name."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """By the file of a random program, the spec with its source."""
 
     @property
     def digests(self) -> dict[str, str]:
         """The sha256 of each file, by its name in messages."""
         return {document.file: document.digest for document in self.documents}
+
+    def freeze(self) -> None:
+        """Write the random programs that no folder has yet."""
+        for document in self.documents:
+            if document.file in self.sources and not document.path.exists():
+                document.path.parent.mkdir(parents=True, exist_ok=True)
+                document.path.write_bytes(document.content)
 
 
 def load(
@@ -64,16 +73,18 @@ def load(
     backend_files: Sequence[Path] = (),
     known: Surroundings | None = None,
     torch: InstalledTorch | None = None,
+    frozen: Path | None = None,
 ) -> Suite:
     """Read, validate and expand; raise ``InvalidSpecs`` with all problems of all files, or
     ``UsageError``.
 
     ``torch`` is the one of another machine, whose names the specs are checked for; without it, it
-    is the installed one.
+    is the installed one. ``frozen`` is the folder of the texts of random programs.
     """
     problems: list[Diagnostic] = []
+    specs = discover(paths, problems)
     return (
-        inspect_specs(discover(paths, problems), backend_files, known, problems, torch=torch)
+        inspect_specs(specs, backend_files, known, problems, torch=torch, frozen=frozen)
         .valid()
         .suite
     )
@@ -124,12 +135,14 @@ def inspect_specs(
     *,
     texts: Mapping[Path, bytes] | None = None,
     torch: InstalledTorch | None = None,
+    frozen: Path | None = None,
 ) -> Inspection:
     """Read each file, then check its meaning if its form is right, and that of every file that it
     uses.
 
     ``problems`` are those of finding the files. ``texts`` are read in the place of the specs at
-    these paths: changes that are not written.
+    these paths: changes that are not written. Random programs that the folder ``frozen`` has are
+    read there, and others are files to be.
     """
     problems = [*problems]
     backends = read_backends(backend_files, problems)
@@ -144,13 +157,15 @@ def inspect_specs(
     anatomies: list[Anatomy] = []
     tables: Tables = {}
     unformed: list[tuple[Path, Sequence[Diagnostic]]] = []
-    for spec in specs:
+    sources: dict[str, Document] = {}
+    texts, waiting = dict(texts or {}), list(specs)
+    for spec in waiting:  # grows by the programs of a source
         inherited = defaults.of(spec)
         if (refused := link_problem(spec.path, spec.root)) is not None:
             problems.append(refused)
             continue
         try:
-            document = read_partly(spec.path, content=(texts or {}).get(spec.path))
+            document = read_partly(spec.path, content=texts.get(spec.path))
         except InvalidSpecs as error:
             unformed.append((spec.path, error.diagnostics))
             continue
@@ -172,6 +187,16 @@ def inspect_specs(
             before = len(problems)
             document = with_rows(document, spec, tables, problems)
         if of_form or len(problems) > before or inherited is None:
+            continue
+        if PROGRAMS in document.data.get(SOURCE, {}):
+            from torch_conformance.language import programs
+
+            if not (of_source := programs.problems(document)):
+                made = programs.files_of(document, frozen or spec.path)
+                texts.update({path: text for path, text in made.items() if not path.exists()})
+                sources.update(dict.fromkeys(map(shown_path, made), document))
+                waiting += [SpecPath(path=path, root=path.parent) for path in made]
+            problems += of_source
             continue
         anatomies.append(anatomy := take_apart(document, spec.area, inherited))
         own = list(anatomy.problems)
@@ -216,12 +241,17 @@ def inspect_specs(
             problems.append(
                 Diagnostic.of("repeated-id", id=case.id, other=other.spec).at(case.position)
             )
-    documents = tuple(
+    of_specs = (
         document
         for anatomy in anatomies
         for document in (*anatomy.defaults, anatomy.document, *anatomy.document.rows)
     )
-    suite = Suite(cases=tuple(cases), backends=backends, documents=documents)
+    suite = Suite(
+        cases=tuple(cases),
+        backends=backends,
+        documents=(*of_specs, *dict.fromkeys(sources.values())),
+        sources={file: document.file for file, document in sources.items()},
+    )
     return Inspection(suite=suite, problems=tuple(problems), anatomies=tuple(anatomies))
 
 

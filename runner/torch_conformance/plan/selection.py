@@ -228,15 +228,18 @@ def requested(
     paths: Sequence[Path],
     globs: Sequence[str],
     tags: Sequence[str],
+    sources: Mapping[str, str] = {},
 ) -> list[Case]:
     """Return the cases without those on request that nothing names.
 
-    ``read`` are all cases that were read.
+    ``read`` are all cases that were read; ``sources`` has, by its file, the spec that stands for
+    another one.
     """
     if not any(case.on_request for case in cases):
         return list(cases)
     default = {case.spec for case in read if not case.on_request}
-    files = {case.spec: Path(case.spec).resolve() for case in read} if paths else {}
+    read_files = {case.spec for case in read} if paths else ()
+    files = {file: Path(sources.get(file, file)).resolve() for file in read_files}
     named: set[str] = set()
     for path in map(Path.resolve, paths):
         below = [spec for spec, file in files.items() if file == path or path in file.parents]

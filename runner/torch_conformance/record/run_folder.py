@@ -203,12 +203,16 @@ class RunFolder:
                 raise UsageError(_in_use(option, path, error.holder)) from error
 
 
-def open_run(out: Path | None) -> RunFolder:
+def new_run_id() -> str:
+    """Return an id for a new run, which is the name of its folder where no other is named."""
+    return f"{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}-{secrets.token_hex(3)}"
+
+
+def open_run(out: Path | None, run_id: str = "") -> RunFolder:
     """Make the folder of a new run; raise ``UsageError`` if it is not writable, or contains a run
     already.
     """
-    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    run_id = f"{moment}-{secrets.token_hex(3)}"
+    run_id = run_id or new_run_id()
     path = (out if out is not None else REPORTS / run_id).absolute()
     if os.path.lexists(path) and not path.is_dir():
         raise UsageError(

@@ -23,6 +23,8 @@ _CHANGING = re.compile(
 names of operators, folders.
 """
 
+_INDUCTOR_FRAME = re.compile('File ".*(/torch/_inductor/.*)", line .* in (.*)')
+
 _FRAMES = 3
 """Frames of a stack that are equal where the cause is."""
 
@@ -33,9 +35,9 @@ _LONGEST = 10_000
 def cause_of(result: CaseResult) -> object:
     """Return what is equal of failures of one cause.
 
-    One cause are: exceptions, and calls that fell back, with one text, but for what changes from
-    case to case; answers that ATen computed; and otherwise failures of the same expectation with
-    the same text.
+    One cause are: exceptions with one text, but for what changes from case to case, and one deepest
+    frame of Inductor; calls that fell back with one text; answers that ATen computed; and otherwise
+    failures of the same expectation with the same text.
     """
     failed = result.failed
     if result.outcome not in RETRIED or result.attempts or not failed:
@@ -44,7 +46,8 @@ def cause_of(result: CaseResult) -> object:
         return result.outcome, result.backend, _without_changing(failed[0].observed)
     raised = [verdict for verdict in failed if verdict.kind != PROOF]
     if result.outcome is Outcome.FAIL and raised and all(map(has_raised, raised)):
-        return result.outcome, result.backend, _without_changing(raised[0].observed)
+        inner = _INDUCTOR_FRAME.findall(raised[0].detail)[-1:]  # the deepest one
+        return result.outcome, result.backend, _without_changing(raised[0].observed), *inner
     if failed[0].kind == "crash":  # the innermost frames of its stack say where
         frames = re.findall('File "(.*)", line .* in (.*)', failed[0].detail)
         own = "" if frames and not frames[0][0].endswith(".yaml") else result.spec

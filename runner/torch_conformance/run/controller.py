@@ -52,10 +52,11 @@ def run_prepared(prepared: Prepared, open_reporters: OpenReporters) -> ExitCode:
             options.resume, prepared.header, digests, prepared.judged_by, options.out
         )
     else:
-        folder = open_run(options.out)
+        folder = open_run(options.out, prepared.header.run_id)
     try:
         folder.claim_reports(reports)
         remember(folder.path, options.paths)
+        prepared.suite.freeze()
         void = remarks(prepared.waivers, [case.id for case in prepared.suite.cases])
         known = [f"{remark.position}: {remark.message} ({remark.hint})" for remark in void]
         for warning in [

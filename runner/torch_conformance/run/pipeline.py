@@ -23,6 +23,7 @@ from torch_conformance.judge.waiving import Waivers, apply
 from torch_conformance.language.backends import Backend, unknown_compilers
 from torch_conformance.language.expand import surroundings_for
 from torch_conformance.language.load import Suite
+from torch_conformance.language.read.anatomy import PROGRAMS
 from torch_conformance.language.read.templates import TemplateError
 from torch_conformance.machine import capabilities, scratch
 from torch_conformance.machine.capabilities import CaseAvailability, Machine
@@ -528,7 +529,8 @@ def repro(options: RunOptions, case: Case, required: Sequence[str] = ()) -> str:
     """Return the command that runs a case alone; ``required`` are the names of ``--require`` that
     caused the case's result.
     """
-    parts = ["torch-conformance", "run", *map(str, options.paths)]
+    paths = [case.spec] if Path(case.spec).parent.name == PROGRAMS else options.paths
+    parts = ["torch-conformance", "run", *map(str, paths)]
     for name, values in (("backends", options.backends), ("waivers", options.waivers)):
         parts += [part for file in values for part in (f"--{name}", str(file))]
     if options.bench and not case.left_out and any(map(is_optional, case.steps)):

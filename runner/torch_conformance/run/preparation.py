@@ -19,6 +19,7 @@ from torch_conformance.execute.executor_protocol import ExecutorSettings
 from torch_conformance.judge.waiving import Waivers
 from torch_conformance.language.backends import declarations
 from torch_conformance.language.load import Suite, load
+from torch_conformance.language.read.anatomy import PROGRAMS
 from torch_conformance.language.waivers import load_waivers
 from torch_conformance.machine import cache_dirs, output, scratch
 from torch_conformance.machine.installed_torch import facts_of_files, installed_torch
@@ -49,7 +50,7 @@ from torch_conformance.plan.selection import (
 )
 from torch_conformance.plan.worker_plan import digest_of
 from torch_conformance.record.journal import digest_of_selection, recorded_run
-from torch_conformance.record.run_folder import JOURNAL, LATEST, REPORTS
+from torch_conformance.record.run_folder import JOURNAL, LATEST, REPORTS, find_run, new_run_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,9 @@ def prepare(
     scratch.check()
     cache_dirs.cache_folder("warm")
 
-    suite = suite or load(options.paths, options.backends)
+    run_id = new_run_id()
+    folder = find_run(options.resume) if options.resume else options.out or REPORTS / run_id
+    suite = suite or load(options.paths, options.backends, frozen=folder.absolute() / PROGRAMS)
     if profile is None:
         output.note(taken(options.paths, len(suite.cases)))
     files = load_waivers(options.waivers, suite.backends)
@@ -130,7 +133,12 @@ def prepare(
                 )
         else:
             whole = requested(
-                matching, suite.cases, paths=options.paths, globs=options.select, tags=options.tag
+                matching,
+                suite.cases,
+                paths=options.paths,
+                globs=options.select,
+                tags=options.tag,
+                sources=suite.sources,
             )
             not_requested = len(matching) - len(whole)
     if options.challenge:
@@ -192,7 +200,7 @@ def prepare(
             record, waivers=tuple(map(redacted_result, record.waivers))
         )  # as the results that name them are
     header = RunHeader(
-        run_id="",
+        run_id=run_id,
         started=now(),
         version=__version__,
         command=tuple(map(redacted, sys.argv)),

@@ -21,6 +21,9 @@ from torch_conformance.vocabulary.steps.step_base import ONLY, StepKind, Traits
 SOURCE = "source"
 """The key of a spec whose cases come from elsewhere."""
 
+PROGRAMS = "programs"
+"""The key of a source of random programs, and the folder of a run that has their texts."""
+
 KEYS_OF_SOURCE = ("op", "dtype")
 """The keys that the source adds to an id, after the backend."""
 

@@ -251,6 +251,30 @@ def _expressions(document: Document) -> Iterator[Edit]:
                 yield Edit(words, (change,))
 
 
+def _aliases(document: Document) -> Iterator[Edit]:
+    """Propose, for each ``b = a``, the name ``a`` wherever ``b`` is read, without that statement.
+
+    Neither name may be bound again.
+    """
+    for path, nodes in _blocks(document):
+        named = [node for node in nodes if isinstance(node, ast.Name)]
+        bound = [node.id for node in named if not isinstance(node.ctx, ast.Load)]
+        bound += [node.arg for node in nodes if isinstance(node, ast.arg)]
+        for place, node in enumerate(nodes):
+            match node:
+                case ast.Assign(
+                    targets=[ast.Name(id=alias)], value=ast.Name(id=name) as source
+                ) if bound.count(alias) == 1 and bound.count(name) == 1:
+                    part = nodes.index(source)
+                    changes = [
+                        Change(path, Node(nodes.index(other), part))
+                        for other in named
+                        if other.id == alias and isinstance(other.ctx, ast.Load)
+                    ]
+                    words = f"{'.'.join(map(str, path))}: '{name}' for '{alias}'"
+                    yield Edit(words, (Change(path, Node(place)), *changes))
+
+
 def _parts(node: ast.expr) -> list[ast.expr]:
     match node:
         case ast.Call(func=function, args=arguments):
@@ -367,6 +391,16 @@ def _shapes(document: Document) -> list[Edit]:
     return together + alone
 
 
+def _dtypes(document: Document) -> Iterator[Edit]:
+    """Propose float32 for another floating dtype of an input, and its strides gone."""
+    for path, entry in _described(document):
+        if entry.get("dtype") in ("float64", "bfloat16", "float16"):
+            words = f"float32 for {entry['dtype']}"
+            yield Edit(words, (Change((*path, "dtype"), "float32"),))
+        if "strides" in entry:
+            yield _removal("strides", *path, "strides")
+
+
 PASSES: tuple[Pass, ...] = (
     Pass(
         "steps",
@@ -379,7 +413,9 @@ PASSES: tuple[Pass, ...] = (
     Pass("options", _options, together=True),
     Pass("statements", _statements, together=True),
     Pass("expressions", _expressions, together=False),
+    Pass("aliases", _aliases, together=False),
     Pass("inputs", _inputs, together=False),
     Pass("shapes", _shapes, together=False),
+    Pass("dtypes", _dtypes, together=False),
 )
 """The passes in their order: what takes most with it comes first."""

@@ -219,7 +219,8 @@ class Session:
         for case in requested(
             chosen, suite.cases, paths=self._arguments, globs=options.select, tags=options.tag
         ):
-            self._cases[by_name[case.spec]].append(case if options.bench else without_benches(case))
+            path = by_name[suite.sources.get(case.spec, case.spec)]
+            self._cases[path].append(case if options.bench else without_benches(case))
         problems = list(errors(inspection.problems))
         for name, path in by_name.items():  # a file that is no spec serves all of them
             self.problems[path] = [
