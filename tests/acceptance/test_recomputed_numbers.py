@@ -61,7 +61,12 @@ torch: ">=2.11"
 specs: [specs]
 backend: [cpu, host]
 levels:
-  P0: {required: [{cases: area/sums*}, {cases: area/counted*}, {cases: 'area/op[*op=sin,*'}, {cases: area/scaled*}]}
+  P0:
+    required:
+      - {cases: area/sums*}
+      - {cases: area/counted*}
+      - {cases: 'area/op[*op=sin,*'}
+      - {cases: area/scaled*}
 """
 SUMS, SIN = "area/sums[backend=cpu]", "area/op[backend=cpu,op=sin,dtype=float32]"
 
