@@ -216,7 +216,7 @@ SPEC = Kind(
             "compile",
             "steps",
         ]
-        + ["expect", "control", "services", "isolation", "timeout", "exclusive"]
+        + ["expect", "control", "services", "isolation", "timeout", "exclusive", "group", "retries"]
         + ["on_request", "source", "targets", "triton"]
     ),
     marks=frozenset(
@@ -233,6 +233,7 @@ _DEFAULTS = frozenset(
         "context",
         "tags",
         "prelude",
+        "groups",
     ]
 )
 DEFAULTS = Kind(
