@@ -172,10 +172,27 @@ def test_an_attempt_keeps_what_speaks_against_it_and_what_it_printed():
 
 
 @pytest.mark.parametrize(
+    ("policy", "retries", "most"),
+    [
+        (Policy(), 2, 3),
+        (RETRIES, 0, 1),  # the spec's own number counts
+        (RETRIES, None, 3),
+        (REPEAT, 5, 3),
+        (Policy.of(retries=0, repeat=1, max_failures=1), 1, 2),
+        (Policy.of(retries=0, repeat=1, max_failures=0, has_profile=True), 2, 1),
+    ],
+)
+def test_retries_of_a_spec(policy, retries, most):
+    failures = [attempt(FAIL, number, retries=retries) for number in range(most)]
+    assert [policy.is_done(failures[: n + 1]) for n in range(most)] == [False] * (most - 1) + [True]
+    assert policy.bound(failures[0]).rpartition(" ")[2] == str(most)
+
+
+@pytest.mark.parametrize(
     "options",
     [
-        {"retries": 1, "repeat": 2, "fail_fast": False},
-        {"retries": 3, "repeat": 1, "fail_fast": True},
+        {"retries": 1, "repeat": 2, "max_failures": 0},
+        {"retries": 3, "repeat": 1, "max_failures": 1},
     ],
 )
 def test_what_contradicts_itself_is_refused(options):

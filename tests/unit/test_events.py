@@ -5,6 +5,7 @@ The executor is a fake: no worker is started.
 
 import errno
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -126,6 +127,38 @@ def test_a_new_reporter_gets_every_event_in_its_order(go: Go) -> None:
     assert ended.footer.exit_code == ExitCode.OK
     assert Recorder.closed == 1
     assert kinds() == ["header", "case", "case", "footer"]
+
+
+def test_max_failures_counts_cases_and_retries_of_a_spec_first(go: Go, here: Path) -> None:
+    write_specs(here, {"two": SPEC + "retries: 1\n", "three": SPEC, "zero": SPEC})
+    failed: list[str] = []
+
+    def play(job: Job) -> Execution:
+        name = job.name.partition("[")[0]
+        outcome = Outcome.PASS if name in failed or name == "zero" else Outcome.FAIL
+        failed.append(name)
+        return execution(job, outcome)
+
+    def run(*arguments: str) -> dict[str, str]:
+        failed.clear()
+        assert go(play, *arguments) == ExitCode.FAILED
+        text = Path("out/run.jsonl").read_text()
+        lines = [line for line in map(json.loads, text.splitlines()) if line["kind"] == "case"]
+        junit = Path("out/junit.xml").read_text()
+        assert junit.count("<testcase ") == len(lines) == 4
+        shutil.rmtree("out")
+        return {
+            line["case_id"].partition("[")[0]: line["reason"] or line["outcome"] for line in lines
+        }
+
+    everything = run("--max-failures", "4")  # one and three fail, two passes when it is retried
+    assert "passed when retried alone" in everything["two"]
+    assert everything["zero"] == "PASS"
+    assert run("--max-failures", "3") == everything
+    stopped = dict.fromkeys(("two", "zero"), "stopped after 2 failures")
+    assert run("--max-failures", "2") == {**everything, **stopped}
+    stopped = dict.fromkeys(("three", "two", "zero"), "stopped at the first failure")
+    assert run("--fail-fast") == {"one": everything["one"], **stopped}
 
 
 def test_an_altered_journal_is_the_last_that_anybody_hears_of_a_run(

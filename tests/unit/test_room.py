@@ -13,6 +13,7 @@ from itertools import count
 import pytest
 
 from torch_conformance.execute.room import MOST_OVERTAKES, Lease, Queue, Room
+from torch_conformance.model.case import Group
 from torch_conformance.plan.schedule import Capacity, Needs
 
 GIB = 1 << 30
@@ -125,6 +126,20 @@ def test_one_that_waits_is_overtaken_so_often_and_no_more() -> None:
     assert list(room.leases) == ["1"]
     del room.leases["1"]
     assert len(started(queue, room)) == 2
+
+
+def test_a_group_is_bounded_and_holds_up_no_other_job() -> None:
+    pair = Group(name="pair", file="_defaults.yaml", most=2)
+    one = Group(name="one", file="_defaults.yaml", most=1)
+    members = [Needs(cores=0.1, group=pair), Needs(cores=0.2, group=pair)] * 2
+    queue = of(*members, *[Needs(cores=0.1, group=one)] * 2, *[Needs(cores=0.1)] * 40)
+    room = Room(Capacity(jobs=4, cores=4, memory=GIB))
+    assert started(queue, room) == ["0", "1", "4", "6"]
+    for _ in range(30):  # more than may overtake a job that waits for room
+        del room.leases[next(reversed(room.leases))]
+        assert len(started(queue, room)) == 1
+    del room.leases["0"]
+    assert started(queue, room) == ["2"]  # the first of the group, whatever its needs
 
 
 def test_a_job_that_is_not_ready_does_not_hold_up_those_of_other_lines() -> None:

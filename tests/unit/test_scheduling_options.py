@@ -13,12 +13,14 @@ import pytest
 from tests.conftest import GOOD
 from tests.fakes import FakeExecutor, crashed, use_executor, write_specs
 from torch_conformance.cli.parser import main
+from torch_conformance.model.case import Group
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.plan import schedule
 
 GIB = 1 << 30
 SPECS = {
-    "short": GOOD,
+    "_defaults": "groups: {few: 2}\n",
+    "short": GOOD + "group: few\n",
     "long": GOOD,
     "threads": GOOD + "config: {compile_threads: 3}\n",
     "alone": GOOD + "exclusive: true\n",
@@ -83,11 +85,14 @@ def test_each_job_knows_what_it_needs(
     run: Run, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schedule, "cores", lambda: 8.0)
-    run("--memory-limit", "4GiB")
+    run("--memory-limit", "4GiB", "--group", "few=3")
     needs = {job.name.partition("[")[0]: job.needs for job in executor.jobs}
     assert (needs["short"].cores, needs["short"].exclusive) == (1, False)
     assert needs["threads"].cores == 3
     assert needs["alone"].exclusive
+    assert needs["short"].group == Group(name="few", file="specs/_defaults.yaml", most=3)
+    assert needs["threads"].group is None
+    assert main(["run", "specs", "--group", "fww=3"]) == ExitCode.USAGE
     assert {job.memory_limit for job in executor.jobs} == {4 * GIB}
 
 

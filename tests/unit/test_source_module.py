@@ -111,3 +111,13 @@ def test_quoted_blocks_have_their_source(tmp_path, line):
         assert inspect.getsource(fn).rstrip("\n") == block["text"].rstrip("\n")
         assert fn.__code__.co_filename.startswith(file)
         assert fn.__code__.co_firstlineno == block["line"]
+
+
+@pytest.mark.parametrize("prelude", ["prelude: |\n", 'prelude: ""\n', "prelude: |\n\n"])
+def test_an_empty_prelude_defines_nothing(tmp_path, prelude):
+    text = f"summary: Nothing\nbackends: [cpu]\n{prelude}function: |\n  def f(x):\n      return x\n"
+    module, functions, preludes, _ = blocks_of(tmp_path, text)
+    for block in preludes:
+        module.execute(block)
+    (block,) = functions.values()
+    assert module.function(block, "f")(1) == 1

@@ -77,6 +77,12 @@ class Room:
         """Whether a job runs that runs alone."""
         return any(lease.is_alone for lease in self.leases.values())
 
+    def is_bounded(self, needs: Needs) -> bool:
+        """Whether as many jobs of the group run as its bound lets."""
+        group = needs.group
+        running = [lease.needs.group for lease in self.leases.values()]
+        return group is not None and running.count(group) >= group.most
+
     def places(self, needs: Needs) -> list[Lease]:
         """Return the leases that a job could have now, the one with the most free GPU memory first;
         empty when there is no room.
@@ -130,7 +136,8 @@ class Queue:
     A job that does not fit now may be overtaken by later jobs that fit, ``MOST_OVERTAKES`` times.
     After that, nothing starts until the job fits. So every job starts eventually, if running jobs
     end. A job that fits and is not ready may be overtaken without limit: what it waits for goes on
-    meanwhile, and has a deadline of its own.
+    meanwhile, and has a deadline of its own. So may a job whose group is full: it is the next one
+    of its group.
     """
 
     def __init__(self, jobs: Iterable[Job] = ()) -> None:
@@ -158,6 +165,8 @@ class Queue:
         places: dict[Needs, list[Lease]] = {}
         for number, key in sorted((line[0][0], key) for key, line in self.lines.items()):
             needs = key[0]
+            if room.is_bounded(needs):
+                continue
             if needs not in places:
                 places[needs] = room.places(needs)
             job = self.lines[key][0][1]

@@ -29,6 +29,7 @@ from torch_conformance.model.case import (
     CaseId,
     Control,
     Expected,
+    Group,
     Option,
     Requirement,
     Settings,
@@ -37,7 +38,7 @@ from torch_conformance.model.case import (
 )
 from torch_conformance.model.conditions import Surroundings, holds
 from torch_conformance.model.devices import is_accelerator
-from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, Position
+from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, Position, unknown_word
 from torch_conformance.model.targets import AXIS, DEVICE, OFFLINE_BACKENDS, SIMULATED, TARGETS
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.expectations.filecheck import FileCheck
@@ -110,6 +111,11 @@ def expand(
     isolation = next(
         (str(layer.data["isolation"]) for layer in layers if "isolation" in layer.data), "case"
     )
+    groups = {
+        name: Group(name=name, file=layer.file, most=most)
+        for layer in anatomy.defaults
+        for name, most in layer.data.get("groups", {}).items()
+    }
     prefix = f"{anatomy.area}/{anatomy.name}" if anatomy.area else anatomy.name
     merged: dict[
         tuple[str, str, str], tuple[Mapping[str, Option], Mapping[str, Any], list[Diagnostic]]
@@ -164,6 +170,10 @@ def expand(
         )
         if steps is None or has_templated_steps:
             steps = tuple(_step(step, filled, expected) for step in filled.steps)
+        group = data.get("group", "")
+        if group and group not in groups:
+            unknown = unknown_word("group", group, groups)
+            problems.append(document.diagnostic(("group",), unknown))
         if judged is None or judges_templates:
             judged = list(judged_names(with_data(anatomy, data) if judges_templates else anatomy))
         used = [
@@ -244,6 +254,8 @@ def expand(
                 options=options,
                 control=_control(filled, around, options, problems) if "control" in data else None,
                 exclusive=data.get("exclusive") is True,
+                group=groups.get(group),
+                retries=data.get("retries"),
                 on_request=bool(data.get("on_request")),
                 because="" if data.get("on_request") in (None, True) else str(data["on_request"]),
                 target=target,

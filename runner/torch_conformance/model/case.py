@@ -211,6 +211,16 @@ class CaseBody:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Cases of which only some may run at a time on one machine."""
+
+    name: str
+    file: str
+    """The file that declares it: groups of two files share no bound."""
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """A spec expanded for one backend and one point of its matrix."""
 
@@ -240,6 +250,9 @@ class Case:
     control: Control | None = None
     exclusive: bool = False
     """Whether its spec says that nothing may run beside it."""
+    group: Group | None = None
+    retries: int | None = None
+    """How many more times its spec lets it run after a failure; None where ``--retries`` says."""
     on_request: bool = False
     """Whether it runs only when its path, tag or id selects it."""
     because: str = ""

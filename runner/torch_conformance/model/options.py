@@ -186,6 +186,12 @@ def natural(text: str) -> int:
     return int(text)
 
 
+def _group_bound(text: str) -> str:
+    if not re.fullmatch("[^=]+=[1-9][0-9]{0,5}", text):
+        raise ValueError(f"'{text}' is not NAME=N: write the name of a group and a number from 1")
+    return text
+
+
 def _seed(text: str) -> int | str:
     if text == "random":
         return text
@@ -224,8 +230,8 @@ class RunOptions(ExecutionOptions):
     GROUPS: ClassVar[Mapping[str, str]] = {
         "choose the cases": "paths select backend tag profile last_failed failed_in shard "
         "durations",
-        "find out what fails": "fail_fast resume retries repeat flaky shuffle bench",
-        "use more or less of the machine": "jobs timeout timeout_factor memory_limit",
+        "find out what fails": "fail_fast max_failures resume retries repeat flaky shuffle bench",
+        "use more or less of the machine": "jobs group timeout timeout_factor memory_limit",
         "bring your own files": "backends waivers",
         "write reports": "out junit junit_flavour support github",
         "decide the exit code in CI": "require min_executed count_offline challenge",
@@ -244,6 +250,10 @@ class RunOptions(ExecutionOptions):
     profile: str | None = profile_option(
         "run the cases of this profile and state CONFORMANT (exit 0), NOT CONFORMANT (1) or "
         "INCOMPLETE (4)"
+    )
+    group: tuple[str, ...] = may_differ(
+        "the number of parallel cases changes no outcome",
+        several("NAME=N", "let N cases of this group run at a time", _group_bound),
     )
     memory_limit: str = option(
         "SIZE",
@@ -292,7 +302,8 @@ class RunOptions(ExecutionOptions):
     count_offline: bool = flag(
         "let OFFLINE_PASS count as executed for the exit code and --min-executed"
     )
-    fail_fast: bool = flag("stop after the first failure")
+    fail_fast: bool = flag("the same as --max-failures 1")
+    max_failures: int = option("N", "stop after N cases failed (default: 0, never)", 0, natural)
     retries: int = option(
         "N",
         "run a failed case up to N more times, alone; a case that then passes is FLAKY",
@@ -338,6 +349,11 @@ class RunOptions(ExecutionOptions):
             reads=Path,
         ),
     )
+
+    @property
+    def most_failures(self) -> int:
+        """After how many failed cases the run stops; 0 for never."""
+        return 1 if self.fail_fast else self.max_failures
 
     @property
     def lets_flaky_pass(self) -> bool:

@@ -192,6 +192,8 @@ class CaseResult(Attempt):
     """
     level: str = ""
     """The level of evidence of an OFFLINE_PASS: the highest that one of its expectations gives."""
+    retries: int | None = None
+    """How many more times its spec lets it run after a failure; None where ``--retries`` says."""
     requires: tuple[str, ...] = ()
     """The names of the capabilities that the case requires: ``--require`` of a merged run reads
     them.
@@ -316,6 +318,7 @@ def result_of(
         covers=case.covers,
         tags=case.tags,
         target=case.target,
+        retries=case.retries,
         requires=tuple(dict.fromkeys(requirement.name for requirement in case.requires)),
     )
 
@@ -395,7 +398,8 @@ class Policy:
     | flaky waiver | 20 or more, all PASS or all XFAIL | XPASS, or the failure: the waiver is void                             |
 
     Only FAIL, FELL_BACK, ERROR, CRASH and TIMEOUT are retried: XFAIL is not a failure, and XPASS is
-    not a failure of the case. If ``--fail-fast`` ends a run before all attempts of a case, a
+    not a failure of the case. ``retries`` of a spec is its own number for ``--retries``, and says
+    nothing under ``--repeat``. If ``--max-failures`` ends a run before all attempts of a case, a
     failure or a difference stands, and anything else becomes NOT_RUN; if a run is interrupted, such
     a case is NOT_RUN in any case, and its reason names the failure. A resumed run makes the missing
     attempts.
@@ -405,9 +409,13 @@ class Policy:
     """How many times a failed case is repeated, alone."""
     repeat: int = 1
     """How many times every case runs."""
+    reads_specs: bool = True
+    """Whether ``retries`` of a spec counts: a case of a profile runs once."""
 
     @classmethod
-    def of(cls, *, retries: int, repeat: int, fail_fast: bool) -> "Policy":
+    def of(
+        cls, *, retries: int, repeat: int, max_failures: int, has_profile: bool = False
+    ) -> "Policy":
         """Return the policy of the command line; raise ``UsageError`` for contradictory options."""
         other, why = "", ""
         if retries and repeat > 1:
@@ -415,19 +423,25 @@ class Policy:
                 f"--repeat {repeat}",
                 "the first repeats a failed case until it passes, the second counts failures",
             )
-        elif retries and fail_fast:
+        elif retries and max_failures:
             other, why = (
-                "--fail-fast",
-                "retries run after all other cases, and --fail-fast stops earlier",
+                f"--max-failures {max_failures}",
+                "retries run after all other cases, and --max-failures stops earlier",
             )
         if other:
             raise UsageError(f"--retries {retries} with {other}: {why} (use one of them)")
-        return cls(retries=retries, repeat=repeat)
+        return cls(retries=retries, repeat=repeat, reads_specs=not has_profile)
 
-    @property
-    def bound(self) -> str:
-        """The number of attempts of a case, as text."""
-        return f"at most {self.retries + 1}" if self.retries else str(self.repeat)
+    def retries_of(self, result: CaseResult) -> int:
+        """Return how many times the case is repeated if it fails."""
+        if self.repeat > 1 or not self.reads_specs or result.retries is None:
+            return self.retries
+        return result.retries
+
+    def bound(self, result: CaseResult) -> str:
+        """Return the number of attempts of the case, as text."""
+        retries = self.retries_of(result)
+        return f"at most {retries + 1}" if retries else str(self.repeat)
 
     def remaining(self, results: Sequence[CaseResult]) -> int:
         """Return how many attempts are left in the normal order, without retries, after the
@@ -437,10 +451,10 @@ class Policy:
 
     def is_done(self, results: Sequence[CaseResult]) -> bool:
         """Whether a case needs no further attempt."""
-        last = results[-1].outcome
+        last = results[-1]
         if self.repeat > 1:
-            return not last.is_executed or len(results) >= self.repeat
-        return last not in RETRIED or len(results) > self.retries
+            return not last.outcome.is_executed or len(results) >= self.repeat
+        return last.outcome not in RETRIED or len(results) > self.retries_of(last)
 
     def fold(self, results: Sequence[CaseResult], stopped: str = "") -> CaseResult:
         """Return the one result of a case's attempts.
@@ -450,7 +464,7 @@ class Policy:
         folded = results[0] if len(results) == 1 else self._folded(results)
         if not stopped:
             return folded
-        remark = f"{stopped} after {len(results)} of {self.bound} attempts"
+        remark = f"{stopped} after {len(results)} of {self.bound(folded)} attempts"
         if folded.outcome.is_failure:
             return replace(folded, reason=f"{folded.reason}; {remark}")
         return _not_run(folded, results, remark)
@@ -459,8 +473,9 @@ class Policy:
         """Return the result of a case with attempts missing because of an interruption."""
         folded = self.fold(results)
         seen = f": {_cut(folded.reason)}" if folded.outcome.is_failure else ""
+        bound = self.bound(folded)
         return _not_run(
-            folded, results, f"interrupted after {len(results)} of {self.bound} attempts{seen}"
+            folded, results, f"interrupted after {len(results)} of {bound} attempts{seen}"
         )
 
     def _folded(self, results: Sequence[CaseResult]) -> CaseResult:

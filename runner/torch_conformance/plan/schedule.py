@@ -12,7 +12,7 @@ from pathlib import Path
 
 from torch_conformance.machine.capabilities import CAPABILITIES, Machine, is_cpp_wrapped, memory_of
 from torch_conformance.model import devices, targets
-from torch_conformance.model.case import Case
+from torch_conformance.model.case import Case, Group
 from torch_conformance.model.conditions import VersionRange
 from torch_conformance.model.diagnostics import UsageError, one_line
 from torch_conformance.model.outcomes import Outcome
@@ -138,6 +138,7 @@ class Needs:
     """How many GPUs it uses. Jobs share GPUs as far as their memory suffices."""
     exclusive: bool = False
     """No other job may run beside it: it measures times."""
+    group: Group | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,11 +329,12 @@ def needs_of(case: Case, machine: Machine) -> Needs:
     memory += (compilers - 1) * _MEMORY_OF_COMPILER + children * _MEMORY_OF_CHILD
     # most of a large pool wait, and a case that needs all cores would run alone
     used_cores = min(compilers, _CORES_OF_POOL, max(1, available // 2))
+    needs = Needs(cores=used_cores, memory=memory, exclusive=is_exclusive(case), group=case.group)
     if not (
         devices.is_accelerator(case.device)
         or any(CAPABILITIES[need.name].is_of_gpus for need in case.requires)
     ):
-        return Needs(cores=used_cores, memory=memory, exclusive=is_exclusive(case))
+        return needs
     arguments = {
         name: [need.argument or "" for need in case.requires if need.name == name]
         for name in ("gpus", "gpu_memory")
@@ -353,8 +355,8 @@ def needs_of(case: Case, machine: Machine) -> Needs:
         devices.index_of(case.device) + 1,
         there if config.get("autotune_multi_device") is True else 0,
     )
-    return Needs(
-        cores=used_cores,
+    return replace(
+        needs,
         memory=memory + _MEMORY_ON_HOST_OF_GPU,
         gpu_memory=max(
             [
@@ -363,7 +365,6 @@ def needs_of(case: Case, machine: Machine) -> Needs:
             ]
         ),
         gpus=gpus if gpus > 1 else 0,  # one GPU is shared
-        exclusive=is_exclusive(case),
     )
 
 

@@ -320,7 +320,7 @@ def problem_of_result(result: CaseResult, *, retries: int, repeat: int) -> str:
         for attempt in result.attempts:
             if problem := _problem_of_outcome(attempt, result.target):
                 return f"an attempt: {problem}"
-        most = max(retries + 1, repeat)
+        most = repeat if repeat > 1 else max(retries, result.retries or 0) + 1
         if len(result.attempts) > most:
             return f"{len(result.attempts)} attempts, where at most {most} are made"
         folders = [attempt.folder for attempt in result.attempts if attempt.folder]

@@ -104,6 +104,8 @@ class Controller:
         }
         self._executed: list[CaseResult] = []
         """The results of this part of the run, with each attempt."""
+        self._failed: set[CaseId] = set()
+        """The cases that ``--max-failures`` counts."""
         self._unrun: Mapping[str, str] = {}
         """Why cases were not run although the run was not interrupted, by id."""
         self._warnings: Sequence[str] = ()
@@ -172,7 +174,9 @@ class Controller:
             *self._results.values(),
             *itertools.chain.from_iterable(self._attempts.values()),
         ]
-        if options.fail_fast and any(result.outcome.is_failure for result in executions):
+        for result in self._results.values() if self._policy.repeat == 1 else executions:
+            self._count_failure(result)
+        if self._is_stopped():
             return
         unknown = [case for case in prepared.selected if case.id not in self._results]
         complete = [
@@ -248,8 +252,8 @@ class Controller:
     def _run_rounds(self, runner: CaseRunner, cases: Sequence[Case], known: Surroundings) -> None:
         """Run all cases in parallel, then the failed ones that have retries left, each alone.
 
-        A round begins after all executions of the previous round are recorded. With ``--fail-fast``
-        a failure ends the last one.
+        A round begins after all executions of the previous round are recorded. The failure that
+        ``--max-failures`` counts last ends the last one.
         """
         waiting = [
             case
@@ -257,7 +261,7 @@ class Controller:
             for _ in range(self._policy.remaining(self._attempts.get(case.id, ())))
         ]
         alone = False
-        while (waiting or not alone) and not self._interrupts.asked:
+        while (waiting or not alone) and not (self._interrupts.asked or self._is_stopped()):
             for result in runner.run(waiting, known, partial(repro, self._options), alone=alone):
                 self._executed.append(result)
                 if result.case_id in self._results:
@@ -267,7 +271,7 @@ class Controller:
                 if not is_done or len(attempts) > 1:
                     self._emit(
                         events.AttemptFinished(
-                            result=result, number=len(attempts), bound=self._policy.bound
+                            result=result, number=len(attempts), bound=self._policy.bound(result)
                         )
                     )
                     self._attempts[result.case_id] = attempts
@@ -277,17 +281,30 @@ class Controller:
                         if len(attempts) == 1
                         else self._policy.fold(self._attempts.pop(result.case_id))
                     )
-                if self._options.fail_fast and result.outcome.is_failure:
+                if self._policy.repeat > 1:
+                    self._count_failure(result)  # retries may pass yet; repetitions cannot
+                if self._is_stopped():
                     return
             waiting = [
                 case for case in cases if case.id in self._attempts and case.id not in runner.unrun
             ]
             alone = True
 
+    def _count_failure(self, result: CaseResult) -> None:
+        """Count a case that failed, for ``--max-failures``."""
+        is_run = result.outcome is not Outcome.NOT_RUN
+        if result.outcome.is_failure and is_run and not self._header.lets_pass(result):
+            self._failed.add(result.case_id)
+
+    def _is_stopped(self) -> bool:
+        """Whether as many cases failed as ``--max-failures`` lets."""
+        return 0 < self._options.most_failures <= len(self._failed)
+
     def _take(self, result: CaseResult, *, had_all_attempts: bool = True) -> None:
         """Record the result of a case."""
         self._emit(events.CaseFinished(result=result, had_all_attempts=had_all_attempts))
         self._results[result.case_id] = result
+        self._count_failure(result)
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -296,7 +313,9 @@ class Controller:
         some.
         """
         lost = self._unrun.get(case.id, "")
-        reason = lost or ("interrupted" if is_interrupted else "stopped at the first failure")
+        count = len(self._failed)
+        stopped = f"stopped after {count} failures" if count > 1 else "stopped at the first failure"
+        reason = lost or ("interrupted" if is_interrupted else stopped)
         attempts = self._attempts.pop(case.id, [])
         if not attempts:
             result = result_of_unrun(

@@ -31,7 +31,7 @@ from torch_conformance.machine.redaction import (
 )
 from torch_conformance.machine.scratch import open_untrusted
 from torch_conformance.model.case import Case
-from torch_conformance.model.diagnostics import UsageError
+from torch_conformance.model.diagnostics import UsageError, unknown
 from torch_conformance.model.escaping import counted
 from torch_conformance.model.header import RunHeader
 from torch_conformance.model.optional import hooks
@@ -91,7 +91,12 @@ def prepare(
     if options.profile is not None:
         options, profile = hooks("attest").with_profile(options, options.profile)
     workers = schedule.workers(options.jobs)
-    policy = Policy.of(retries=options.retries, repeat=options.repeat, fail_fast=options.fail_fast)
+    policy = Policy.of(
+        retries=options.retries,
+        repeat=options.repeat,
+        max_failures=options.most_failures,
+        has_profile=profile is not None,
+    )
     memory_limit = schedule.memory_limit(options.memory_limit)
     if options.last_failed or options.failed_in:
         from torch_conformance.run.earlier_runs import with_failed
@@ -141,6 +146,13 @@ def prepare(
                 sources=suite.sources,
             )
             not_requested = len(matching) - len(whole)
+    bounds = _bounds_of_groups(options.group, suite.cases)
+    whole = [
+        replace(case, group=replace(case.group, most=bounds[case.group.name]))
+        if case.group is not None and case.group.name in bounds
+        else case
+        for case in whole
+    ]
     if options.challenge:
         whole = [replace(case, challenge=options.challenge) for case in whole]
     if not options.bench:
@@ -239,6 +251,18 @@ def prepare(
         header=header,
         judged_by=judged_by,
     )
+
+
+def _bounds_of_groups(texts: Sequence[str], cases: Iterable[Case]) -> Mapping[str, int]:
+    """Return the bounds of ``--group``; raise ``UsageError`` for a group of no case."""
+    bounds: dict[str, int] = {}
+    for name, _, most in (text.partition("=") for text in texts):
+        known = {case.group.name for case in cases if case.group}
+        if name not in known:
+            message, hint = unknown("group", name, sorted(known))
+            raise UsageError(f"--group: {message} ({hint})")
+        bounds[name] = int(most)
+    return bounds
 
 
 def option_texts(options: RunOptions) -> dict[str, str]:

@@ -231,7 +231,7 @@ SPEC = Kind(
             "compile",
             "steps",
         ]
-        + ["expect", "control", "services", "isolation", "timeout", "exclusive"]
+        + ["expect", "control", "services", "isolation", "timeout", "exclusive", "group", "retries"]
         + ["on_request", "source", "targets", "triton"]
     ),
     marks=frozenset(
@@ -248,6 +248,7 @@ _DEFAULTS = frozenset(
         "context",
         "tags",
         "prelude",
+        "groups",
     ]
 )
 DEFAULTS = Kind(

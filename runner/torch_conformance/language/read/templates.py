@@ -340,6 +340,8 @@ SECTIONS = frozenset(
         "steps",
         "expect",
         "timeout",
+        "retries",
+        "group",
         "on_request",
         "control",
         TRITON,

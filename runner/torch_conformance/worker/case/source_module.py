@@ -92,7 +92,7 @@ class SpecModule:
             file = f"{file}#{block['name']}"
             taken = self._lines.setdefault(file, {})
         taken.update(zip(numbers, text, strict=True))
-        lines = [taken.get(number, "") + "\n" for number in range(1, max(taken) + 1)]
+        lines = [taken.get(number, "") + "\n" for number in range(1, max(taken, default=0) + 1)]
         names: dict[int, str] = {}
         with contextlib.suppress(SyntaxError):
             # two blocks on one line; the names are only used in messages

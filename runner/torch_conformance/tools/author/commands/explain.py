@@ -72,7 +72,7 @@ _ORDER = (
     "functorch_config env torch context prelude "
     "entry function functions let spies handlers inputs compile expect steps control services "
     "isolation timeout "
-    "on_request source exclusive targets triton"
+    "on_request source exclusive retries targets triton"
 ).split()
 _PLAIN = (str, int, float, bool)
 
@@ -142,7 +142,7 @@ def reduced_document_of(case: Case, surroundings: Surroundings) -> Document:
         }
         document[section] = plain(own)
     document["torch"] = {**document["torch"], "seed": seed_of(case)}
-    idle = "covers tags requires control timeout on_request exclusive".split()
+    idle = "covers tags requires control timeout on_request exclusive retries".split()
     kept = {name: value for name, value in document.items() if value and name not in idle}
     return without_idle_spies(kept)
 
@@ -238,6 +238,7 @@ def _document(case: Case, decision: Decision) -> Document:
         "timeout": body.timeout,
         "on_request": case.on_request,
         "exclusive": case.exclusive,
+        "retries": case.retries,
         "targets": [case.target] if case.target else [],
     }
 
@@ -497,6 +498,8 @@ def _text(
     if is_exclusive(case):
         bench = "" if is_exclusive(without_benches(case)) else " under --bench"
         facts.insert(5, ("alone", f"nothing runs beside it{bench}"))
+    if (group := case.group) is not None:
+        facts.insert(5, ("group", f"{group.name}: {group.most} at a time, by {group.file}"))
     for waiver in waivers.of(case.id, surroundings):
         ended = ", flaky" * waiver.flaky + " (ended)" * waivers.is_expired(waiver)
         facts.append(
