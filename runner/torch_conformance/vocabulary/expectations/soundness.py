@@ -32,7 +32,7 @@ def reports(measured: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
         if row["fate"] == WRONG:
             yield (
                 False,
-                f"{row['fact']}: {row['difference']}; a new compile with empty caches is wrong too: "
+                f"{row['fact']}: {row['difference']}; a new compile with empty caches too: "
                 "a failure of close",
             )
         elif row["fate"] == UNSOUND and not row["limit"]:
@@ -77,7 +77,7 @@ class Sound(Repeated):
     about: ClassVar[About] = About.ANYTHING
     measure = staticmethod(lambda arguments, again: again.varied(arguments))
     vary: Annotated[str, among("all", "arguments", "torch", "python")] = ""
-    """Which facts change: ``arguments`` (dtype, sizes, strides, aliases, ...), ``torch`` (its global
+    """Which facts change: ``arguments`` (dtype, sizes, strides, aliases), ``torch`` (its global
     state), ``python`` (values that the bytecode of the function reads), or ``all``. For example
     ``all``.
     """

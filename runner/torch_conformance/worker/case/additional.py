@@ -623,7 +623,7 @@ class RepeatableCall:
     """How many of the additional calls ran no compiled graph, though the step's own did."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """The options that the case gives to ``torch.compile``."""
-    named: Callable[[str], Any] = {}.__getitem__
+    named: Callable[[str], Any] = dict[str, Any]().__getitem__
     """Returns a named value of the case."""
 
     @property

@@ -97,16 +97,14 @@ _OF_PAIR: Sequence[tuple[str, Callable[[torch.Tensor, torch.Tensor], tuple[Any, 
 )
 
 
-def _of_leaves(
-    name: str, change: Callable[..., Sequence[Any]], at: Sequence[int], key: str
-) -> Fact:
+def _of_leaves(name: str, change: Callable[..., Sequence[Any]], at: Sequence[int]) -> Fact:
     def changed(arguments: list[Any]) -> None:
         leaves, form = pytree.tree_flatten(arguments)
         for index, leaf in zip(at, change(*(leaves[index] for index in at)), strict=True):
             leaves[index] = leaf
         arguments[:] = pytree.tree_unflatten(leaves, form)
 
-    return Fact(name, changed, key, is_of_arguments=True)
+    return Fact(name, changed, is_of_arguments=True)
 
 
 def of_arguments(arguments: list[Any]) -> Iterator[Fact]:
@@ -121,16 +119,16 @@ def of_arguments(arguments: list[Any]) -> Iterator[Fact]:
             plain.append(index)
             for word, has, changed in _OF_TENSOR:
                 if has(leaf):
-                    yield _of_leaves(f"{name}: {word}", lambda t, c=changed: [c(t)], [index], "")
+                    yield _of_leaves(f"{name}: {word}", lambda t, c=changed: [c(t)], [index])
         else:
             for words, other in _others(leaf):
-                yield _of_leaves(f"{name}: {words}", lambda _, o=other: [o], [index], "")
+                yield _of_leaves(f"{name}: {words}", lambda _, o=other: [o], [index])
     for left, right in itertools.combinations(plain, 2):
         one, other = leaves[left][1], leaves[right][1]
         if (one.shape, one.dtype, one.device) == (other.shape, other.dtype, other.device):
-            for word, changed in _OF_PAIR:
+            for word, paired in _OF_PAIR:
                 name = f"{names[left]} and {names[right].removeprefix('argument ')}: {word}"
-                yield _of_leaves(name, changed, [left, right], "")
+                yield _of_leaves(name, paired, [left, right])
     for left, right in itertools.combinations(range(len(arguments)), 2):
         if _may_be_one(arguments[left], arguments[right]):
 
@@ -235,6 +233,18 @@ def _after(result: Any) -> Any:
     return pytree.tree_map_only(torch.Tensor, lambda t: t + 1, result)
 
 
+def _other_result(_module: Any, _arguments: Any, result: Any) -> Any:
+    return _after(result)
+
+
+def _item(space: Any, key: Any) -> Callable[[Any], object]:
+    return lambda other: space.__setitem__(key, other)
+
+
+def _attribute(owner: Any, name: str) -> Callable[[Any], object]:
+    return lambda other: setattr(owner, name, other)
+
+
 def _replaced(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *args, **kwargs: _after(function(*args, **kwargs))
 
@@ -298,7 +308,7 @@ class _Python:
     ) -> Iterator[Fact]:
         """Yield the changes of a value in its place, and of what is within it."""
         for words, other in _others(value):
-            yield Fact(f"{label}: {words}", lambda _, o=other: put(o), key, limit=limit)
+            yield Fact(f"{label}: {words}", _call(put, other), key, limit=limit)
         yield from self._within(label, key, value)
 
     def _within(self, label: str, key: str, value: Any) -> Iterator[Fact]:
@@ -308,7 +318,7 @@ class _Python:
         if isinstance(value, list | dict):
             items = value.items() if isinstance(value, dict) else enumerate(value)
             for at, item in list(items)[:_MOST_ITEMS]:
-                put = lambda other, at=at: value.__setitem__(at, other)  # noqa: E731
+                put = _item(value, at)
                 yield from self._value(f"{label}[{at!r}]", key, item, put)
             if isinstance(value, dict) and len(value) > 1:
                 if isinstance(value, collections.OrderedDict):
@@ -329,7 +339,7 @@ class _Python:
             if _is_own_file(getattr(value, "__file__", "<case>")):
                 space = vars(value)
                 for name in sorted(self.names & set(space)):
-                    put = lambda other, name=name: space.__setitem__(name, other)  # noqa: E731
+                    put = _item(space, name)
                     yield from self._value(f"{label}.{name}", name, space[name], put)
         else:
             yield from self._object(label, value)
@@ -351,32 +361,32 @@ class _Python:
         held = {} if isinstance(value, type) else getattr(value, "__dict__", {})
         for name in sorted(self.names | (special - _NOT_CALLED)):
             if name in held:
-                put = lambda other, name=name: setattr(value, name, other)  # noqa: E731
+                put = _attribute(value, name)
                 yield from self._value(f"{label}.{name}", name, held[name], put)
             home = next((c for c in own if name in vars(c)), None)
             if home is None:
                 continue
             part = vars(home)[name]
-            put = lambda other, name=name, home=home: setattr(home, name, other)  # noqa: E731
+            put = _attribute(home, name)
             yield from self._value(f"{label}: {home.__name__}.{name}", name, part, put)
             for words, other in _others(part):
                 if home is not cls:
                     yield Fact(
                         f"{label}: {cls.__name__}.{name} over {home.__name__}'s: {words}",
-                        lambda _, n=name, o=other: setattr(cls, n, o),
+                        _call(setattr, cls, name, other),
                         name,
                     )
             if isinstance(part, property | classmethod | staticmethod):
-                yield from self.function(getattr(part, "fget", None) or part.__func__)
+                read: Any = part
+                yield from self.function(getattr(read, "fget", None) or read.__func__)
 
     def _module(self, label: str, module: torch.nn.Module) -> Iterator[Fact]:
         yield Fact(f"{label}: training", lambda _: module.train(not module.training), "training")
         for name, child in module.named_modules():
-            hook = lambda *_: _after(_[2])  # noqa: E731
             path = f"{label}.{name}" if name else label
             yield Fact(
                 f"{path}: a forward hook",
-                lambda _, c=child, h=hook: c.register_forward_hook(h),
+                _call(child.register_forward_hook, _other_result),
                 "_forward_hooks",
                 limit="child_hooks" if name else "",
             )
@@ -386,7 +396,7 @@ class _Python:
                 if tensor.is_floating_point():
                     yield Fact(
                         f"{path}.{word}: another value",
-                        lambda _, t=tensor: t.data.add_(1),
+                        _call(tensor.data.add_, 1),
                         word,
                         limit="freezing",
                     )
@@ -411,25 +421,25 @@ class _Python:
         space = function.__globals__
         for name in sorted(names):
             if name in space:
-                put = lambda other, name=name: space.__setitem__(name, other)  # noqa: E731
+                put = _item(space, name)
                 yield from self._value(f"global {name}", name, space[name], put, limit)
             elif isinstance(other := getattr(builtins, name, None), types.BuiltinFunctionType):
                 yield Fact(
                     f"global {name} over the builtin",
-                    lambda _, n=name, o=other: space.__setitem__(n, _replaced(o)),
+                    _call(_item(space, name), _replaced(other)),
                     name,
                 )
         for left, right in itertools.combinations(sorted(names & set(space)), 2):
             if _may_be_one(space[left], space[right]):
                 yield Fact(
                     f"globals {left} and {right}: one object",
-                    lambda _, m=left, n=right: space.__setitem__(n, space[m]),
+                    _call(_item(space, right), space[left]),
                     right,
                 )
         for name, cell in zip(
             function.__code__.co_freevars, function.__closure__ or (), strict=True
         ):
-            put = lambda other, cell=cell: setattr(cell, "cell_contents", other)  # noqa: E731
+            put = _attribute(cell, "cell_contents")
             try:
                 value = cell.cell_contents
             except ValueError:  # it is empty
@@ -446,7 +456,7 @@ class _Python:
             )
         if names & {"getenv", "environ"}:
             for name in sorted(texts & set(os.environ)):
-                put = lambda other, name=name: os.environ.__setitem__(name, other)  # noqa: E731
+                put = _item(os.environ, name)
                 yield from self._value(f"environment {name}", name, os.environ[name], put)
 
 

@@ -139,10 +139,10 @@ def _is_near(value: Any, right: Any) -> bool:
     if not isinstance(value, torch.Tensor) or not isinstance(right, torch.Tensor):
         return bool(value == right)
     if not value.is_floating_point():
-        return torch.equal(value, right)
+        return bool(torch.equal(value, right))
     near = max(_NEAR, 8 * torch.finfo(value.dtype).eps)
     most = float(right.abs().nan_to_num(0.0, 0.0, 0.0).max()) if right.numel() else 0.0
-    return torch.allclose(value.double(), right.double(), near, near * most, equal_nan=True)
+    return bool(torch.allclose(value.double(), right.double(), near, near * most, equal_nan=True))
 
 
 @dataclass(frozen=True)
