@@ -108,7 +108,7 @@ class Sound(Repeated):
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge each fact: a waiver must name each that fails."""
-        if set(facts.measured) & {"why_not", "raised"} or not facts.measured.get("done"):
+        if not facts.measured.get("facts"):
             return Repeated.judged(self, facts, surroundings)
         found = [
             Verdict.failed(expected=self.expected, observed=words)
@@ -119,6 +119,8 @@ class Sound(Repeated):
     def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
         """Judge facts without a wrong answer: one must have been observed."""
         found = summary(facts.measured)
+        if facts.measured["left"]:
+            return Verdict.error(f"not every fact was tried: {found}", expected=self.expected)
         if all(row["fate"] != SOUND for row in facts.measured["facts"]):
             why = f"no fact was observed: {found or 'the call has none'}"
             return Verdict.error(why, expected=self.expected)
