@@ -943,8 +943,8 @@ AGAIN: dict[str, list[Row]] = {
         ({"vary": "all"}, varied(), ERROR),
         ({"vary": "all"}, varied("sound", "unsound"), FAILED),
         ({"vary": "all"}, varied("sound", "wrong anew"), FAILED),
-        ({"vary": "all"}, varied("sound", "unsound", limit="child_hooks"), HELD),
-        ({"vary": "all"}, varied("unsound", limit="child_hooks"), ERROR),
+        ({"vary": "all"}, varied("sound", "unsound", limit="module_hooks"), HELD),
+        ({"vary": "all"}, varied("unsound", limit="module_hooks"), ERROR),
         (
             {"change": "redefine", "processes": True},
             varied("unsound", cache="FX graph hit"),

@@ -17,7 +17,7 @@ UNSOUND, WRONG, SOUND, UNOBSERVED = "unsound", "wrong anew", "sound", "unobserve
 """What became of a fact; a fact may also be "not tried"."""
 
 LIMITS: Mapping[str, str] = {
-    "child_hooks": "https://docs.pytorch.org/docs/main/user_guide/torch_compiler/torch.compiler_nn_module.html",
+    "module_hooks": "https://docs.pytorch.org/docs/main/user_guide/torch_compiler/torch.compiler_nn_module.html",
     "freezing": "https://docs.pytorch.org/docs/main/user_guide/torch_compiler/torch.compiler_inductor_freezing.html",
     "allow_in_graph": "https://docs.pytorch.org/docs/main/generated/torch.compiler.allow_in_graph.html",
 }

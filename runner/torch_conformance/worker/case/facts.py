@@ -388,7 +388,7 @@ class _Python:
                 f"{path}: a forward hook",
                 _call(child.register_forward_hook, _other_result),
                 "_forward_hooks",
-                limit="child_hooks" if name else "",
+                limit="module_hooks",
             )
             for word, tensor in itertools.chain(
                 child.named_parameters(recurse=False), child.named_buffers(recurse=False)

@@ -21,6 +21,7 @@ from torch_conformance.vocabulary.expectations.additional_calls import CannotRep
 from torch_conformance.vocabulary.steps.call import (
     differentiable,
     differentiation,
+    gradient_leaves,
     gradients_of,
 )
 from torch_conformance.worker.case import copies, facts
@@ -161,7 +162,10 @@ class Trials:
             gradients: list[Any] = []
             if torch.is_grad_enabled() and differentiable(result):
                 differentiate = again.differentiate or differentiation(None, None, None)
-                gradients = gradients_of(result, [again.called[0], *arguments], differentiate)
+                called = [again.called[0], *arguments]
+                for leaf in gradient_leaves(called):  # an earlier call left its own
+                    leaf.grad = None
+                gradients = gradients_of(result, called, differentiate)
             required = [
                 leaf.requires_grad
                 for leaf in pytree.tree_leaves(result)
