@@ -34,7 +34,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 The order is that of the arrows: a room imports only rooms above it.
 """
 
-TOOLS = ("author", "attest", "offline", "fleet", "nodes", "pytest_plugin")
+TOOLS = ("author", "attest", "offline", "fleet", "nodes", "pytest_plugin", "vary")
 """The optional parts, folders of runner/torch_conformance/tools.
 
 They may import every room; no room imports one, and none imports another one.

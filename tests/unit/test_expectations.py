@@ -902,6 +902,16 @@ NOTHING_SHOWN: list[tuple[Any, Status]] = [
 ]
 
 
+def varied(*fates: str, left: int = 0, limit: str = "", **more: Any) -> Facts:
+    """Return the facts of a call between which facts changed, by what became of each."""
+    row = {"difference": "eager 5, compiled 2", "recompiled": False, "guards": [], **more}
+    rows = [
+        {"fact": f"global k{number}", "fate": fate, "limit": limit * (fate == "unsound"), **row}
+        for number, fate in enumerate(fates)
+    ]
+    return done(facts=rows, left=left, keys=["abc"])
+
+
 def nothing(body: Any) -> list[Row]:
     return [(body, measured(facts), status) for facts, status in NOTHING_SHOWN]
 
@@ -935,6 +945,22 @@ AGAIN: dict[str, list[Row]] = {
         ({"of_eager": 0.8}, done(compiled=801, eager=1000), FAILED),
         ({"of_eager": 1, "max": "2 MiB"}, done(compiled=1 << 20, eager=1000), FAILED),
         ({"of_eager": 1}, done(compiled=0, eager=0), ERROR),
+    ],
+    "sound": [
+        *nothing({"vary": "all"}),
+        ({"vary": "all"}, varied("sound", "unobserved"), HELD),
+        ({"vary": "all"}, varied("sound", "sound", left=2), ERROR),
+        ({"vary": "all"}, varied("unobserved", "not tried"), ERROR),
+        ({"vary": "all"}, varied(), ERROR),
+        ({"vary": "all"}, varied("sound", "unsound"), FAILED),
+        ({"vary": "all"}, varied("sound", "wrong anew"), FAILED),
+        ({"vary": "all"}, varied("sound", "unsound", limit="module_hooks"), HELD),
+        ({"vary": "all"}, varied("unsound", limit="module_hooks"), ERROR),
+        (
+            {"change": "redefine", "processes": True},
+            varied("unsound", cache="FX graph hit"),
+            FAILED,
+        ),
     ],
     "served": [
         *nothing({"min": 1}),
@@ -1334,6 +1360,7 @@ REFUSED: list[tuple[str, Any, tuple[Any, ...]]] = [
     ),
     *((kind, {"count": {"min": 0}}, ("count",)) for kind in OF_EVENTS),
     ("poisoned", False, ()),
+    ("sound", {"change": ""}, ("change",)),
     ("batch_invariant", {"sizes": [1, 1]}, ("sizes",)),
     ("candidates", {"at_most": 1}, ("min",)),
     ("candidates", {"atol": -1, "rtol": 0}, ("atol",)),

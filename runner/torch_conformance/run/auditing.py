@@ -56,6 +56,10 @@ class AuditOptions(ExecutionOptions):
         "instead, run the graphs of each case without a compiler and with one node changed, and "
         "print the changes that its comparisons with eager let through"
     )
+    vary: bool = flag(
+        "instead, change each fact that the function of a case depends on between two calls, and "
+        "print the changes after which the compiled function does not give eager's answer"
+    )
     json: bool = flag("print one object")
     backends: tuple[Path, ...] = backend_files()
     backend: tuple[str, ...] = backends_chosen()
@@ -377,18 +381,20 @@ def _tried(ran: Ran, case: Case, result: CaseResult) -> list[Trial] | None:
         raise UsageError(f"{folder}: not what a run leaves: {error}") from error
 
 
-def _nodes(cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Path) -> ExitCode:
-    """Print what changes of nodes the cases do not notice; exit 1 for one."""
+def _with(
+    tool: str, cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Path
+) -> ExitCode:
+    """Print what a tool finds in cases that it runs; exit 1 for a finding."""
 
     def run(chosen: Sequence[Case]) -> tuple[list[tuple[Case, CaseResult]], Surroundings]:
         return run_cases(chosen, suite, options, folder, label="ran")
 
-    report = hooks("nodes").report(cases, suite, run, folder)
+    report = hooks(tool).report(cases, suite, run, folder)
     if options.json:
         output.document(report.as_json())
     else:
         output.lines(report.lines())
-    if not report.nodes:
+    if report.is_empty:
         return ExitCode.NOTHING
     return ExitCode.OK if report.is_clean else ExitCode.FAILED
 
@@ -408,17 +414,18 @@ def main(options: AuditOptions) -> ExitCode:
                 raise UsageError(
                     f"{error}; name a run, or spec files and folders, which are run first"
                 ) from error
+    tool = "nodes" if options.nodes else "vary" if options.vary else ""
     with contextlib.ExitStack() as stack:
         folder = (
             stack.enter_context(contextlib.closing(scratch.make())).path
-            if options.run or options.nodes or not is_run
+            if options.run or tool or not is_run
             else Path()
         )
         if is_run:
             ran = recorded_cases(name, options)
-            if options.nodes:
+            if tool:
                 passed = [case for case, result in ran.results if result.outcome in PASSED]
-                return _nodes(passed, ran.suite, options, folder)
+                return _with(tool, passed, ran.suite, options, folder)
         else:
             paths = [Path(target) for target in options.targets]
             suite = load(paths, options.backends)
@@ -429,8 +436,8 @@ def main(options: AuditOptions) -> ExitCode:
                 globs=options.select,
                 tags=options.tag,
             )
-            if options.nodes:
-                return _nodes(cases, suite, options, folder)
+            if tool:
+                return _with(tool, cases, suite, options, folder)
             results, known = run_cases(cases, suite, options, folder / "cases")
             ran = Ran(folder=folder / "cases", suite=suite, known=known, results=tuple(results))
         tried = [

@@ -121,6 +121,11 @@ class Report:
     """Why cases, or some of their changes, were not tried, by id."""
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no node was changed."""
+        return not self.nodes
+
+    @property
     def is_clean(self) -> bool:
         """Whether each change was noticed."""
         return all(change.fate != _UNNOTICED for change in self.tried)

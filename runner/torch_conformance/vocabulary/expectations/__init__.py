@@ -37,6 +37,7 @@ _CLASSES: Mapping[str, str] = {
     "candidates": "additional_calls:Candidates",
     "served": "served:Served",
     "residue": "served:Residue",
+    "sound": "soundness:Sound",
     "choices": "counters:Choices",
     "resources": "compiled_kernels:Resources",
     "metadata": "compiled_kernels:Metadata",

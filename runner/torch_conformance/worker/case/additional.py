@@ -54,7 +54,7 @@ from torch_conformance.vocabulary.steps.call import (
     gradients_of,
 )
 from torch_conformance.vocabulary.steps.samples import Done, Given, raised
-from torch_conformance.worker.case import copies
+from torch_conformance.worker.case import copies, soundness
 from torch_conformance.worker.case.copies import bytes_of
 from torch_conformance.worker.case.effects import MOST, Inexact
 from torch_conformance.worker.case.scope import Enter, follow
@@ -623,6 +623,10 @@ class RepeatableCall:
     """
     eager_calls: int = 0
     """How many of the additional calls ran no compiled graph, though the step's own did."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The options that the case gives to ``torch.compile``."""
+    named: Callable[[str], Any] = dict[str, Any]().__getitem__
+    """Returns a named value of the case."""
 
     @property
     def reference(self) -> Any:
@@ -666,6 +670,10 @@ class RepeatableCall:
                     for index, arguments in self.comparisons.items()
                 }
         return {**residue.facts([records]), "again": again, "tensors": 1}
+
+    def varied(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the trials of facts show, each in a fork."""
+        return soundness.tried(self, arguments)
 
     def run(
         self, arguments: list[Any] | None = None, around: AbstractContextManager[Any] | None = None
@@ -1287,6 +1295,8 @@ class AdditionalCalls:
             if request["index"] == PROOF or request["kind"] not in OF_OPERATORS
             else {},
             executed=executed,
+            options=self._plan["body"]["compile"],
+            named=scope.named,
             result=copies.frozen(value(OUTPUT)),
             eager_result=eager_result,
             eager_runs=self._eager_runs(bytes_of([eager_result])),

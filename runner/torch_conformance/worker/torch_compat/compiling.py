@@ -153,6 +153,27 @@ def is_set(option: str) -> bool:
     return bool(getattr(config, option))
 
 
+@contextlib.contextmanager
+def without_lowering(missed: list[bool] | None, error: type[Exception]) -> Iterator[None]:
+    """Raise an exception, and record it, where inductor would lower a graph that no cache has; do
+    nothing for None.
+    """
+    if missed is None:
+        yield
+        return
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        missed.append(True)
+        raise error("no cache has this graph")
+
+    lowering = importlib.import_module("torch._inductor.graph").GraphLowering
+    before, lowering.run = lowering.run, refuse
+    try:
+        yield
+    finally:
+        lowering.run = before
+
+
 def reference_stance() -> contextlib.AbstractContextManager[Any]:
     """Return the context in which compiled functions run eagerly."""
     stance: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")

@@ -1,0 +1,100 @@
+"""What the core calls for ``audit --vary``: the cases as they are run for it, and the report."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch_conformance.judge.evidence import carried_out, recorded_facts
+from torch_conformance.judge.verdicts import facts_of
+from torch_conformance.language.load import Suite
+from torch_conformance.model.case import Case, Expected, Step
+from torch_conformance.model.conditions import Surroundings
+from torch_conformance.model.escaping import line
+from torch_conformance.model.results import CaseResult
+from torch_conformance.record.case_files import OBSERVATION, RecordedFiles
+from torch_conformance.vocabulary.expectations.soundness import Sound, reports, summary
+from torch_conformance.vocabulary.steps import traits_of
+
+_SECONDS = 1200
+"""The deadline of a case: the worker itself stops long before."""
+
+
+def _as_run(case: Case) -> Case:
+    """Return a case whose last step that can be called again varies the facts of its call."""
+    steps = [replace(step, expectations=()) for step in case.steps]
+    for index, step in reversed(list(enumerate(steps))):
+        if traits_of(step).can_be_called_again:
+            check = Sound(vary="all")
+            asked = Expected(kind=check.kind, check=check, position=step.position)
+            steps[index] = replace(step, expectations=(asked,))
+            break
+    body = replace(case.body, timeout=_SECONDS)
+    return replace(case, body=body, steps=tuple(steps), control=None)
+
+
+def _asked(step: Step) -> bool:
+    return bool(step.expectations)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What was found in some cases."""
+
+    found: Sequence[tuple[Case, Mapping[str, Any]]]
+    """The cases with what the worker measured."""
+    left: Mapping[str, str]
+    """Why other cases were not tried, by id."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no fact was tried."""
+        return not any(measured["facts"] for _, measured in self.found)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether each answer after a change was right."""
+        return not any(True for _, measured in self.found for _ in reports(measured))
+
+    def lines(self) -> Iterator[str]:
+        """Yield a line for each wrong answer, for each case with its counts, and for what was not
+        tried.
+        """
+        for case, measured in self.found:
+            for _, words in reports(measured):
+                yield f"{line(case.id)}: {words}"
+            yield f"{line(case.id)}: {summary(measured) or 'no fact'}"
+        for case_id, why in self.left.items():
+            yield f"not tried: {line(case_id)}: {why}"
+
+    def as_json(self) -> Mapping[str, Any]:
+        """Return the JSON of ``audit --vary --json``."""
+        cases = {case.id: dict(measured) for case, measured in self.found}
+        return {"format": 1, "cases": cases, "not_tried": dict(self.left)}
+
+
+def report(
+    cases: Iterable[Case],
+    suite: Suite,
+    run: Callable[[Sequence[Case]], tuple[list[tuple[Case, CaseResult]], Surroundings]],
+    folder: Path,
+) -> Report:
+    """Run the cases with ``sound``."""
+    asked = [case for case in map(_as_run, cases) if any(map(_asked, case.steps))]
+    found: list[tuple[Case, Mapping[str, Any]]] = []
+    left: dict[str, str] = {}
+    results, _ = run(asked)
+    for case, result in sorted(results, key=lambda pair: pair[0].id):
+        measured: Any = None
+        if OBSERVATION in result.evidence:
+            observation = RecordedFiles(folder / result.folder, result.evidence).observation()
+            for step in carried_out(case, recorded_facts(observation).steps):
+                if _asked(step.step):
+                    measured = facts_of(0, step).measured
+        if measured is None or "facts" not in measured:
+            known = measured or {}
+            why = known.get("why_not") or known.get("raised")
+            left[case.id] = why or f"{result.outcome.label}: {result.reason}"
+        else:
+            found.append((case, measured))
+    return Report(found=found, left=left)

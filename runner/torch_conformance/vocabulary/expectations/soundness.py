@@ -1,0 +1,134 @@
+"""``sound``: guards and caches see each fact that the answer of a call depends on."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from torch_conformance.model.case_facts import StepFacts
+from torch_conformance.model.conditions import Surroundings
+from torch_conformance.model.expectation import About, Mutant, Verdict
+from torch_conformance.model.protocol import Json
+from torch_conformance.vocabulary.expectations.additional_calls import Repeated
+from torch_conformance.vocabulary.expectations.expectation_base import BadExpectation
+from torch_conformance.vocabulary.forms import Boolean, Keywords, ValueName, among, one_of_keys
+
+UNSOUND, WRONG, SOUND, UNOBSERVED = "unsound", "wrong anew", "sound", "unobserved"
+"""What became of a fact; a fact may also be "not tried"."""
+
+LIMITS: Mapping[str, str] = {
+    "module_hooks": "https://docs.pytorch.org/docs/main/user_guide/torch_compiler/torch.compiler_nn_module.html",
+    "freezing": "https://docs.pytorch.org/docs/main/user_guide/torch_compiler/torch.compiler_inductor_freezing.html",
+    "allow_in_graph": "https://docs.pytorch.org/docs/main/generated/torch.compiler.allow_in_graph.html",
+}
+"""Limits that torch documents, with their documents: a fact that is subject to one does not
+fail."""
+
+
+def reports(measured: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
+    """Yield for each wrong answer whether it is one of guards or caches, and its words."""
+    key = measured["keys"][0] if measured["keys"] else ""
+    for row in measured["facts"]:
+        if row["fate"] == WRONG:
+            yield (
+                False,
+                f"{row['fact']}: {row['difference']}; a new compile with empty caches too: "
+                "a failure of close",
+            )
+        elif row["fate"] == UNSOUND and not row["limit"]:
+            why = f"{'recompiled' if row['recompiled'] else 'no recompile'}; guards that name it: "
+            why += ", ".join(row["guards"]) or "none"
+            if row.get("own"):
+                why += f"; on aot_eager; on the backend of the case: {row['own']}"
+            if "cache" in row:
+                why = f"{row['cache']}, key {key}, for both values of {row['fact']}"
+            yield True, f"{row['fact']}: {row['difference']}; {why}"
+
+
+def summary(measured: Mapping[str, Any]) -> str:
+    """Return how many facts had each fate."""
+    fates = Counter(
+        f"documented limits ({row['limit']}: {LIMITS[row['limit']]})"
+        if row["limit"] and row["fate"] == UNSOUND
+        else row["fate"]
+        for row in measured["facts"]
+    )
+    fates["left for lack of time"] = measured["left"]
+    return ", ".join(f"{count} {fate}" for fate, count in sorted(fates.items()) if count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sound(Repeated):
+    """After one change between two calls, the compiled function gives eager's answer.
+
+    Each fact is tried in a fork: a call, the change, then eager and the compiled function. A
+    difference is compiled again in a fork with empty caches: an answer that is wrong there too
+    is reported as a failure of ``close``. Guards are tried on ``aot_eager``; where something
+    differs, the backend of the case is tried too. A fact without an effect (eager's answer
+    stays, and nothing is compiled again) is not observed, and a step in which no fact was
+    observed is an ERROR.
+
+    ``sound: {vary: all}``
+    ``sound: {vary: python}``
+    ``sound: {change: redefine, processes: true}``
+    """
+
+    form: ClassVar[Keywords] = one_of_keys("vary", "change")
+    about: ClassVar[About] = About.ANYTHING
+    measure = staticmethod(lambda arguments, again: again.varied(arguments))
+    vary: Annotated[str, among("all", "arguments", "torch", "python")] = ""
+    """Which facts change: ``arguments`` (dtype, sizes, strides, aliases), ``torch`` (its global
+    state), ``python`` (values that the bytecode of the function reads), or ``all``. For example
+    ``all``.
+    """
+    change: ValueName = ""
+    """A function of the prelude that makes the change in place of a fact. For example
+    ``redefine``.
+    """
+    processes: Boolean = False
+    """Whether the change is between two processes with one cache on disk: one fills it, a second
+    must have a hit, and a third has the change. For example ``true``.
+    """
+
+    @classmethod
+    def check(cls, body: Any) -> None:
+        """Raise ``BadExpectation`` for a change that is an empty name."""
+        if body.get("change") == "":
+            raise BadExpectation("the change has no name", "name a function", path=("change",))
+
+    @property
+    def expected(self) -> str:
+        """What is expected, in words."""
+        what = f"change {self.change}" if self.change else f"facts of {self.vary}"
+        return f"eager's answers after {what}{' between processes' * self.processes}"
+
+    def measurement(self) -> Mapping[str, Json] | None:
+        """The worker tries these facts."""
+        return {"vary": self.vary, "change": self.change, "processes": self.processes}
+
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+        """Judge each fact: a waiver must name each that fails."""
+        if not facts.measured.get("facts"):
+            return Repeated.judged(self, facts, surroundings)
+        found = [
+            Verdict.failed(expected=self.expected, observed=words)
+            for _, words in reports(facts.measured)
+        ]
+        return found or [self.judged_calls(facts, surroundings)]
+
+    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
+        """Judge facts without a wrong answer: one must have been observed."""
+        found = summary(facts.measured)
+        if facts.measured["left"]:
+            return Verdict.error(f"not every fact was tried: {found}", expected=self.expected)
+        if all(row["fate"] != SOUND for row in facts.measured["facts"]):
+            why = f"no fact was observed: {found or 'the call has none'}"
+            return Verdict.error(why, expected=self.expected)
+        return Verdict.passed(expected=self.expected, observed=found)
+
+    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+        """A fact that no guard saw, and none that was observed."""
+        rows = facts.measured["facts"]
+        for name, fate in (("a stale answer", UNSOUND), ("no effect", UNOBSERVED)):
+            changed = [{**row, "fate": fate, "limit": ""} for row in rows]
+            yield Mutant(name=name, facts=facts.with_measured(facts=changed))

@@ -1,0 +1,485 @@
+"""The facts of a call that can change between two calls: of its arguments, of torch, and of what
+its bytecode reads. Three closed tables, made without knowledge of the function.
+
+A change is made in a fork that ends after it: nothing is undone.
+"""
+
+import builtins
+import collections
+import itertools
+import os
+import sys
+import sysconfig
+import types
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from torch_conformance.worker.case import copies
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One fact with the change of it."""
+
+    name: str
+    change: Callable[[list[Any]], object]
+    """Receives the arguments of a call, and changes them or the process."""
+    key: str = ""
+    """The name by which a guard would name it; empty for one of torch's global guards."""
+    is_of_arguments: bool = False
+    """Whether each call needs the change in its own arguments."""
+    limit: str = ""
+    """The documented limit that the fact is subject to, a key of ``LIMITS``; empty for none."""
+
+
+# -- arguments -------------------------------------------------------------------------------------
+
+
+def _like(changed: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    return changed.requires_grad_(tensor.requires_grad and changed.is_floating_point())
+
+
+def _transposed(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().transpose(0, 1).contiguous().transpose(0, 1)
+
+
+def _moved(tensor: torch.Tensor) -> torch.Tensor:
+    flat = tensor.detach().flatten()
+    return torch.cat([flat.new_zeros(3), flat])[3:].view(tensor.shape)
+
+
+_OF_TENSOR: Sequence[
+    tuple[str, Callable[[torch.Tensor], bool], Callable[[torch.Tensor], torch.Tensor]]
+] = (
+    ("dtype", lambda t: t.is_floating_point(), lambda t: _like(t.detach().double() * 1, t)),
+    ("dtype", lambda t: t.dtype == torch.int64, lambda t: t.int()),
+    (
+        "size of dimension 0",
+        lambda t: t.ndim > 0 and t.shape[0] > 1,
+        lambda t: _like(t.detach()[:-1].clone(), t),
+    ),
+    ("strides", lambda t: t.ndim > 1, lambda t: _like(_transposed(t), t)),
+    ("offset", lambda t: True, lambda t: _like(_moved(t), t)),
+    (
+        "requires_grad",
+        torch.is_floating_point,
+        lambda t: t.detach().clone().requires_grad_(not t.requires_grad),
+    ),
+    ("is_leaf", torch.is_floating_point, lambda t: t.detach().clone().requires_grad_() * 1),
+    (
+        "minus zeros",
+        torch.is_floating_point,
+        lambda t: _like(torch.where(t.detach() == 0, -0.0, t.detach()), t),
+    ),
+)
+"""The facts of a tensor: their names, which tensors have them, and the changed tensor."""
+
+
+def _overlapping(left: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    size = left.numel()
+    both = torch.cat([left.detach().flatten(), right.detach().flatten()])
+    pair = both[:size].view(left.shape), both[size // 2 : size // 2 + size].view(right.shape)
+    return _like(pair[0], left), _like(pair[1], right)
+
+
+_OF_PAIR: Sequence[tuple[str, Callable[[torch.Tensor, torch.Tensor], tuple[Any, Any]]]] = (
+    ("one tensor", lambda left, right: (left, left)),
+    (
+        "a view of one tensor",
+        lambda left, right: (left, _like(left.detach().view(left.shape), right)),
+    ),
+    ("overlapping views", _overlapping),
+)
+
+
+def _of_leaves(name: str, change: Callable[..., Sequence[Any]], at: Sequence[int]) -> Fact:
+    def changed(arguments: list[Any]) -> None:
+        leaves, form = pytree.tree_flatten(arguments)
+        for index, leaf in zip(at, change(*(leaves[index] for index in at)), strict=True):
+            leaves[index] = leaf
+        arguments[:] = pytree.tree_unflatten(leaves, form)
+
+    return Fact(name, changed, is_of_arguments=True)
+
+
+def of_arguments(arguments: list[Any]) -> Iterator[Fact]:
+    """Yield the facts of the leaves of arguments, and of their pairs."""
+    leaves, _ = pytree.tree_flatten_with_path(arguments)
+    names = [f"argument {pytree.keystr(path)[1:].replace(']', '', 1)}" for path, _ in leaves]
+    plain = []
+    for index, (name, (_, leaf)) in enumerate(zip(names, leaves, strict=True)):
+        if isinstance(leaf, torch.Tensor):
+            if not copies.is_plain_strided(leaf) or not leaf.numel() or 0 in leaf.stride():
+                continue
+            plain.append(index)
+            for word, has, changed in _OF_TENSOR:
+                if has(leaf):
+                    yield _of_leaves(f"{name}: {word}", lambda t, c=changed: [c(t)], [index])
+        else:
+            for words, other in _others(leaf):
+                yield _of_leaves(f"{name}: {words}", lambda _, o=other: [o], [index])
+    for left, right in itertools.combinations(plain, 2):
+        one, other = leaves[left][1], leaves[right][1]
+        if (one.shape, one.dtype, one.device) == (other.shape, other.dtype, other.device):
+            for word, paired in _OF_PAIR:
+                name = f"{names[left]} and {names[right].removeprefix('argument ')}: {word}"
+                yield _of_leaves(name, paired, [left, right])
+    for left, right in itertools.combinations(range(len(arguments)), 2):
+        if _may_be_one(arguments[left], arguments[right]):
+
+            def join(called: list[Any], left: int = left, right: int = right) -> None:
+                called[right] = called[left]
+
+            yield Fact(f"argument {left} and {right}: one object", join, is_of_arguments=True)
+
+
+def _may_be_one(left: Any, right: Any) -> bool:
+    own = isinstance(left, list | dict | set) or _is_own(type(left))
+    return own and type(left) is type(right) and left is not right
+
+
+# -- torch -----------------------------------------------------------------------------------------
+
+
+_entered: list[Any] = []
+"""Contexts that are open until the fork ends."""
+
+
+def _enter(make: Callable[[], Any]) -> Callable[[list[Any]], object]:
+    def change(_: list[Any]) -> None:
+        _entered.append(context := make())
+        context.__enter__()
+
+    return change
+
+
+def _call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., object]:
+    return lambda _: function(*args, **kwargs)
+
+
+class _Passing(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+_OF_TORCH: Sequence[tuple[str, Callable[[list[Any]], object]]] = (
+    ("no_grad", _enter(torch.no_grad)),
+    ("inference_mode", _enter(torch.inference_mode)),
+    ("autocast", _enter(lambda: torch.autocast("cpu", torch.bfloat16))),
+    ("the default dtype of autocast", _call(torch.set_autocast_dtype, "cpu", torch.float16)),
+    ("the default dtype", _call(torch.set_default_dtype, torch.float64)),
+    ("the default device", _call(torch.set_default_device, "meta")),
+    ("deterministic algorithms", _call(torch.use_deterministic_algorithms, mode=True)),
+    ("the precision of products", _call(torch.set_float32_matmul_precision, "medium")),
+    ("the number of threads", _call(torch.set_num_threads, 3)),
+    ("anomaly mode", _call(torch.autograd.set_detect_anomaly, mode=True)),
+    ("oneDNN", _call(torch.backends.mkldnn.set_flags, _enabled=False)),
+    ("attention by its formula", _call(torch.backends.cuda.enable_math_sdp, enabled=False)),
+    ("a torch function mode", _enter(torch.overrides.BaseTorchFunctionMode)),
+    ("a dispatch mode", _enter(_Passing)),
+)
+
+
+def of_torch() -> Iterator[Fact]:
+    """Yield the facts of torch's global state."""
+    for name, change in _OF_TORCH:
+        yield Fact(f"torch: {name}", change)
+
+
+# -- Python ----------------------------------------------------------------------------------------
+
+_MOST_ITEMS = 4
+"""How many items of a container are changed."""
+
+_NOT_CALLED = {"__init__", "__new__", "__del__", "__repr__", "__hash__", "__init_subclass__"}
+"""Methods that a call does not run on an object that exists, or that containers depend on."""
+
+_FOREIGN = tuple(
+    os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "purelib", "platlib")
+) + (
+    os.path.dirname(torch.__file__) + os.sep,
+    os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep,
+)
+
+
+def _is_own_file(file: str | None) -> bool:
+    return file is not None and not os.path.realpath(file).startswith(_FOREIGN)
+
+
+def _is_own(kind: type) -> bool:
+    """Whether a class is the case's own."""
+    module = sys.modules.get(kind.__module__)
+    if module is None:
+        return True
+    return kind.__module__ != "builtins" and (
+        not isinstance(module, types.ModuleType)
+        or _is_own_file(getattr(module, "__file__", "<case>"))
+    )
+
+
+def _after(result: Any) -> Any:
+    """Return another result of a function."""
+    if isinstance(result, bool):
+        return not result
+    if isinstance(result, int | float):
+        return result + 1
+    if isinstance(result, str):
+        return result + "_"
+    return pytree.tree_map_only(torch.Tensor, lambda t: t + 1, result)
+
+
+def _other_result(_module: Any, _arguments: Any, result: Any) -> Any:
+    return _after(result)
+
+
+def _item(space: Any, key: Any) -> Callable[[Any], object]:
+    return lambda other: space.__setitem__(key, other)
+
+
+def _attribute(owner: Any, name: str) -> Callable[[Any], object]:
+    return lambda other: setattr(owner, name, other)
+
+
+def _replaced(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args, **kwargs: _after(function(*args, **kwargs))
+
+
+def _others(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield other values in the place of one, with the words for them."""
+    if isinstance(value, bool):
+        yield "negated", not value
+    elif type(value) in (int, float, complex):
+        yield "another number", value + 1
+        if type(value) is int and value in (0, 1):
+            yield "an equal bool", bool(value)
+        if type(value) is float and value == 0:
+            yield "the other zero", -value
+        if type(value) is complex and value.real == 0:
+            yield "the other zero", complex(-value.real, value.imag)
+    elif type(value) is str:
+        yield "another text", str(int(value) + 1) if value.isdecimal() else value + "_"
+    elif isinstance(value, torch.Tensor):
+        if type(value) is torch.Tensor and value.is_floating_point():
+            yield "another tensor", _like(value.detach() + 1, value)
+    elif isinstance(value, types.FunctionType):
+        yield "another function", _replaced(value)
+    elif isinstance(value, property) and value.fget:
+        yield "another property", property(_replaced(value.fget), value.fset)
+    elif isinstance(value, classmethod | staticmethod):
+        yield "another function", type(value)(_replaced(value.__func__))
+    elif type(value) in (tuple, set, frozenset):
+        for index, item in enumerate(list(value)[:_MOST_ITEMS]):
+            for words, other in _others(item):
+                items = list(value)
+                items[index] = other
+                yield f"item {index} {words}", type(value)(items)
+
+
+def _reversed(value: dict[Any, Any]) -> None:
+    items = list(value.items())[::-1]
+    value.clear()
+    value.update(items)
+
+
+def _other_keys(value: dict[Any, Any]) -> None:
+    items = [
+        (bool(key) if type(key) is int and key in (0, 1) else key, item)
+        for key, item in value.items()
+    ]
+    value.clear()
+    value.update(items)
+
+
+@dataclass
+class _Python:
+    """Finds the places that a function and what it calls read."""
+
+    names: set[str]
+    seen: set[int]
+    codes: set[types.CodeType]
+
+    def _value(
+        self, label: str, key: str, value: Any, put: Callable[[Any], object], limit: str = ""
+    ) -> Iterator[Fact]:
+        """Yield the changes of a value in its place, and of what is within it."""
+        for words, other in _others(value):
+            yield Fact(f"{label}: {words}", _call(put, other), key, limit=limit)
+        yield from self._within(label, key, value)
+
+    def _within(self, label: str, key: str, value: Any) -> Iterator[Fact]:
+        if id(value) in self.seen or isinstance(value, torch.Tensor | str | type(None)):
+            return
+        self.seen.add(id(value))
+        if isinstance(value, list | dict):
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            for at, item in list(items)[:_MOST_ITEMS]:
+                put = _item(value, at)
+                yield from self._value(f"{label}[{at!r}]", key, item, put)
+            if isinstance(value, dict) and len(value) > 1:
+                if isinstance(value, collections.OrderedDict):
+                    yield Fact(
+                        f"{label}: move_to_end", lambda _: value.move_to_end(next(iter(value))), key
+                    )
+                yield Fact(f"{label}: another order", lambda _: _reversed(value), key)
+            if isinstance(value, dict) and any(
+                type(name) is int and name in (0, 1) for name in value
+            ):
+                yield Fact(f"{label}: keys that are equal bools", lambda _: _other_keys(value), key)
+        if isinstance(value, types.FunctionType):
+            yield from self.function(value)
+        elif isinstance(value, types.MethodType):
+            yield from self.function(value.__func__)
+            yield from self._within(f"{label}.__self__", key, value.__self__)
+        elif isinstance(value, types.ModuleType):
+            if _is_own_file(getattr(value, "__file__", "<case>")):
+                space = vars(value)
+                for name in sorted(self.names & set(space)):
+                    put = _item(space, name)
+                    yield from self._value(f"{label}.{name}", name, space[name], put)
+        else:
+            yield from self._object(label, value)
+
+    def _object(self, label: str, value: Any) -> Iterator[Fact]:
+        """Yield the changes of an object's attributes, of those of its class, and of its bases."""
+        cls = value if isinstance(value, type) else type(value)
+        if isinstance(value, torch.nn.Module):
+            yield from self._module(label, value)
+        if not _is_own(cls):
+            return
+        own = [c for c in cls.__mro__ if _is_own(c)]
+        special = {
+            name
+            for c in own
+            for name, part in vars(c).items()
+            if name.startswith("__") and isinstance(part, types.FunctionType)
+        }
+        held = {} if isinstance(value, type) else getattr(value, "__dict__", {})
+        for name in sorted(self.names | (special - _NOT_CALLED)):
+            if name in held:
+                put = _attribute(value, name)
+                yield from self._value(f"{label}.{name}", name, held[name], put)
+            home = next((c for c in own if name in vars(c)), None)
+            if home is None:
+                continue
+            part = vars(home)[name]
+            put = _attribute(home, name)
+            yield from self._value(f"{label}: {home.__name__}.{name}", name, part, put)
+            for words, other in _others(part):
+                if home is not cls:
+                    yield Fact(
+                        f"{label}: {cls.__name__}.{name} over {home.__name__}'s: {words}",
+                        _call(setattr, cls, name, other),
+                        name,
+                    )
+            if isinstance(part, property | classmethod | staticmethod):
+                read: Any = part
+                yield from self.function(getattr(read, "fget", None) or read.__func__)
+
+    def _module(self, label: str, module: torch.nn.Module) -> Iterator[Fact]:
+        yield Fact(f"{label}: training", lambda _: module.train(not module.training), "training")
+        for name, child in module.named_modules():
+            path = f"{label}.{name}" if name else label
+            yield Fact(
+                f"{path}: a forward hook",
+                _call(child.register_forward_hook, _other_result),
+                "_forward_hooks",
+                limit="module_hooks",
+            )
+            for word, tensor in itertools.chain(
+                child.named_parameters(recurse=False), child.named_buffers(recurse=False)
+            ):
+                if tensor.is_floating_point():
+                    yield Fact(
+                        f"{path}.{word}: another value",
+                        _call(tensor.data.add_, 1),
+                        word,
+                        limit="freezing",
+                    )
+            if name and _is_own(type(child)):
+                yield from self._object(path, child)
+
+    def function(self, function: Any) -> Iterator[Fact]:
+        """Yield the changes of what a function reads, and of what it calls reads."""
+        function = getattr(function, "__wrapped__", function)
+        if not isinstance(function, types.FunctionType) or function.__code__ in self.codes:
+            return
+        if not _is_own_file(function.__code__.co_filename):
+            return
+        self.codes.add(function.__code__)
+        codes = list(_codes(function.__code__))
+        names = {name for code in codes for name in code.co_names}
+        texts = {text for code in codes for text in code.co_consts if isinstance(text, str)}
+        if names & {"getattr", "hasattr"}:
+            names |= texts
+        self.names |= names
+        limit = "allow_in_graph" if _is_allowed(function) else ""
+        space = function.__globals__
+        for name in sorted(names):
+            if name in space:
+                put = _item(space, name)
+                yield from self._value(f"global {name}", name, space[name], put, limit)
+            elif isinstance(other := getattr(builtins, name, None), types.BuiltinFunctionType):
+                yield Fact(
+                    f"global {name} over the builtin",
+                    _call(_item(space, name), _replaced(other)),
+                    name,
+                )
+        for left, right in itertools.combinations(sorted(names & set(space)), 2):
+            if _may_be_one(space[left], space[right]):
+                yield Fact(
+                    f"globals {left} and {right}: one object",
+                    _call(_item(space, right), space[left]),
+                    right,
+                )
+        for name, cell in zip(
+            function.__code__.co_freevars, function.__closure__ or (), strict=True
+        ):
+            put = _attribute(cell, "cell_contents")
+            try:
+                value = cell.cell_contents
+            except ValueError:  # it is empty
+                continue
+            yield from self._value(f"cell {name}", name, value, put, limit)
+        for at, value in enumerate(function.__defaults__ or ()):
+
+            def default(other: Any, at: int = at) -> None:
+                held = list(function.__defaults__ or ())
+                function.__defaults__ = (*held[:at], other, *held[at + 1 :])
+
+            yield from self._value(
+                f"default {at} of {function.__name__}", "__defaults__", value, default
+            )
+        if names & {"getenv", "environ"}:
+            for name in sorted(texts & set(os.environ)):
+                put = _item(os.environ, name)
+                yield from self._value(f"environment {name}", name, os.environ[name], put)
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _is_allowed(function: Any) -> bool:
+    return id(function) in torch._dynamo.trace_rules._allowed_callable_ids.function_ids
+
+
+def of_python(function: Any, arguments: Sequence[Any]) -> Iterator[Fact]:
+    """Yield the facts of Python values that the bytecode of a function reads."""
+    found = _Python(set(), set(), set())
+    owner = getattr(function, "__self__", None)
+    if isinstance(function, torch.nn.Module):
+        owner, function = function, type(function).forward
+    yield from found.function(getattr(function, "__func__", function))
+    if owner is not None:
+        yield from found._within("function", "function", owner)
+    for index, argument in enumerate(arguments):
+        if _is_own(type(argument)) or isinstance(argument, torch.nn.Module | dict):
+            yield from found._within(f"argument {index}", "", argument)
