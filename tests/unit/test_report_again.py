@@ -2,9 +2,11 @@
 green one of a run that was cut off.
 """
 
+import json
 import os
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from tests.conftest import GOOD
@@ -51,6 +53,59 @@ def test_a_red_run_is_written_again_as_it_was(
     assert main(["report", "out", "--junit", "j.xml"]) == ExitCode.OK
     assert 'type="truncated"' in Path("j.xml").read_text()
     assert "truncated: the run did not reach its end" in capsys.readouterr().err
+
+
+RELAY: dict[str, object] = {
+    "type": "object",
+    "required": ["conclusion", "test-results", "failed-tests-detail"],
+    "additionalProperties": False,
+    "properties": {
+        "conclusion": {"enum": ["success", "failure"]},
+        "test-results": {
+            "required": ["passed", "failed", "skipped"],
+            "additionalProperties": {"type": "integer", "minimum": 0},
+        },
+        "failed-tests-detail": {
+            "maxItems": 1000,
+            "items": {
+                "required": ["name", "classname", "message", "stacktrace", "duration"],
+                "properties": {
+                    "name": {"minLength": 1},
+                    "message": {"maxLength": 1024},
+                    "stacktrace": {"maxLength": 4096},
+                    "duration": {"type": "number", "minimum": 0},
+                },
+                "additionalProperties": False,
+            },
+        },
+    },
+}
+"""The inputs of PyTorch's action, as its text describes them."""
+
+
+@pytest.mark.parametrize("bad", [Outcome.FAIL, Outcome.CRASH, None])
+def test_the_relay_of_pytorch_gets_counts_and_failures(go: Go, bad: Outcome | None) -> None:
+    def answer(job):
+        is_bad = bad is not None and "two[" in job.plan["id"]
+        return execution(job, bad if is_bad else Outcome.PASS)
+
+    code = go(answer)
+    assert main(["report", "out", "--hud", "hud.json"]) == ExitCode.OK
+    sent = json.loads(Path("hud.json").read_text())
+    jsonschema.validate(sent, RELAY)
+    ids = {result.case_id: result.outcome for result in read_run(Path("out/run.jsonl")).results}
+    failed = [case_id for case_id, outcome in ids.items() if outcome is bad]
+    assert sent["conclusion"] == ("failure" if code else "success")
+    assert sent["test-results"] == {
+        "passed": len(ids) - len(failed),
+        "failed": len(failed),
+        "skipped": 0,
+    }
+    assert [detail["name"] for detail in sent["failed-tests-detail"]] == failed
+    journal = Path("out/run.jsonl")
+    journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:-1]))
+    main(["report", "out", "--hud", "hud.json"])
+    assert json.loads(Path("hud.json").read_text())["conclusion"] == "failure"
 
 
 @pytest.mark.parametrize(

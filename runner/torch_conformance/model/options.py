@@ -406,6 +406,9 @@ class ReportOptions:
     junit: Path | None = report_file("write the JUnit report of the run to this file")
     junit_flavour: str = flavour_option()
     support: Path | None = report_file(SUPPORT_HELP, table_file)
+    hud: Path | None = report_file(
+        "write what PyTorch's cross-repository CI takes of the run to this file"
+    )
     open: bool = flag("also open the page in a browser")
 
 

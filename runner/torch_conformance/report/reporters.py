@@ -91,6 +91,9 @@ REPORTERS: Mapping[str, Reporter] = {
         ("run", "merge", "report"),
         lambda options: options.support is not None,
     ),
+    "hud": Reporter(
+        partial(_late, "hud", "HudReporter"), ("report",), lambda options: options.hud is not None
+    ),
     "github": Reporter(
         partial(_late, "github", "GitHubReporter"),
         ("run", "merge"),
