@@ -71,6 +71,7 @@ RELAY: dict[str, object] = {
                 "required": ["name", "classname", "message", "stacktrace", "duration"],
                 "properties": {
                     "name": {"minLength": 1},
+                    "classname": {"minLength": 1},
                     "message": {"maxLength": 1024},
                     "stacktrace": {"maxLength": 4096},
                     "duration": {"type": "number", "minimum": 0},
