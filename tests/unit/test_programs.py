@@ -50,7 +50,7 @@ def test_three_hundred_programs_are_valid_and_bounded(tmp_path: Path) -> None:
     assert not inspection.problems
     assert len(inspection.suite.cases) == 300
     assert all(case.on_request for case in inspection.suite.cases)
-    assert inspection.suite.cases[3].id == "programs-1-s11-0003[backend=cpu]"
+    assert inspection.suite.cases[3].id == "programs-2-s11-0003[backend=cpu]"
     texts = [document.content.decode() for document in inspection.suite.documents]
     bodies = [text.partition("):\n")[2].partition("return (")[0] for text in texts[:300]]
     assert all(3 <= len(re.findall(r"^ +v\d+ = ", body, re.MULTILINE)) <= 12 for body in bodies)
@@ -64,7 +64,7 @@ def test_what_a_folder_has_is_read_and_not_made_again(tmp_path: Path) -> None:
     assert not frozen.exists()
     suite.freeze()
     first, second = sorted(frozen.iterdir())
-    assert first.name == "programs-1-s3-0000.yaml"
+    assert first.name == "programs-2-s3-0000.yaml"
     named = requested(
         suite.cases, suite.cases, paths=[source], globs=(), tags=(), sources=suite.sources
     )

@@ -19,7 +19,7 @@ from torch_conformance.language.read.anatomy import PROGRAMS
 from torch_conformance.language.read.document import Document
 from torch_conformance.model.diagnostics import Diagnostic
 
-VERSION = 1
+VERSION = 2
 """The number in the ids; another one wherever the same seed gives another text."""
 
 Shape: TypeAlias = tuple[int, ...]
@@ -534,6 +534,14 @@ class _Program:
         (forms,) = rng.choices([rows for _, rows in GROUPS], [weight for weight, _ in GROUPS])
         return self._apply(rng.choice(forms), value)
 
+    @property
+    def computed(self) -> list[Value]:
+        """The values in memory of their own, with gradients in a program that trains: of a program
+        that returns none of them a compiler need not compute anything.
+        """
+        own = [value for value in self.values if value.name[0] == "v" and value.root == value.name]
+        return [value for value in own if value.has_gradient or not self.trains]
+
     def _mutate(self, value: Value) -> bool:
         """Write to an input; in a program with gradients only before anything may have saved it."""
         is_input = value.root == value.name and value.name in "abc"
@@ -706,13 +714,12 @@ def files_of(document: Document, folder: Path) -> dict[Path, bytes]:
 def text_of(source: Mapping[str, Any], seed: int, number: int) -> str:
     """Return the spec of one program: the same text on every machine."""
     rng = random.Random(f"{VERSION} {seed} {number}")  # noqa: S311 - not for secrets
-    program, outputs = None, []
+    program = None
     while program is None:
         program = _grown(rng)
     values = [value for value in program.values if value.name[0] == "v"]
-    chosen = {values[-1].name, *(value.name for value in rng.sample(values, rng.choice([0, 1, 2])))}
-    if program.trains:
-        chosen.add([value.name for value in values if value.has_gradient][-1])
+    chosen = {values[-1].name, program.computed[-1].name}
+    chosen.update(value.name for value in rng.sample(values, rng.choice([0, 1, 2])))
     outputs = sorted(chosen, key=lambda name: int(name[1:]))
     lines = [
         f"summary: Random program {number} of seed {seed} equals eager",
@@ -748,6 +755,5 @@ def _grown(rng: random.Random) -> _Program | None:
     for _ in range(_TRIES):
         program.grow()
         if len(program.values) == wanted:
-            trained = any(value.has_gradient for value in program.values if value.name[0] == "v")
-            return program if trained or not program.trains else None
+            return program if program.computed else None
     return None
