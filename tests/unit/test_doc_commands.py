@@ -128,16 +128,18 @@ def check_own_command(arguments: list[str]) -> None:
     paths = [Path(path) for path in parsed.get("paths", parsed.get("targets", []))]
     paths = [path.absolute() if path.exists() else ROOT / path for path in paths]
     assert all(path.exists() for path in paths), arguments
-    cases = cases_of(*paths, backends=tuple(path.absolute() for path in parsed.get("backends", [])))
     is_of_cases = parsed["command"] != "lint"
     globs = [
         *(parsed.get("select", []) if is_of_cases else ()),
         *([parsed["case"]] if "case" in parsed else []),
     ]
-    for pattern in globs:
-        assert any(glob(pattern).fullmatch(case.id) for case in cases), pattern
-    for name in parsed.get("backend", []):
-        assert any(case.backend == name for case in cases), name
+    if globs or parsed.get("backend"):
+        extra = tuple(path.absolute() for path in parsed.get("backends", []))
+        cases = cases_of(*paths, backends=extra)
+        for pattern in globs:
+            assert any(glob(pattern).fullmatch(case.id) for case in cases), pattern
+        for name in parsed.get("backend", []):
+            assert any(case.backend == name for case in cases), name
     for path in parsed.get("waivers", []):
         assert path.is_file(), path
     if parsed.get("profile"):
