@@ -249,3 +249,19 @@ def test_what_is_changed_beside_a_tensor_in_float64_has_no_second_rule() -> None
             "eager wrote this element"
         )
         assert changed_elements(eager, scale, torch.ones(16, dtype=torch.bool)) is None
+
+
+NUMBERS = """\
+function: |
+  def fn(*numbers):
+      for number in numbers:
+          number.mul_(1.7 * (1 + 12 * 2**-23) if torch.compiler.is_compiling() else 1.7)
+inputs: [{rand: [1], low: 1, high: 2, repeat: 9}]
+expect: [{close: {to: eager}}]
+"""
+
+
+def test_a_median_of_small_arguments_is_said_to_be_of_several(judge: Judge) -> None:
+    (wrong,) = judge(NUMBERS)
+    assert wrong.expected == "the values together within 2 x eager's error against float64"
+    assert wrong.observed.startswith("the median error of 9 elements of small values is ")

@@ -13,7 +13,9 @@ import yaml
 from tests.fakes import ROOT, environment, program
 from tests.fences import Fence, fences
 
-PAGE = ROOT / "docs" / "reference" / "defects.md"
+PAGE = ROOT / "docs" / "guides" / "findings.md"
+PUBLIC = "https://github.com/torch-conformance/torch-conformance/blob/main/docs/guides/findings.md"
+"""The page, for a waiver of a defect without an issue."""
 SPECS = {
     path.stem: yaml.safe_load(path.read_text("utf-8"))
     for path in (ROOT / "specs" / "defects").glob("[!_]*.yaml")
@@ -25,13 +27,17 @@ WAIVERS = [
 ]
 PROGRAMS = [fence for fence in fences(PAGE) if fence.mark == "program"]
 _SECTION = re.compile(
-    r"^### `(?P<name>[^`]+)`\n\n\[#(?P<issue>\d+)\]\((?P<link>\S+)\)", re.MULTILINE
+    r"^### `(?P<name>[^`]+)`\n\n(?:\[#(?P<issue>\d+)\]\((?P<link>\S+)\)|No issue was found)",
+    re.MULTILINE,
 )
 
 
 def issue_of(name: str) -> str:
-    """Return the link to the issue that the summary of a spec names."""
-    found = re.search(r"\(pytorch/pytorch#(\d+)\)$", SPECS[name]["summary"])
+    """Return the link to the issue that the summary of a spec names, or else to its section."""
+    summary = SPECS[name]["summary"]
+    if summary.endswith("(docs/guides/findings.md)"):
+        return f"{PUBLIC}#{name}"
+    found = re.search(r"\(pytorch/pytorch#(\d+)\)$", summary)
     assert found is not None, f"{name}: the summary does not end with (pytorch/pytorch#NUMBER)"
     return f"https://github.com/pytorch/pytorch/issues/{found[1]}"
 
@@ -47,11 +53,18 @@ def test_each_spec_has_one_waiver_of_its_own_case_and_issue() -> None:
 
 
 def test_the_page_has_a_section_for_each_spec_and_no_other() -> None:
+    page = PAGE.read_text("utf-8")
     sections = {
-        found["name"]: (found["link"], found["issue"])
-        for found in _SECTION.finditer(PAGE.read_text("utf-8"))
+        found["name"]: found["link"] or f"{PUBLIC}#{found['name']}"
+        for found in _SECTION.finditer(page)
     }
-    assert sections == {name: (issue_of(name), issue_of(name).rpartition("/")[2]) for name in SPECS}
+    assert sections == {name: issue_of(name) for name in SPECS}
+    assert all(
+        found["link"].endswith(f"/{found['issue']}")
+        for found in _SECTION.finditer(page)
+        if found["link"]
+    )
+    assert set(re.findall(r"^\| \[`([^`]+)`\]\(#\1\)", page, re.MULTILINE)) == set(SPECS)
 
 
 @pytest.mark.nightly(

@@ -385,7 +385,8 @@ class Close(ConditionalOnCode):
         ]
         for median in calibrated.pooled(leaf.get("calibrated", {}) for leaf in leaves):
             if not problems and (text := calibrated.median_problem(median)):
-                expected = f"{self.of} within {calibrated.FACTOR:g} x eager's error against float64"
+                what = self.of or "the values together"  # of side effects: not of one value
+                expected = f"{what} within {calibrated.FACTOR:g} x eager's error against float64"
                 problems = [(leaves[0], Verdict.failed(expected=expected, observed=text))]
         if not problems:
             return None
