@@ -939,6 +939,7 @@ AGAIN: dict[str, list[Row]] = {
         *nothing({"max": 1}),
         ({"max": 4096}, done(compiled=4096, eager=1), HELD),
         ({"max": "4 KiB"}, done(compiled=4096, eager=1), HELD),
+        ({"max": 999}, done(compiled=100, eager=999), HELD),  # far above, and excludes eager + 1
         ({"max": "1.5 KiB"}, done(compiled=1537, eager=1), FAILED),
         ({"max": "0.5 GiB"}, done(compiled=1 << 29, eager=1), HELD),
         ({"of_eager": 0.8}, done(compiled=800, eager=1000), HELD),

@@ -35,6 +35,28 @@ def judged(kind: str, body: Any, **values: Any) -> Any:
     return judgement
 
 
+def test_the_peak_of_memory_is_of_what_lives_at_one_time(torch: Any) -> None:
+    from torch_conformance.worker.torch_compat.device_modules import DeviceApi
+
+    def peak(allocate: Callable[[], Any]) -> int:
+        sizes: list[int] = []
+        with DeviceApi("cpu").peak_memory(sizes):
+            allocate()
+        return sizes[0]
+
+    def one_after_the_other() -> None:
+        for _ in range(3):
+            torch.empty(1 << 16)
+
+    before = [torch.empty(1 << 20)]
+    size = 4 << 16
+    assert peak(lambda: None) == 0
+    assert peak(lambda: torch.empty(1 << 16)) == size
+    assert peak(lambda: [torch.empty(1 << 16) for _ in range(3)]) == 3 * size
+    assert peak(one_after_the_other) == size
+    assert peak(before.clear) == 0  # what was there before the call is not counted
+
+
 def close(output: Any, eager: Any, **options: Any) -> Any:
     return judged("close", {"to": "first", **options}, output=output, first=eager)
 

@@ -69,6 +69,14 @@ def otherwise(compiled: str, eager: str, **words: str) -> str:
     )
 
 
+def by_keyword(compiled: str, eager: str) -> str:
+    """Return a spec whose call has an argument by keyword."""
+    return (
+        otherwise(compiled, eager, arguments="x, *, scale").replace("return x", "return x * scale")
+        + "steps: [{call: {kwargs: {scale: {ones: [3]}}}, expect: [{close: {to: eager}}]}]\n"
+    )
+
+
 RAISES = function("raise ValueError('planted')")
 SCRIPTS = {
     # numbers and forms
@@ -103,6 +111,10 @@ SCRIPTS = {
     otherwise("box[0] = 2", "box[0] = 1", arguments="x, box", inputs="{ones: [3]}, {value: [5]}")
     + CLOSE: 1,
     otherwise("torch.rand(2)", "pass") + CLOSE: 1,
+    # arguments by keyword
+    by_keyword("pass", "pass"): 0,
+    by_keyword("pass", "scale.add_(1)"): 1,
+    by_keyword("scale = scale + 1", "pass"): 1,
     "prelude: |\n  seen = []\n" + otherwise("seen.append(1)", "pass") + CLOSE: 1,
     # both sides share what eager changes there
     "prelude: |\n  seen = []\n" + otherwise("seen.append(1)", "seen.append(1)") + CLOSE: 3,

@@ -222,7 +222,8 @@ def verdicts_of(
             judgement = Verdict.failed(
                 expected=NO_EXCEPTION, observed=observed, detail=folded(raised.traceback)
             )
-            return [*verdicts, *effects, replace(judgement, kind="raised", position=step.position)]
+            raised_verdict = replace(judgement, kind="raised", position=step.position)
+            return [*verdicts, *effects, _of_rank(step, raised_verdict)]
         runs, left = step.runs(surroundings), known.facts.effects
         # of numpy's generator torch never promises the state of eager
         drawn = [
@@ -257,9 +258,8 @@ def verdicts_of(
                     judgement = Verdict.error(UNCOMPARED)
                 elif has_other_draws:
                     judgement = _with_hint(judgement)
-            verdicts.append(
-                replace(judgement, kind=expected.kind, position=place_of(expected, judgement))
-            )
+            placed = replace(judgement, kind=expected.kind, position=place_of(expected, judgement))
+            verdicts.append(_of_rank(step, placed))
         # a call that raised has no verdict of side effects
         if (
             runs
@@ -276,7 +276,8 @@ def verdicts_of(
             except ANOTHER_FORM as error:
                 judgement = nonsense(error)
             judgement = _with_hint(judgement) if has_other_draws else judgement
-            effects.append(replace(judgement, kind=side_effects.KIND, position=step.position))
+            judgement = replace(judgement, kind=side_effects.KIND, position=step.position)
+            effects.append(_of_rank(step, judgement))
     if len(steps) < len(case.steps):
         missing, observed = (
             case.steps[len(steps)].position,
@@ -294,6 +295,13 @@ def verdicts_of(
             Verdict(kind="error", status=Status.ERROR, position=case.position, observed=observed),
         ]
     return [*verdicts, *effects]
+
+
+def _of_rank(step: Step, verdict: Verdict) -> Verdict:
+    """Return a verdict that names the rank whose step it judges."""
+    if step.rank is None:
+        return verdict
+    return replace(verdict, expected=f"rank {step.rank}: {verdict.expected}".removesuffix(": "))
 
 
 def facts_of(index: int, known: CarriedOut) -> StepFacts:

@@ -169,7 +169,11 @@ def expand(
             )
         )
         if steps is None or has_templated_steps:
-            steps = tuple(_step(step, filled, expected) for step in filled.steps)
+            steps = tuple(
+                of_rank
+                for step in filled.steps
+                for of_rank in _of_ranks(_step(step, filled, expected))
+            )
         group = data.get("group", "")
         if group and group not in groups:
             unknown = unknown_word("group", group, groups)
@@ -369,6 +373,13 @@ def _step(step: RawStep, filled: Anatomy, expected: dict[str, Expected]) -> Step
         repeat=beside.get("repeat", 1),
         when=beside.get("when"),
     )
+
+
+def _of_ranks(step: Step) -> Iterator[Step]:
+    """Yield the steps of the ranks that a step asks for; else the step itself."""
+    count = step.arguments.get("processes")
+    for rank in range(count or 1):
+        yield replace(step, rank=rank) if count else step
 
 
 def _wrong_values(

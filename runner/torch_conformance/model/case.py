@@ -57,6 +57,10 @@ class Step:
     """
     when: Mapping[str, Json] | None = None
     """Where it is carried out; None for everywhere."""
+    rank: int | None = None
+    """Which of several processes carries it out: each has a step of its own. None for the case's
+    own process.
+    """
 
     def runs(self, surroundings: Surroundings) -> bool:
         """Whether it is carried out here."""

@@ -18,7 +18,7 @@ from torch_conformance.model.diagnostics import UsageError, one_line
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.protocol import SIMULATED, TARGET
 from torch_conformance.model.results import PHASES_BEFORE_CLAIM, CaseResult
-from torch_conformance.vocabulary.steps import traits_of
+from torch_conformance.vocabulary.steps import parsed, traits_of
 
 _MIB = 1 << 20
 
@@ -322,13 +322,13 @@ def needs_of(case: Case, machine: Machine) -> Needs:
     # time
     children = max(
         int(config.get("autotune_in_subproc") is True),
-        *(traits_of(step).children for step in case.steps),
+        *(parsed(step).children for step in case.steps),
         0,
     )
     memory = _MEMORY_OF_COMPILING if case.body.compiles else _MEMORY_OF_CALLS
     memory += (compilers - 1) * _MEMORY_OF_COMPILER + children * _MEMORY_OF_CHILD
     # most of a large pool wait, and a case that needs all cores would run alone
-    used_cores = min(compilers, _CORES_OF_POOL, max(1, available // 2))
+    used_cores = min(max(compilers, children), _CORES_OF_POOL, max(1, available // 2))
     needs = Needs(cores=used_cores, memory=memory, exclusive=is_exclusive(case), group=case.group)
     if not (
         devices.is_accelerator(case.device)

@@ -70,7 +70,7 @@ _RESERVED = frozenset(
     "copy inf nan os pkgutil random re sys tempfile torch types pytree params check follow "
     "gradients tensor main values unchecked note finish Picture PLAIN OF_TORCH INSIDE_TORCH "
     "same_bits compare plain equal generators shared doubled attempt Call runs graph run_graph "
-    "watched compiled_ran check_raised ahead".split()
+    "watched compiled_ran check_raised ahead keywords eager_keywords".split()
 )
 """Names that the script itself uses."""
 
@@ -185,7 +185,7 @@ class _Composer:
         self._shows_code = False
         self._functions: dict[str, str] = {}
         """The suffix of each function's variables: empty where there is one function."""
-        self._has_call = False
+        self._has_call = self._has_keywords = False
         """Whether the side effects of the last call are compared."""
 
     def script(self, torch: str) -> Script:
@@ -447,7 +447,7 @@ class _Composer:
     def _step(self, planned: Mapping[str, Any], step: Step) -> None:
         arguments = planned["arguments"]
         match step.kind:
-            case "call" | "aot" if "process" not in arguments:
+            case "call" | "aot" if not {"process", "processes"} & {*arguments}:
                 lines = self._call(planned, arguments, is_package=step.kind == "aot")
             case "backward":
                 lines = self._backward(planned, arguments)
@@ -485,14 +485,19 @@ class _Composer:
         self, planned: Mapping[str, Any], arguments: Mapping[str, Any], *, is_package: bool
     ) -> list[str]:
         suffix = self._functions[arguments.get("function") or next(iter(self._functions))]
-        if arguments.get("kwargs"):
-            raise NothingChecked("only the runner calls with arguments by keyword")
+        self._has_keywords = bool(arguments.get("kwargs"))
+        if self._has_keywords and is_package:
+            raise NothingChecked("only the runner calls a package with arguments by keyword")
         own, is_eager = arguments.get("inputs"), bool(arguments.get("eager"))
         compares = self._plan["needs_eager"] and not is_eager
         lines = []
         if own is not None:
             lines.append(f"inputs = {self._value(own)}")
             lines += ["eager_inputs = copy.deepcopy(inputs)"] if compares else []
+        if self._has_keywords:
+            lines.append(f"keywords = {self._value(arguments['kwargs'])}")
+            lines += ["eager_keywords = copy.deepcopy(keywords)"] if compares else []
+        ours, theirs = (", keywords", ", eager_keywords") if self._has_keywords else ("", "")
         given = arguments.get("context")
         contexts = [
             self._context(entry) for entry in (self._body["context"] if given is None else given)
@@ -507,13 +512,15 @@ class _Composer:
                 caught = _within("except Exception as error:", ["eager_raised = error"])
                 first = ["eager_raised = None", *_within("try:", first), *caught]
             lines += [
-                f"call = Call((function{suffix}, inputs), (eager_function{suffix}, eager_inputs))",
+                f"call = Call((function{suffix}, inputs{ours}), "
+                f"(eager_function{suffix}, eager_inputs{theirs}))",
                 *_within(f"with {eager}:", first),
                 *_within(f"with {eager}:", ["reference = call.reference()"]),
                 "call.compiled_is_next()",
             ]
         called = "function" if is_eager else "compiled"
-        call = [f"output = {called}{suffix}(*inputs)"]
+        words = ", **keywords" if self._has_keywords else ""
+        call = [f"output = {called}{suffix}(*inputs{words})"]
         if is_package:
             self._helpers.add("ahead")
             if arguments.get("package") or arguments.get("dynamic_shapes"):
@@ -561,6 +568,8 @@ class _Composer:
             raise NothingChecked(
                 "backward of a named value, with a gradient, or of one of several functions"
             )
+        if self._has_keywords:
+            raise NothingChecked("backward of a call with arguments by keyword")
         self._helpers.add("gradients")
         loss = arguments.get("loss", "sum")
         how = ascii(loss) if loss in ("sum", "mean") else self._named(loss)

@@ -250,6 +250,7 @@ def _plan_step(
             dict(STEPS[step.kind].planned(step.arguments, surroundings)), facts
         ),
         **({"repeat": step.repeat} if step.repeat != 1 else {}),
+        **({} if step.rank is None else {"rank": step.rank}),
         "expects_raise": expects_raise(step, surroundings),
         "measure": [
             {"index": index, "kind": kind, "arguments": arguments}

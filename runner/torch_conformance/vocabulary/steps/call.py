@@ -14,6 +14,7 @@ from torch_conformance.model.conditions import is_template
 from torch_conformance.model.diagnostics import Diagnostic, did_you_mean, unknown
 from torch_conformance.model.expectation import About
 from torch_conformance.model.protocol import Json, encode
+from torch_conformance.vocabulary.expectations import MEASURED
 from torch_conformance.vocabulary.expectations.comparing import opened
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from torch_conformance.vocabulary.forms import (
@@ -115,6 +116,7 @@ class Call(Calling):
     ``call: {function: one, as: first}``
     ``call: {kwargs: {bias: {rand: [3]}}}``
     ``call: {process: new}``
+    ``call: {processes: 2}``
     """
 
     traits: ClassVar[Traits] = Traits(
@@ -133,18 +135,47 @@ class Call(Calling):
     """Call it in a new Python process, which has the folders and caches of the case, executes its
     preludes and makes its values again, and carries out no other step; everything that is expected
     is judged of that process. Its result has no name."""
+    processes: Annotated[int, Form({"type": "integer", "minimum": 2, "maximum": 8})] | None = None
+    """Call it in so many new processes at the same time, the ranks of a process group of
+    torch.distributed (gloo) that is there before the preludes are executed. Everything that is
+    expected is judged of each rank, and a failure names it. Each rank calls eager, then the
+    compiled function, so that collectives of the ranks meet; ``close`` has no float64 reference
+    there, and judges by the tolerances of the dtype unless it names others."""
 
     def problems(self, around: Around) -> Iterator[Diagnostic]:
-        """Yield also what does not leave a new process."""
+        """Yield also what does not leave a new process, and what would call a rank again."""
         yield from Calling.problems(self, around)
-        for key, is_there in (("as", self.bound is not None), ("eager", self.eager)):
-            if self.process and is_there:
+        own = "processes" if self.processes else "process"
+        for key, is_there in (
+            ("as", self.bound is not None),
+            ("eager", self.eager),
+            ("process", self.process and self.processes),
+        ):
+            if self.is_elsewhere and is_there:
                 yield around.problem(
                     (*around.path, key),
-                    f"'{key}' beside 'process': what a new process has is only judged",
+                    f"'{key}' beside '{own}': what a new process has is only judged",
                     "remove one of them",
                     key=True,
                 )
+        for kind, path in around.expected if self.processes else ():
+            if kind in MEASURED and MEASURED[kind].calls_again:
+                yield around.problem(
+                    path,
+                    f"'{kind}' of a call in several processes: a rank makes no additional calls",
+                    "expect it of a call in one process",
+                    key=True,
+                )
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether other processes make the call."""
+        return bool(self.process or self.processes)
+
+    @property
+    def children(self) -> int:
+        """One for each rank."""
+        return self.processes or int(self.is_elsewhere)
 
     @property
     def runs_graphs(self) -> bool:
@@ -586,7 +617,7 @@ class Backward(Compared):
         last = next(
             (step for step in reversed(around.above) if step.traits.can_be_differentiated), None
         )
-        if name.split(".")[0] == OUTPUT and (last is None or getattr(last, "process", None)):
+        if name.split(".")[0] == OUTPUT and (last is None or getattr(last, "is_elsewhere", False)):
             what = "of a call in another process" if last else "before any call"
             yield around.problem(
                 around.path, f"backward {what}", "put a call step above it", key=True

@@ -186,6 +186,11 @@ class StepKind(Word):
             yield from referenced(getattr(self, field.name))
 
     @property
+    def children(self) -> int:
+        """How many processes that import torch it starts."""
+        return self.traits.children
+
+    @property
     def runs_graphs(self) -> bool:
         """Whether it must run a compiled graph."""
         return self.traits.compiles

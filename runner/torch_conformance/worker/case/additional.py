@@ -57,6 +57,7 @@ from torch_conformance.vocabulary.steps.samples import Done, Given, raised
 from torch_conformance.worker.case import copies, soundness
 from torch_conformance.worker.case.copies import bytes_of
 from torch_conformance.worker.case.effects import MOST, Inexact
+from torch_conformance.worker.case.ranks import RANKS
 from torch_conformance.worker.case.scope import Enter, follow
 from torch_conformance.worker.case.sides import ReferenceCall, Unseen
 from torch_conformance.worker.case.spies import only_records
@@ -899,12 +900,14 @@ class AdditionalCalls:
             map(only_records, self._plan["body"]["spies"].values())
         )
         self._why_observed = (
-            "the case observes calls (spies that change them, handlers, dead): it would "
+            "an additional call of a rank would need the other ranks"
+            if RANKS in self._plan
+            else "the case observes calls (spies that change them, handlers, dead): it would "
             "observe an additional one"
             if observes
             else ""
         )
-        """Why the case could observe an additional call; empty where it could not."""
+        """Why no additional call is made; empty where there may be some."""
 
     def run(self, *, references_only: bool = False) -> None:
         """Make the calls, those of eager alone first; with ``references_only`` no others."""
@@ -1182,6 +1185,9 @@ class AdditionalCalls:
     ) -> None:
         """Store the state before a call, where an expectation of the case repeats calls."""
         if not self._repeats:
+            return
+        if RANKS in self._plan:
+            self._latest = f"the call cannot be repeated: {self._why_observed}"
             return
         if is_package:
             self._latest = "the call cannot be repeated: a package would be built again"

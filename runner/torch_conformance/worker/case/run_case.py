@@ -5,10 +5,6 @@ measures.
 import contextlib
 import json
 import os
-import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +12,7 @@ from typing import Any
 from torch_conformance.model import protocol
 from torch_conformance.vocabulary.expectations.additional_calls import CannotRepeat
 from torch_conformance.vocabulary.steps.step_base import NotCarriedOut, referenced
+from torch_conformance.worker.case import ranks
 from torch_conformance.worker.case.case_session import Session, prepare
 from torch_conformance.worker.case.scope import STEPS, resolved
 from torch_conformance.worker.case.spies import OF_PROOF
@@ -50,6 +47,13 @@ def _run_steps(
     plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: dict[str, Any]
 ) -> None:
     imports.refuse_other_torch(plan.get("torch_root"))
+    with ranks.process_group(plan, facts):
+        _run_in_process_group(plan, phases, channel, facts)
+
+
+def _run_in_process_group(
+    plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: dict[str, Any]
+) -> None:
     seal = taken()
     if plan.get("module"):
         device_modules.register_module(plan["device"], plan["module"])
@@ -58,28 +62,35 @@ def _run_steps(
     naming = _set_up(plan, phases, witness)
     session = Session(plan, phases, witness)
     try:
-        prepare(session, _undo)
+        # preludes and values may use the process group, which this process is not in
+        steps = [step for step in plan["steps"] if not step.get("skipped")]
+        is_empty = all("processes" in step["arguments"] for step in steps)
+        if not is_empty:
+            prepare(session, _undo)
         seal.settle()
         if plan.get("module"):  # it may undo its replacement before the end of the step
             phases.before["compare"] = seal.check
-        _undo.enter_context(torch_state.patched_options(resolved(naming, session.scope.named)))
+        if not is_empty:
+            _undo.enter_context(torch_state.patched_options(resolved(naming, session.scope.named)))
         # graphs and counts of preludes and values are not those of the case's functions
         witness.take()
         torch_state.clear_counters()
         torch_state.clear_metrics()
         for index, step in enumerate(plan["steps"]):
+            if step.get("rank"):
+                continue  # carried out with rank 0
             channel.send({"step": index})
-            if step["arguments"].get("process"):
-                with phases("spawn"):
-                    seen = _in_new_process(plan, index)
-                facts["steps"] += seen["steps"][index:]
-                facts["error"] = seen["error"]
-                if facts["error"] is not None:
-                    return
-            else:
+            begin = len(facts["steps"])
+            if step["arguments"].keys().isdisjoint(("process", "processes")):
                 facts["steps"].append(_run_step(session, index, step, witness))
+            else:
+                with phases("spawn"):
+                    _run_elsewhere(plan, index, facts)
+            if facts["error"] is not None:
+                return
             seal.check()
-            if facts["steps"][-1]["raised"] is not None and not step["expects_raise"]:
+            raised = any(known["raised"] is not None for known in facts["steps"][begin:])
+            if raised and not step["expects_raise"]:
                 session.additional.run(references_only=True)
                 return
         session.additional.run()
@@ -88,37 +99,18 @@ def _run_steps(
         session.close()
 
 
-def _in_new_process(plan: Mapping[str, Any], index: int) -> Any:
-    """Carry out one step of a plan in a new Python that has the folders and the environment of this
-    one; return its observation. This process ends as that one where that one sends none.
-    """
-    *others, step = plan["steps"][: index + 1]
-    left_out = {"skipped": True, "expects_raise": False, "measure": [], "effects": None}
-    arguments = {key: value for key, value in step["arguments"].items() if key != "process"}
-    steps = [*({**other, **left_out} for other in others), {**step, "arguments": arguments}]
-    file = os.path.join(plan["cache"], f"step-{index}.json")
-    Path(file).write_bytes(protocol.dumps(protocol.encode({**plan, "steps": steps})))
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    reading, writing = os.pipe()
-    with ours, theirs, open(reading, "rb") as lines:
-        child = subprocess.Popen(
-            [sys.executable, "-P", "-m", _ENTRY, str(theirs.fileno()), str(os.getpid())],
-            pass_fds=[theirs.fileno()],
-        )
-        message = protocol.dumps({"plan": file, "word": "", "gpus": []})
-        socket.send_fds(ours, [message], [writing, 1, 2])
-        os.close(writing)
-        found = next((line for line in lines if line.startswith(b'{"observation"')), None)
-        code = child.wait()
-    if found is None:
-        if code < 0:
-            signal.signal(-code, signal.SIG_DFL)
-            os.kill(os.getpid(), -code)
-        os._exit(code)
-    return protocol.decode(json.loads(found)["observation"])
-
-
-_ENTRY = "torch_conformance.worker.process.entry"
+def _run_elsewhere(plan: Mapping[str, Any], index: int, facts: dict[str, Any]) -> None:
+    """Carry out a step in new processes, and add what they observed."""
+    if count := plan["steps"][index]["arguments"].get("processes"):
+        seen = ranks.in_ranks(plan, index, count)
+    else:
+        seen = [ranks.in_new_process(plan, index)]
+    for number, observed in enumerate(seen, index):
+        facts["steps"] += observed["steps"][number:]
+        if (error := observed["error"]) is not None:
+            name = f"rank {number - index}: " if count else ""
+            facts["error"] = {**error, "message": f"{name}{error['message']}"}
+            return
 
 
 def _set_up(plan: Mapping[str, Any], phases: Phases, witness: compiler_hooks.Witness) -> Sections:
