@@ -237,6 +237,16 @@ def test_a_lying_observation_is_data(tmp_path: Path, lie: Any) -> None:
     assert "histogram" not in json.dumps(found)
 
 
+def test_a_picture_of_a_side_effect_is_shown_with_its_infinities() -> None:
+    sides = ("errors", "values", "eager_values")
+    picture = {"columns": 1, "size": [1, 1], **{side: [{"$float": "inf"}] for side in sides}}
+    (number,) = facts_of(
+        {"steps": [{"effects": {"leaves": [{"path": "argument [0]", "picture": picture}]}}]}
+    )["numbers"]
+    assert number["path"] == "argument [0]"
+    assert [number["picture"][side] for side in sides] == [["inf"]] * 3
+
+
 def folder_with(tmp_path: Path, **texts: str) -> tuple[Path, dict[str, str]]:
     """Write files of a case; return the run's folder and their digests."""
     place = tmp_path / "cases" / "00001"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import HERE
+from tests.json_schemas import validator
 from torch_conformance.judge.waiving import Failure
 from torch_conformance.language.waivers import Signature
 from torch_conformance.model.case_facts import StepFacts
@@ -624,3 +625,27 @@ def test_a_picture_is_bounded_and_shows_where_an_element_is_wrong(
     place += column * seen["columns"] // width
     assert [at for at, found in enumerate(seen["errors"]) if found] == [place]
     assert seen["eager_values"][place] == float(f"{wrong:.4g}")
+
+
+def test_a_picture_shows_what_float64_or_a_bound_of_zero_would_hide(torch: Any) -> None:
+    leaf = validator("observation").evolve(schema={"$ref": "observation.schema.json#/$defs/leaf"})
+    whole = torch.tensor([[2**60, 2**60]])
+    narrow = torch.tensor([[0.25, 0.5]], dtype=torch.float8_e4m3fn)
+    pairs = [
+        (whole + torch.tensor([[0, 1]]), whole),
+        (torch.tensor([[0.25, 0.625]]).to(narrow.dtype), narrow),
+        (torch.tensor([[True, False]]), torch.tensor([[True, True]])),
+        (torch.tensor([[3j, -2j]]), torch.tensor([[3j, 2j]])),
+        (torch.tensor([[3.0, math.nan]]).to_sparse(), torch.tensor([[3.0, 2.0]]).to_sparse()),
+    ]
+    arguments = {"rtol": 0.0, "atol": 0.0, "equal_nan": True}
+    for actual, reference in pairs:
+        sides = map(comparing.unnested, (actual, reference))
+        picture = comparing.describe_leaf(*sides, arguments)["picture"]
+        assert picture["errors"] == [0.0, math.inf], actual
+        leaf.validate({"picture": encode(picture)})
+        assert not leaf.is_valid({"picture": {**encode(picture), "values": [0] * 1025}})
+    one = comparing.describe_leaf(torch.tensor(1.0), torch.tensor(2.0), arguments)["picture"]
+    assert (one["columns"], one["size"], one["values"]) == (1, [1, 1], [1.0])
+    empty = comparing.describe_leaf(torch.empty(0, 3), torch.empty(0, 3), arguments)
+    assert "picture" not in empty

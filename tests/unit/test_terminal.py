@@ -135,9 +135,11 @@ def test_the_stack_of_a_crash_is_shown_once() -> None:
             outcome=Outcome.CRASH,
             verdicts=(replace(COUNTER, kind="crash", detail=detail),),
             stderr=stderr,
+            stdout="before the crash\n",
         )
     )
     assert text.count("line 3 in f") == 1
+    assert "stdout ends:\n    before the crash\n" in text
     assert "line 4 in g" not in text
     assert "stderr ends:\n    Fatal Python error\n" in text
 

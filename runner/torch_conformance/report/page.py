@@ -440,25 +440,25 @@ def facts_of(observation: Json) -> dict[str, Json]:
 
     Keys without a fact are absent.
     """
-    leaves: list[tuple[int, str, Json]] = []
+    leaves: list[tuple[int, Json]] = []
     tunings: list[tuple[int, Json]] = []
     for step, facts in enumerate(_list(_dict(observation).get("steps"))):
-        for index, measured in list(_dict(_dict(facts).get("measured")).items())[:_MOST_TUNINGS]:
-            of_measure = _list(_dict(measured).get("leaves"))
+        measures = list(_dict(_dict(facts).get("measured")).values())[:_MOST_TUNINGS]
+        for measured in (*measures, _dict(facts).get("effects")):
             leaves += [
-                (step, index, leaf)
-                for leaf in of_measure
+                (step, leaf)
+                for leaf in _list(_dict(measured).get("leaves"))
                 if isinstance(_dict(leaf).get("calibrated"), dict) or "picture" in _dict(leaf)
             ]
         tunings += [
             (step, _dict(entry)) for entry in _list(_dict(_dict(facts).get("tunings")).get("found"))
         ]
-    leaves.sort(key=lambda entry: "picture" not in entry[2])
+    leaves.sort(key=lambda entry: "picture" not in entry[1])
 
     numbers: list[Json] = []
-    for step, index, leaf in leaves[:_MOST_NUMBERS]:
+    for step, leaf in leaves[:_MOST_NUMBERS]:
         calibrated = _dict(leaf.get("calibrated"))
-        number: dict[str, Json] = {"step": step, "expectation": _word(index)}
+        number: dict[str, Json] = {"step": step}
         number |= {name: _word(leaf.get(name)) for name in ("path", "dtype", "shape")}
         number |= {name: _figure(calibrated[name]) for name in _FIGURES if name in calibrated}
         number |= {"why_not": _word(calibrated["why_not"])} if calibrated.get("why_not") else {}
@@ -566,6 +566,7 @@ def _word(value: Json) -> str:
 
 def _figure(value: Json) -> Json:
     """Return a finite number as it is, and anything else as a word."""
+    value = _dict(value).get("$float", value)
     if (
         isinstance(value, int | float)
         and not isinstance(value, bool)

@@ -309,34 +309,35 @@ def _duration(seconds: float) -> str:
 
 def _last_words(result: CaseResult, folder: Path | None) -> Iterable[str]:
     """Yield the end of stderr of a case without a judged expectation: a crash, or an ERROR; of
-    stdout where a child failed, which shares it.
+    stdout after a crash, and where a child failed, which shares it.
     """
     is_of_child = any(verdict.kind == "exit" for verdict in result.failed)
     if result.outcome.junit is not JUnitTag.ERROR and not is_of_child:
         return
-    stream, printed = ("stdout", result.stdout) if is_of_child else ("stderr", result.stderr)
+    streams = {"stderr": not is_of_child, "stdout": is_of_child or result.outcome is Outcome.CRASH}
     shown = {
         line for verdict in result.failed for line in plain(verdict.detail).splitlines() if line
     }  # the stack of a timeout
     has_stack = any("(most recent call first)" in line for line in shown)
-    lines = [
-        line
-        for line in plain(printed).splitlines()
-        if line not in shown and not (has_stack and _OF_A_STACK.fullmatch(line))
-    ]
-    data = "\n".join(lines).strip().encode("utf-8")
-    text = "\n".join(
-        data[-_STDERR_LIMIT:].decode("utf-8", "ignore").splitlines()[-_STDERR_LINES:]
-    ).strip("\n")
-    if text:
-        whole = one_line(f"{folder / result.folder if folder else result.folder}/{stream}.txt")
-        cut = (
-            f" (the whole is in {whole})"
-            if len(data) > len(text.encode("utf-8")) and result.folder
-            else ""
-        )
-        yield f"{stream} ends{cut}:"
-        yield from (f"    {line}" for line in text.splitlines())
+    for stream in filter(streams.get, streams):
+        lines = [
+            line
+            for line in plain(getattr(result, stream)).splitlines()
+            if line not in shown and not (has_stack and _OF_A_STACK.fullmatch(line))
+        ]
+        data = "\n".join(lines).strip().encode("utf-8")
+        text = "\n".join(
+            data[-_STDERR_LIMIT:].decode("utf-8", "ignore").splitlines()[-_STDERR_LINES:]
+        ).strip("\n")
+        if text:
+            whole = one_line(f"{folder / result.folder if folder else result.folder}/{stream}.txt")
+            cut = (
+                f" (the whole is in {whole})"
+                if len(data) > len(text.encode("utf-8")) and result.folder
+                else ""
+            )
+            yield f"{stream} ends{cut}:"
+            yield from (f"    {line}" for line in text.splitlines())
 
 
 def why_no_success(

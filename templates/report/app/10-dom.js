@@ -11,7 +11,9 @@ T.el = (tag, attributes, ...children) => {
 
 T.svg = (tag, attributes, ...children) => {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes || {})) node.setAttribute(name, value);
+  const { style, ...others } = attributes || {};
+  T.set(node, { style }); // the policy of the page refuses it as an attribute
+  for (const [name, value] of Object.entries(others)) node.setAttribute(name, value);
   T.add(node, children);
   return node;
 };

@@ -44,33 +44,49 @@ T.load = (index) => {
   D.facets = [facet("outcome", "Outcome", D.names, D.outcome, null), facet("backend", "Backend", D.backends, D.backend, null)];
   const areas = unique(D.specs.map(([, area]) => area || "(top)"));
   D.facets.push(facet("area", "Area", areas.values, D.spec, areas.of));
-  const dtypes = unique(D.params.map((found) => found.filter(([key]) => key.endsWith("dtype")).map(([, value]) => value).join(" ") || "(none)"));
-  D.facets.push(facet("dtype", "dtype", dtypes.values, D.point, dtypes.of));
   const sets = D.tags.length ? index.tags : [];
   const tags = [...new Set(sets.flat())].sort();
   D.facets.push({ ...facet("tag", "Tag", tags, D.tags, null), sets: sets.map((set) => set.map((tag) => tags.indexOf(tag))) });
   D.tagSets = sets;
   D.byOutcome = sorted(D.n, D.outcome, D.outcomes.length);
-  kinds();
+  D.halves = [kinds(), points()];
   ends();
 };
 
-// The kinds of cases: the different combinations of the facets' values. There are few; filters look at these, not at each case.
+// A filter looks at the values of the facets, [facet, value], not at each case. They are in two halves, of which few are different:
+// what is true of the case, and the matrix keys of its point.
+const half = (column, pairs, first) => ({ column, pairs, facets: [...D.facets.keys()].slice(first) });
+
 const kinds = () => {
-  const found = new Map(), sizes = D.facets.map((facet) => (facet.sets || facet.of || facet.values).length + 1);
-  D.kind = new Uint32Array(D.n);
-  D.kinds = [];
+  const found = new Map(), column = new Uint32Array(D.n), pairs = [];
   for (let i = 0; i < D.n; i++) {
     let key = 0;
-    for (let f = 0; f < D.facets.length; f++) { const facet = D.facets[f], value = facet.column[i]; key = key * sizes[f] + (facet.short ? facet.of[value] : value); }
+    for (const facet of D.facets) { const value = facet.column[i]; key = key * ((facet.sets || facet.values).length + 1) + (facet.of ? facet.of[value] : value); }
     let kind = found.get(key);
     if (kind === undefined) {
-      found.set(key, (kind = D.kinds.length));
-      D.kinds.push(D.facets.map((facet) => (facet.sets ? facet.sets[facet.column[i]] : [facet.of ? facet.of[facet.column[i]] : facet.column[i]])));
+      found.set(key, (kind = pairs.length));
+      pairs.push(D.facets.flatMap((facet, f) => (facet.sets ? facet.sets[facet.column[i]] : [facet.of ? facet.of[facet.column[i]] : facet.column[i]]).map((value) => [f, value])));
     }
-    D.kind[i] = kind;
+    column[i] = kind;
   }
+  return half(column, pairs, 0);
 };
+
+// Each matrix key of the run is a facet; what most points have comes first.
+const points = () => {
+  const keys = new Map(), first = D.facets.length;
+  for (const found of D.params) for (const [key, value] of found) { if (!keys.has(key)) keys.set(key, []); keys.get(key).push(value); }
+  const places = new Map([...keys].sort(([, one], [, other]) => other.length - one.length).map(([key, values], at) => {
+    const own = [...new Set(values)];
+    D.facets.push({ key: T.filterOf(key), title: key, values: own });
+    return [key, [first + at, new Map(own.map((value, at) => [value, at]))]];
+  }));
+  KEYS.push(...D.facets.slice(first).map(({ key }) => key).filter((key) => !KEYS.includes(key)));
+  return half(D.point, D.params.map((found) => found.map(([key, value]) => [places.get(key)[0], places.get(key)[1].get(value)])), first);
+};
+
+// The name of the filter of a matrix key in an address; the support table filters by backend and dtype too.
+T.filterOf = (key) => (["backend", "dtype"].includes(key) ? key : `matrix.${key}`);
 
 // The ends of ids, after the name of the spec: few are different, and a search looks at these.
 const ends = () => {
@@ -90,7 +106,7 @@ const ends = () => {
 
 const endOf = (i) => `[backend=${D.backends[D.backend[i]]}${D.points[D.point[i]] ? "," + D.points[D.point[i]] : ""}]`;
 
-const facet = (key, title, values, column, of) => ({ key, title, values, column, of, short: of !== null });
+const facet = (key, title, values, column, of) => ({ key, title, values, column, of });
 
 const unique = (values) => {
   const found = [...new Set(values)].sort();

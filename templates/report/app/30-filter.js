@@ -29,23 +29,28 @@ T.go = (state, { quietly = false } = {}) => {
 // Returns the cases that pass all filters, in order, and for each facet how many pass all others.
 T.filtered = (state) => {
   const allows = D.facets.map((facet) => (state[facet.key].length ? new Set(state[facet.key].map((value) => facet.values.indexOf(value))) : null));
-  // of each kind of case: how many facets refuse it, and the last that does
-  const refusals = D.kinds.map((values) => values.reduce((all, own, f) => (allows[f] && !own.some((value) => allows[f].has(value)) ? [all[0] + 1, f] : all), [0, -1]));
-  const passes = Uint8Array.from(refusals, ([count]) => (count === 0 ? 1 : 0));
-  const order = T.order(state.sort), refused = refusedByText(state), { kind, n } = D;
-  const found = new Uint32Array(n), sizes = new Uint32Array(D.kinds.length);
+  // of each half: how many of its facets refuse its values, and the last that does
+  const halves = D.halves.map(({ column, pairs, facets }) => {
+    const active = facets.filter((f) => allows[f]), count = new Uint8Array(pairs.length), by = new Uint32Array(pairs.length);
+    for (const f of active) pairs.forEach((own, at) => { if (!own.some(([facet, value]) => facet === f && allows[f].has(value))) { count[at]++; by[at] = f; } });
+    return { column, pairs, count, by, sizes: new Uint32Array(pairs.length) };
+  });
+  const order = T.order(state.sort), refused = refusedByText(state), { n } = D, [kinds, points] = halves;
+  const found = new Uint32Array(n);
   let length = 0;
   for (let at = 0; at < n; at++) {
     const i = order[at];
     if (refused !== null && refused[i]) continue;
-    sizes[kind[i]]++;
-    if (passes[kind[i]]) found[length++] = i;
+    const kind = kinds.column[i], point = points.column[i], bad = kinds.count[kind] + points.count[point];
+    if (bad > 1) continue;
+    if (!bad) found[length++] = i;
+    if (!points.count[point]) kinds.sizes[kind]++;
+    if (!kinds.count[kind]) points.sizes[point]++;
   }
   const counts = D.facets.map((facet) => new Uint32Array(facet.values.length));
-  refusals.forEach(([refused, by], kind) => {
-    if (refused > 1 || !sizes[kind]) return;
-    D.kinds[kind].forEach((values, f) => { if (!refused || f === by) for (const value of values) counts[f][value] += sizes[kind]; });
-  });
+  for (const { pairs, count, by, sizes } of halves) {
+    pairs.forEach((own, at) => { if (sizes[at]) for (const [f, value] of own) if (!count[at] || f === by[at]) counts[f][value] += sizes[at]; });
+  }
   return { cases: found.subarray(0, length), counts };
 };
 
@@ -91,7 +96,7 @@ T.sidebar = (state, counts) => {
   const sets = [];
   D.facets.forEach((facet, f) => {
     const shown = facet.values.map((value, at) => [value, counts[f][at]]).filter(([value, count]) => count || state[facet.key].includes(value));
-    if (!shown.length || (shown.length === 1 && !state[facet.key].length)) return;
+    if (!shown.length || (facet.values.length === 1 && !state[facet.key].length)) return;
     if (facet.key !== "outcome") shown.sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
     facet.set ||= T.el("fieldset", {});
     facet.legend ||= T.el("legend", {}, facet.title);

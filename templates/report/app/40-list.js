@@ -55,7 +55,7 @@ T.casesView = (state, { cases, counts }) => {
   chosen = Math.min(chosen, Math.max(cases.length - 1, 0));
   const open = (at) => T.go({ ...state, view: "case", id: T.id(cases[at]) });
   const list = T.virtual({
-    count: cases.length, height: 30, label: "Cases", role: "listbox",
+    count: cases.length, height: T.narrow.matches ? 48 : 30, label: "Cases", role: "listbox",
     row: (at) => {
       const i = cases[at];
       const node = T.el("div", { class: "row", role: "option", id: `row-${at}`, "aria-posinset": at + 1, "aria-setsize": cases.length, "aria-selected": String(at === chosen), title: T.id(i), onclick: () => { chosen = at; open(at); } },

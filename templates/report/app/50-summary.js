@@ -89,7 +89,8 @@ const shared = () => (D.shared.length ? T.el("section", { "aria-label": "What th
   const [rows, columns] = [[...seen[0]], keys.length > 1 ? [...seen[1]] : [null]];
   const cellOf = (row, column) => {
     const [bad, all] = found.get(JSON.stringify(column === null ? [row] : [row, column])) || [0, 0];
-    return T.el("td", { class: `num ${bad ? "failed" : "held"}` }, all ? `${bad} of ${all}` : "");
+    const state = { view: "cases", spec, [T.filterOf(keys[0])]: [row], ...(column === null ? {} : { [T.filterOf(keys[1])]: [column] }) };
+    return T.el("td", { class: "num" }, all > 0 && T.to(state, { class: bad ? "failed" : "held" }, `${bad} of ${all}`));
   };
   return T.el("div", { class: "card shared" }, T.el("p", {}, text), rows.length <= 12 && columns.length <= 12 && T.el("table", { class: "grid" },
     T.el("thead", {}, T.el("tr", {}, T.el("th", { scope: "col" }, keys.join(" \\ ")), columns.map((name) => T.el("th", { scope: "col", class: "num" }, name ?? "failed")))),

@@ -30,13 +30,13 @@ const picture = ({ columns, size, errors: error, values: compiled, eager_values:
   const said = (at) => `row ${at / columns | 0}, column ${at % columns}: compiled ${figure(compiled[at])}, eager ${figure(eager[at])}, ${figure(error[at])} × the bound`;
   const wide = columns === error.length && columns > 64 ? 64 : columns;
   const cell = Math.min(12, 288 / Math.max(wide, Math.ceil(error.length / wide)));
-  const map = T.svg("svg", { viewBox: `0 0 ${wide * cell} ${Math.ceil(error.length / wide) * cell}`, style: `max-width:${Math.max(wide * cell, 60)}px`, role: "img", "aria-label": `Errors by place: ${error.filter((_, at) => bad(at)).length} of ${error.length} cells are wrong` });
+  const map = T.svg("svg", { viewBox: `0 0 ${wide * cell} ${Math.ceil(error.length / wide) * cell}`, style: { maxWidth: `${Math.max(wide * cell, 60)}px` }, role: "img", "aria-label": `Errors by place: ${error.filter((_, at) => bad(at)).length} of ${error.length} cells are wrong` });
   error.forEach((_, at) => map.append(T.svg("rect", { class: bad(at) ? "wrong" : "right", "fill-opacity": shade(at).toFixed(2), x: (at % wide) * cell, y: (at / wide | 0) * cell, width: cell, height: cell }, T.svg("title", {}, said(at)))));
   const dots = compiled.map((value, at) => [eager[at], value, at]).filter(([x, y]) => typeof x === "number" && typeof y === "number");
   const all = dots.flatMap(([x, y]) => [x, y]);
   const low = Math.min(...all), span = Math.max(...all) - low || 1;
   const to = (value) => 6 + (228 * (value - low)) / span;
-  const plot = T.svg("svg", { viewBox: "0 0 240 258", style: "max-width:240px", role: "img", "aria-label": "Compiled against eager, an element of each cell" },
+  const plot = T.svg("svg", { viewBox: "0 0 240 258", style: { maxWidth: "240px" }, role: "img", "aria-label": "Compiled against eager, an element of each cell" },
     T.svg("line", { class: "axis", x1: 6, y1: 234, x2: 234, y2: 6 }), T.svg("text", { x: 6, y: 252 }, `eager → ${figure(low)} to ${figure(low + span)}`), T.svg("text", { x: 8, y: 14 }, "compiled ↑"));
   for (const [x, y, at] of dots.sort((one, other) => bad(one[2]) - bad(other[2]))) plot.append(T.svg("circle", { class: bad(at) ? "wrong" : "right", cx: to(x), cy: 240 - to(y), r: 2 }, T.svg("title", {}, said(at))));
   return T.el("div", { class: "places" }, T.el("figure", {}, map, T.el("figcaption", { class: "dim" }, `${size.join(" × ")} elements, the greatest error of each cell`)), dots.length > 1 && T.el("figure", {}, plot));
@@ -47,7 +47,7 @@ const histogram = ({ first, compiled, eager }) => {
   let low = all.findIndex(Boolean), high = all.length - 1;
   while (high > low && !all[high]) high--;
   low = Math.max(0, low - 1); high = Math.min(all.length - 1, Math.max(high + 1, low + 8));
-  const bins = high - low + 1, width = 640, height = 96, step = width / bins;
+  const bins = high - low + 1, width = T.narrow.matches ? 320 : 640, height = 96, step = width / bins;
   const most = Math.max(...all.slice(low, high + 1).map((_, at) => Math.max(compiled[low + at] || 0, eager[low + at] || 0)), 1);
   const tall = (count) => (count ? 6 + (Math.log1p(count) / Math.log1p(most)) * (height - 6) : 0);
   const svg = T.svg("svg", { viewBox: `0 0 ${width} ${height + 34}`, role: "img", "aria-label": `Elements by error in ulp, from 2^${first + low} to 2^${first + high}; compiled ${compiled.slice(low, high + 1).join(" ")}; eager ${eager.slice(low, high + 1).join(" ")}` });

@@ -1,4 +1,5 @@
 // The frame: head, views, keys, theme.
+T.narrow = matchMedia("(max-width: 640px)"); // as in the style
 const THEMES = ["", "light", "dark"], THEME_WORDS = { "": "auto", light: "light", dark: "dark" };
 const TITLES = { summary: "Summary", cases: "Cases", matrix: "Matrix", support: "Support", run: "Run" };
 
@@ -6,6 +7,7 @@ T.start = (index) => {
   T.load(index);
   T.frame();
   window.addEventListener("hashchange", T.render);
+  T.narrow.addEventListener("change", T.render);
   document.addEventListener("keydown", T.pressed);
   T.render();
 };

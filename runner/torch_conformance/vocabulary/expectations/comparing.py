@@ -157,8 +157,7 @@ def describe_leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> di
         if facts["nan_mismatches"] or facts["inf_mismatches"] or facts["mismatches"]:
             right = wide(reference).to(leaf.device)
             apart, bound = (wide(leaf) - right).abs(), atol + rtol * right.abs()
-            error = torch.where(bound > 0, apart / bound, 2 * apart)
-            facts["picture"] = picture(leaf, reference, error)
+            facts["picture"] = picture(leaf, reference, apart / bound)
     return facts
 
 
@@ -170,10 +169,14 @@ def picture(actual: Any, reference: Any, error: Any) -> dict[str, Any]:
     """Return where a tensor is wrong: the element with the greatest error of each cell of a grid
     over it.
 
-    ``error`` is in units of the bound. The columns are those of the last dimension.
+    ``error`` is in units of the bound, and infinite where a bound of 0 is not met. The columns are
+    those of the last dimension.
     """
     ours, theirs = (wide(side).cpu() for side in (actual, reference))
     is_same = (ours == theirs) | (ours.isnan() & theirs.isnan())
+    if not any(side.is_floating_point() or side.is_complex() for side in (actual, reference)):
+        whole = (side.detach().cpu().long().reshape(-1) for side in (actual, reference))
+        is_same = torch.eq(*whole)  # float64 does not hold every integer
     numel, width = actual.numel(), actual.shape[-1] if actual.ndim else 1
     height = numel // width
     rows = min(height, SIDE)
