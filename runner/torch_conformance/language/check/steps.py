@@ -555,7 +555,7 @@ def _result_problems(
         body = expectation.body if isinstance(expectation.body, dict) else {}
         path, is_key = ((*expectation.path, name), True) if body else (expectation.path, False)
         for key, value in reversed(body.items()):
-            if str(value) == name and key in ("of", "to"):
+            if str(value) == name and key in ("of", "to", "change"):
                 path, is_key = (*expectation.path, key), False
             elif isinstance(value, dict) and str(value.get("ref", "")) == name:
                 path, is_key = (*expectation.path, key, "ref"), False

@@ -207,7 +207,7 @@ _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 _BYTES = Form(
     {
-        "title": "bytes",
+        "title": "size of memory",
         "type": ["integer", "string"],
         "minimum": 0,
         "pattern": rf"^[0-9]+(\.[0-9]+)? ?({'|'.join(_UNITS)})$|{TEMPLATE['pattern']}",

@@ -10,7 +10,7 @@ from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.expectation import About, Mutant, Verdict
 from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.expectations.additional_calls import Repeated
-from torch_conformance.vocabulary.expectations.expectation_base import BadExpectation
+from torch_conformance.vocabulary.expectations.expectation_base import OUTPUT, BadExpectation
 from torch_conformance.vocabulary.forms import Boolean, Keywords, ValueName, among, one_of_keys
 
 UNSOUND, WRONG, SOUND, UNOBSERVED = "unsound", "wrong anew", "sound", "unobserved"
@@ -95,6 +95,11 @@ class Sound(Repeated):
         """Raise ``BadExpectation`` for a change that is an empty name."""
         if body.get("change") == "":
             raise BadExpectation("the change has no name", "name a function", path=("change",))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The step's result, and the function that makes the change."""
+        return (OUTPUT, *filter(None, (self.change,)))
 
     @property
     def expected(self) -> str:
