@@ -137,11 +137,11 @@ class Arity:
     takes_any_name: bool = False
 
     def by_name(self, count: int) -> tuple[str, ...]:
-        """Return what can be given by keyword beside this number of positional arguments."""
+        """Return what can be given by keyword in addition to this number of positional arguments."""
         return (*self.names[max(count, self.without_name) :], *self.keywords, *self.optional)
 
     def without(self, keywords: Collection[str]) -> "Arity":
-        """Return what remains to be given by position beside arguments by keyword."""
+        """Return what remains to be given by position in addition to arguments by keyword."""
         missing = [name not in keywords for name in self.names[: self.least]]
         least = max((i for i, is_missing in enumerate(missing) if is_missing), default=-1) + 1
         needed = tuple(name for name in self.keywords if name not in keywords)

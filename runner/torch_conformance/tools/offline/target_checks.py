@@ -52,7 +52,7 @@ def target_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     document, data = anatomy.document, anatomy.data
     expectations = [expectation for step in anatomy.steps for expectation in step.expectations]
     if document.marks.get(("backends",)) != document.marks.get((KEY,)):
-        message = "'backends' beside 'targets'"
+        message = "'backends' together with 'targets'"
         yield document.problem(
             ("backends",),
             message,
@@ -74,7 +74,7 @@ def target_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         if key in data:
             hint = "the kernel is compiled alone: write triton, prelude and expect"
             yield document.problem(
-                (key,), f"'{key}' beside 'targets'", hint, key=True, code="target"
+                (key,), f"'{key}' together with 'targets'", hint, key=True, code="target"
             )
     for raw in expectations:
         yield from _kernel_problems(anatomy, raw)
@@ -91,7 +91,10 @@ def _kernel_problems(anatomy: Anatomy, raw: RawExpectation) -> Iterator[Diagnost
             "triton:"
         )
         yield document.problem(
-            (*raw.path, "stage"), f"the stage '{WRAPPER}' beside 'triton'", hint, code="target"
+            (*raw.path, "stage"),
+            f"the stage '{WRAPPER}' together with 'triton'",
+            hint,
+            code="target",
         )
     if raw.kind not in KINDS:
         message = f"'{raw.kind}' of a kernel that is not executed"

@@ -154,7 +154,7 @@ class Call(Calling):
             if self.is_elsewhere and is_there:
                 yield around.problem(
                     (*around.path, key),
-                    f"'{key}' beside '{own}': what a new process has is only judged",
+                    f"'{key}' together with '{own}': what a new process has is only judged",
                     "remove one of them",
                     key=True,
                 )
@@ -370,7 +370,7 @@ class Aot(Calling):
                 if getattr(self, key) is not None:
                     yield around.problem(
                         (*around.path, key),
-                        f"'{key}' beside 'package', which is built already",
+                        f"'{key}' together with 'package', which is built already",
                         f"write '{key}' in the aot step above",
                         key=True,
                     )
@@ -605,7 +605,7 @@ class Backward(Compared):
                 "the two out"
             )
             yield around.problem(
-                (*around.path, "gradient"), "'gradient' beside 'loss'", hint, key=True
+                (*around.path, "gradient"), "'gradient' together with 'loss'", hint, key=True
             )
 
     def name_problems(self, around: Around) -> Iterator[Diagnostic]:

@@ -192,7 +192,7 @@ def is_built_for_gpus() -> bool:
 
 
 def import_inductor() -> None:
-    """Import the modules of a compile, and compute Triton's hash of its files beside that.
+    """Import the modules of a compile, and compute Triton's hash of its files at the same time.
 
     Torch uses tqdm while it registers patterns. The first compile needs the hash, of 400 MB, and
     Triton keeps it; while it is computed, another thread can import. That thread has ended when
