@@ -137,7 +137,7 @@ class Arity:
     takes_any_name: bool = False
 
     def by_name(self, count: int) -> tuple[str, ...]:
-        """Return what can be given by keyword in addition to this number of positional arguments."""
+        """Return what can be given by keyword in addition to so many positional ones."""
         return (*self.names[max(count, self.without_name) :], *self.keywords, *self.optional)
 
     def without(self, keywords: Collection[str]) -> "Arity":
