@@ -1392,8 +1392,6 @@ FORMS: dict[str, tuple[list[Any], list[Any]]] = {
                 [],
                 {},
                 {"structure": "*", "reference_structure": "*"},
-                close_facts(7),
-                close_facts([]),
                 close_facts({}),
             ),
             *(close_facts(close_leaf(excess=excess)) for excess in ("0", None)),
@@ -1454,6 +1452,14 @@ def test_facts_of_another_form_are_an_error_and_no_traceback(
     )
     assert [verdict.status for verdict in result.verdicts if verdict.kind == kind] == [ERROR]
     assert result.outcome.label == "ERROR"
+
+
+@pytest.mark.parametrize("leaf", [7, []])
+def test_an_observation_with_a_leaf_that_is_no_map_is_refused_as_a_whole(leaf: Any) -> None:
+    sent = observation(seen(measured={"0": close_facts(leaf)}))
+    result = verdict_of(make_case(step(expected("close", EAGER))), sent)
+    assert result.outcome.label == "ERROR"
+    assert "leaves" in result.reason
 
 
 @pytest.mark.parametrize(
