@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from torch_conformance.language import torch_names
 from torch_conformance.language.load import inspect_specs
 from torch_conformance.language.read import spec_schema, templates
 from torch_conformance.language.read.document import DataPath, walk
@@ -81,13 +82,10 @@ def problems_of(data: Any) -> tuple[list[Any], frozenset[DataPath]]:
     path = Path("planted.yaml").absolute()
     content = json.dumps(data).encode()
     specs = [SpecPath(path=path, root=path.parent)]
-    problems = inspect_specs(specs, (), None, texts={path: content}, torch=TORCH).problems
+    problems = inspect_specs(specs, (), None, texts={path: content}).problems
     document = parse(content.decode(), path=path)
     return errors(problems), frozenset(place for place, _ in templates.occurrences(document))
 
-
-TORCH = installed_torch()
-"""One for all: it keeps the names of its source."""
 
 PLACES = {
     (name, *("*" if isinstance(key, int) else str(key) for key in path)): (data, path)
@@ -99,7 +97,14 @@ PLACES = {
 
 
 @pytest.mark.parametrize("texts", [MISTAKES, VALUES], ids=["wrong-anywhere", "wrong-here"])
-def test_a_mistake_in_a_template_is_a_problem_of_the_spec(texts: tuple[str, ...]) -> None:
+def test_a_mistake_in_a_template_is_a_problem_of_the_spec(
+    texts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # the files of torch are looked at once, and not for each of 500 specs
+    torch = installed_torch()
+    assert torch is not None
+    names = torch_names.names_of_source(torch)
+    monkeypatch.setattr(torch_names, "names_of_source", lambda _: names)
     assert len(PLACES) > 250
     seen = 0
     for number, (data, path) in enumerate(PLACES.values()):
