@@ -60,7 +60,7 @@ def test_three_hundred_programs_are_valid_and_bounded(tmp_path: Path) -> None:
 
 def test_what_a_folder_has_is_read_and_not_made_again(tmp_path: Path) -> None:
     source, frozen = _source(tmp_path, 3, 2), tmp_path / "run" / "programs"
-    suite = load([source], frozen=frozen)
+    suite = load([source], programs_folder=frozen)
     assert not frozen.exists()
     suite.freeze()
     first, second = sorted(frozen.iterdir())
@@ -72,7 +72,7 @@ def test_what_a_folder_has_is_read_and_not_made_again(tmp_path: Path) -> None:
     old = frozen / "programs-0-s3-0000.yaml"
     first.rename(old)
     second.unlink()
-    again = load([source], frozen=frozen)
+    again = load([source], programs_folder=frozen)
     assert [case.id for case in again.cases] == ["programs-0-s3-0000[backend=cpu]"]
     again.freeze()
     assert list(frozen.iterdir()) == [old]

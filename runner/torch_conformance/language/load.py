@@ -73,18 +73,20 @@ def load(
     backend_files: Sequence[Path] = (),
     known: Surroundings | None = None,
     torch: InstalledTorch | None = None,
-    frozen: Path | None = None,
+    programs_folder: Path | None = None,
 ) -> Suite:
     """Read, validate and expand; raise ``InvalidSpecs`` with all problems of all files, or
     ``UsageError``.
 
     ``torch`` is the one of another machine, whose names the specs are checked for; without it, it
-    is the installed one. ``frozen`` is the folder of the texts of random programs.
+    is the installed one. ``programs_folder`` is that of the texts of random programs.
     """
     problems: list[Diagnostic] = []
     specs = discover(paths, problems)
     return (
-        inspect_specs(specs, backend_files, known, problems, torch=torch, frozen=frozen)
+        inspect_specs(
+            specs, backend_files, known, problems, torch=torch, programs_folder=programs_folder
+        )
         .valid()
         .suite
     )
@@ -135,13 +137,13 @@ def inspect_specs(
     *,
     texts: Mapping[Path, bytes] | None = None,
     torch: InstalledTorch | None = None,
-    frozen: Path | None = None,
+    programs_folder: Path | None = None,
 ) -> Inspection:
     """Read each file, then check its meaning if its form is right, and that of every file that it
     uses.
 
     ``problems`` are those of finding the files. ``texts`` are read in the place of the specs at
-    these paths: changes that are not written. Random programs that the folder ``frozen`` has are
+    these paths: changes that are not written. Random programs that ``programs_folder`` has are
     read there, and others are files to be.
     """
     problems = [*problems]
@@ -192,7 +194,7 @@ def inspect_specs(
             from torch_conformance.language import programs
 
             if not (of_source := programs.problems(document)):
-                made = programs.files_of(document, frozen or spec.path)
+                made = programs.files_of(document, programs_folder or spec.path)
                 texts.update({path: text for path, text in made.items() if not path.exists()})
                 sources.update(dict.fromkeys(map(shown_path, made), document))
                 waiting += [SpecPath(path=path, root=path.parent) for path in made]

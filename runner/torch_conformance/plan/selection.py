@@ -232,8 +232,8 @@ def requested(
 ) -> list[Case]:
     """Return the cases without those on request that nothing names.
 
-    ``read`` are all cases that were read; ``sources`` has, by its file, the spec that stands for
-    another one.
+    ``read`` are all cases that were read; ``sources`` has, by its file, the spec that a
+    random program was made by.
     """
     if not any(case.on_request for case in cases):
         return list(cases)

@@ -107,7 +107,9 @@ def prepare(
 
     run_id = new_run_id()
     folder = find_run(options.resume) if options.resume else options.out or REPORTS / run_id
-    suite = suite or load(options.paths, options.backends, frozen=folder.absolute() / PROGRAMS)
+    suite = suite or load(
+        options.paths, options.backends, programs_folder=folder.absolute() / PROGRAMS
+    )
     if profile is None:
         output.note(taken(options.paths, len(suite.cases)))
     files = load_waivers(options.waivers, suite.backends)

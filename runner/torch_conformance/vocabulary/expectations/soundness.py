@@ -16,10 +16,12 @@ from torch_conformance.vocabulary.forms import Boolean, Keywords, ValueName, amo
 UNSOUND, WRONG, SOUND, UNOBSERVED = "unsound", "wrong anew", "sound", "unobserved"
 """What became of a fact; a fact may also be "not tried"."""
 
+_DOCS = "https://docs.pytorch.org/docs/main"
+
 LIMITS: Mapping[str, str] = {
-    "module_hooks": "https://docs.pytorch.org/docs/main/user_guide/torch_compiler/torch.compiler_nn_module.html",
-    "freezing": "https://docs.pytorch.org/docs/main/user_guide/torch_compiler/torch.compiler_inductor_freezing.html",
-    "allow_in_graph": "https://docs.pytorch.org/docs/main/generated/torch.compiler.allow_in_graph.html",
+    "module_hooks": f"{_DOCS}/user_guide/torch_compiler/torch.compiler_nn_module.html",
+    "freezing": f"{_DOCS}/user_guide/torch_compiler/torch.compiler_inductor_freezing.html",
+    "allow_in_graph": f"{_DOCS}/generated/torch.compiler.allow_in_graph.html",
 }
 """Limits that torch documents, with their documents: a fact that is subject to one does not
 fail."""
