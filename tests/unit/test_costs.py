@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from tests.recorded import recorded
-from torch_conformance.run.costs import costs_of
+from torch_conformance.run.costs import costs_of, phases_of_start
 
 BEGUN = 1_800_000_000.0
 
@@ -78,3 +78,11 @@ def test_a_run_of_few_cases_or_of_cases_that_no_worker_had_has_none():
         )
         == {}
     )
+
+
+def test_the_phases_until_the_first_case_are_its_start():
+    attempts = [recorded("b", begun=at(9.0)), recorded("a", begun=at(7.5)), recorded("c", begun="")]
+    phases = {"specs": 1.25, "imports of torch": 5.0}
+    expected = {**phases, "the rest": 1.25}
+    assert phases_of_start(attempts, phases, BEGUN) == expected
+    assert phases_of_start(attempts[2:], phases, BEGUN) == {}

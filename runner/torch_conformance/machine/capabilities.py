@@ -24,7 +24,7 @@ from torch_conformance.machine.installed_torch import (
     no_torch_reason,
     release,
 )
-from torch_conformance.model import devices
+from torch_conformance.model import devices, protocol
 from torch_conformance.model.case import Availability, Case
 from torch_conformance.model.conditions import BadRange, VersionRange
 from torch_conformance.model.diagnostics import UsageError, one_of
@@ -86,6 +86,8 @@ class Machine:
     """What the predicates of ``call`` returned or raised, by path, in words; None before a worker
     has called them.
     """
+    start_up: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of each phase in which the zygote of the worker that looked at it started."""
 
     @property
     def vendor(self) -> str | None:
@@ -700,7 +702,8 @@ def with_facts(machine: Machine, facts: Mapping[str, Any]) -> Machine:
     """Return the machine with a worker's facts; raise ``UsageError`` if the worker imported another
     torch than the inspected one.
     """
-    known = {name: value for name, value in facts.items() if name not in (TORCH_ROOT, ANSWERS)}
+    no_facts = (TORCH_ROOT, ANSWERS, protocol.START_UP)
+    known = {name: value for name, value in facts.items() if name not in no_facts}
     root, version, inspected = (
         facts.get(TORCH_ROOT),
         str(facts.get("torch")),
@@ -726,6 +729,7 @@ def with_facts(machine: Machine, facts: Mapping[str, Any]) -> Machine:
         arch=arch,
         facts={**machine.facts, **known},
         answers=answers,
+        start_up=facts.get(protocol.START_UP, {}),
     )
 
 

@@ -218,6 +218,8 @@ class RunFooter:
     """What it cost, and what bounds it on its machine, in seconds (``run.costs``); empty for a run
     of few cases.
     """
+    start_up: Mapping[str, float] = field(default_factory=dict)
+    """The seconds of each phase until the first case began."""
     warnings: tuple[MachineWarning, ...] = ()
 
     def warned(self, results: Iterable[CaseResult]) -> tuple[CaseResult, ...]:

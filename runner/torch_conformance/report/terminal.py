@@ -274,7 +274,7 @@ def report_of(
         for name, words in header.environment.items()
         if name.endswith(DECLARES)
     ]
-    lines += _costs(footer) if footer and footer.costs else []
+    lines += _costs(footer) if footer else []
     if page:
         lines.append(f"page: {one_line(page, MESSAGE_LIMIT)}")
     lacking = sum(
@@ -290,8 +290,14 @@ def report_of(
 
 
 def _costs(footer: RunFooter) -> Iterator[str]:
-    """Yield what the run cost, and what bounds it on its machine."""
-    costs = footer.costs
+    """Yield the phases of its start, what the run cost, and what bounds it on its machine."""
+    phases = {name: seconds for name, seconds in footer.start_up.items() if seconds >= 0.1}
+    if phases:
+        yield f"seconds until the first case: {sum(phases.values()):.1f}: " + ", ".join(
+            f"{name} {seconds:.1f}" for name, seconds in phases.items()
+        )
+    if not (costs := footer.costs):
+        return
     best = max(costs.get("cores", 0), costs.get("contexts", 0))
     yield (
         f"took {_duration(footer.seconds)}: at best about {_duration(best)} here, "

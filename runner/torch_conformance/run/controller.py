@@ -30,6 +30,7 @@ from torch_conformance.plan.schedule import cores, tools_of
 from torch_conformance.plan.worker_plan import digest_of
 from torch_conformance.record.case_files import alterations
 from torch_conformance.record.run_folder import RunFolder, open_run, remember, require_free_reports
+from torch_conformance.run.costs import costs_of, phases_of_start
 from torch_conformance.run.pipeline import CaseRunner, repro, result_of_unavailable, result_of_unrun
 from torch_conformance.run.preparation import Prepared, now
 
@@ -91,7 +92,7 @@ class Controller:
         self._folder = folder
         self._emit = listener.on_event
         self._interrupts = interrupts
-        self._begun = time.monotonic()
+        self._begun = time.monotonic() - prepared.seconds
         self._is_resumed = folder.header is not None
         self._has_header = self._is_resumed
         """Whether the header is recorded."""
@@ -342,20 +343,21 @@ class Controller:
             for problem in unexercised:
                 self._emit(events.Note(text=problem))
         seconds = round(time.monotonic() - self._begun, 3)
-        costs: Mapping[str, float] = {}
-        if len(self._executed) > 1:
-            from torch_conformance.run.costs import costs_of  # of one case there are none
-
-            costs = costs_of(
-                self._executed, seconds=seconds, begun=time.time() - seconds, cores=cores()
-            )
+        begun = time.time() - seconds
         warnings = () if is_interrupted else tuple(self._machine_warnings(results, code))
         footer = RunFooter(
             ended=now(),
             seconds=seconds,
             exit_code=int(code),
             interrupted=is_interrupted,
-            costs=costs,
+            costs=costs_of(self._executed, seconds=seconds, begun=begun, cores=cores()),
+            start_up=phases_of_start(
+                self._executed,
+                {"specs": self._prepared.seconds, **self._machine.start_up},
+                begun,
+            )
+            if self._machine
+            else {},
             warnings=warnings,
         )
         results = footer.warned(results)

@@ -1,7 +1,7 @@
 """What a run cost, and what bounds it on its machine. Pure."""
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from itertools import chain
 
@@ -40,9 +40,7 @@ def costs_of(
     ran = [result for result in attempts if result.begun]
     if len(ran) < _LEAST:
         return {}
-    begins = [
-        datetime.fromisoformat(result.warmup_begun or result.begun).timestamp() for result in ran
-    ]
+    begins = [_begin(result.warmup_begun or result.begun) for result in ran]
     start = max(0.0, min(begins) - begun)
     contexts = sorted(
         begin + result.context for begin, result in zip(begins, ran, strict=True) if result.context
@@ -72,3 +70,20 @@ def costs_of(
         "ratio": seconds / larger if larger else 0.0,
     }
     return {name: round(cost, 2) for name, cost in costs.items() if cost}
+
+
+def phases_of_start(
+    attempts: Iterable[CaseResult], phases: Mapping[str, float], begun: float
+) -> dict[str, float]:
+    """Return the phases of the start of a run, in seconds, with ``the rest`` until its first case
+    began; none where no case ran. ``begun`` is in seconds since the epoch.
+    """
+    begins = [_begin(result.begun) for result in attempts if result.begun]
+    if not begins:
+        return {}
+    rest = min(begins) - begun - sum(phases.values())
+    return {name: round(seconds, 2) for name, seconds in {**phases, "the rest": rest}.items()}
+
+
+def _begin(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()

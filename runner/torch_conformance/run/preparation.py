@@ -8,6 +8,7 @@ import re
 import secrets
 import shlex
 import sys
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
@@ -73,6 +74,8 @@ class Prepared:
     """The digests of the files that decide how cases are judged, besides their specs."""
     make_executor: Callable[[ExecutorSettings], LocalExecutor] | None = None
     """Makes what runs the cases; None for a new ``LocalExecutor``."""
+    seconds: float = 0.0
+    """How long it took."""
 
 
 def prepare(
@@ -85,6 +88,7 @@ def prepare(
     if they are loaded already, ``only`` the ids of cases that somebody else selected. Reads the
     durations of ``latest``, so it is called before the new run becomes ``latest``.
     """
+    begin = time.monotonic()
     if options.executor != "local" or options.address or options.lab:
         hooks("fleet").check_fleet(options)
     profile = failed = None
@@ -252,6 +256,7 @@ def prepare(
         ),
         header=header,
         judged_by=judged_by,
+        seconds=time.monotonic() - begin,
     )
 
 

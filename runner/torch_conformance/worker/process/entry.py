@@ -84,6 +84,9 @@ def begin(parent: int) -> None:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
 
 
+START_UP: dict[str, float] = {}
+"""The seconds of each phase in which the zygote of this process started; empty in a new Python."""
+
 Work = Callable[[str, int, str], None]
 """Runs the case of a plan file and sends what it observed."""
 
@@ -184,11 +187,10 @@ def work(plan_file: str, descriptor: int, word: str) -> None:
     if word_of_facts == "facts":
         from torch_conformance.worker.torch_compat import device_modules
 
+        facts = {**device_modules.collect(questions), protocol.START_UP: START_UP}
         os.write(
             descriptor,
-            protocol.dumps(
-                {"observation": protocol.encode(device_modules.collect(questions)), "word": word}
-            ),
+            protocol.dumps({"observation": protocol.encode(facts), "word": word}),
         )
     else:
         from torch_conformance.worker.case import run_case

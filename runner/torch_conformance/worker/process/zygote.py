@@ -73,8 +73,9 @@ def _children() -> list[int]:
         return []
 
 
-def warm(words: list[str]) -> float:
-    """Import torch and do the work that torch does once per process; return the seconds it took.
+def warm(words: list[str]) -> None:
+    """Import torch and do the work that torch does once per process; the seconds of each phase are
+    in ``entry.START_UP``.
 
     The words are kinds of device and, behind ``protocol.MODULE``, a module that registers a
     compiler.
@@ -82,6 +83,13 @@ def warm(words: list[str]) -> float:
     No thread, OpenMP region or device context is created: a fork of such a process can hang.
     """
     begin = time.perf_counter()
+
+    def end_phase(name: str) -> None:
+        nonlocal begin
+        end = time.perf_counter()
+        entry.START_UP[name] = round(end - begin, 2)
+        begin = end
+
     kinds = [word for word in words if not word.startswith(protocol.MODULE)]
     # imports leave little garbage; to look for it takes a sixth of their time, and later searches
     # would look through it all
@@ -95,6 +103,7 @@ def warm(words: list[str]) -> float:
     warming.freeze()
     gc.enable()
     imports.settle_math()
+    end_phase("imports of torch")
 
     files = warming.WarmFiles(os.environ.get(protocol.WARM))
     if probes := files.probes():
@@ -110,12 +119,15 @@ def warm(words: list[str]) -> float:
         with contextlib.suppress(Exception):
             # torch's own, without a working compiler: the cases that need one report it
             is_whole = bool(imports.pick_vector_isa())
+        end_phase("probes of vector instructions")
         with imports.without_devices():
             is_whole &= not warming.compile_something(
                 devices.CPU, with_gradients=not imports.is_built_for_gpus()
             )
+        end_phase("first compiles")
         if builder is not None:
             os.waitpid(builder, 0)  # what it built is whole, or will never be
+            end_phase("precompiled header")
         if is_whole:
             files.keep()
     if any(map(devices.is_accelerator, kinds)):
@@ -123,6 +135,7 @@ def warm(words: list[str]) -> float:
         with imports.without_devices():
             imports.import_for_gpus()
             warming.trace_something()
+        end_phase("first traces for GPUs")
     from torch_conformance.worker.case import run_case  # noqa: F401 - for the forks: each would take 0.4 s to import it
 
     seal.prepare()
@@ -131,7 +144,7 @@ def warm(words: list[str]) -> float:
             _import_where_safe(word.removeprefix(protocol.MODULE), seal.taken())
     gc.collect()
     warming.freeze()
-    return time.perf_counter() - begin
+    end_phase("modules of cases and compilers")
 
 
 def _fork(work: Callable[[], object]) -> int:
