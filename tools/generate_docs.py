@@ -24,6 +24,7 @@ from typing import Any
 
 from tools import generate_schemas
 from tools.faults import corpus
+from tools.reports import table
 from torch_conformance.cli.parser import PROGRAM, commands, parser
 from torch_conformance.language import upstream
 from torch_conformance.language.backends import load_backends
@@ -102,11 +103,17 @@ def _table(path: str) -> Iterator[str]:
     needed = set(node.get("required", []))
     if needed == set(node["properties"]):
         needed = set()  # if all keys are required, the mark is omitted
-    yield "| key | type | meaning |"
-    yield "|---|---|---|"
-    for key, value in node["properties"].items():
-        star = " (required)" if key in needed else ""
-        yield f"| `{key}`{star} | {_type(value)} | {_line(value.get('description', ''))} |"
+    yield from table(
+        ("key", "type", "meaning"),
+        [
+            (
+                f"`{key}`{' (required)' if key in needed else ''}",
+                _type(value),
+                value.get("description", ""),
+            )
+            for key, value in node["properties"].items()
+        ],
+    )
 
 
 def _node(path: str) -> Any:
@@ -186,23 +193,21 @@ def _examples(file: str, name: str, entries: list[Any]) -> Iterator[str]:
 
 
 def _capabilities() -> Iterator[str]:
-    yield "| capability | argument | the machine has it when |"
-    yield "|---|---|---|"
-    for name, capability in CAPABILITIES.items():
-        yield (
-            f"| `{name}` | {'`' + capability.takes + '`' if capability.takes else ''} | "
-            f"{capability.summary} |"
-        )
+    rows = [
+        (f"`{name}`", f"`{capability.takes}`" if capability.takes else "", capability.summary)
+        for name, capability in CAPABILITIES.items()
+    ]
+    yield from table(("capability", "argument", "the machine has it when"), rows)
 
 
 def _backends() -> Iterator[str]:
-    yield "| backend | device | joins | what it is |"
-    yield "|---|---|---|---|"
+    rows = []
     for backend in load_backends().by_name.values():
         joins = ", ".join(sorted(backend.names - {backend.name}))
         if backend.only_tags:
             joins += f", for specs tagged {' or '.join(sorted(backend.only_tags))}"
-        yield f"| `{backend.name}` | {backend.device} | {joins} | {backend.summary} |"
+        rows.append((f"`{backend.name}`", backend.device, joins, backend.summary))
+    yield from table(("backend", "device", "joins", "what it is"), rows)
 
 
 _DIRECTIVES: Mapping[str, Callable[..., Iterator[str]]] = {
@@ -256,18 +261,15 @@ def _command(name: str, command: argparse.ArgumentParser) -> Iterator[str]:
     yield ""
     yield _escaped(command.description or "")
     yield ""
-    yield "| argument | meaning |"
-    yield "|---|---|"
-    for action in command._actions:
-        if action.dest != "help":
-            yield f"| {_argument(action)} | {_escaped(action.help or '')} |"
+    actions = [action for action in command._actions if action.dest != "help"]
+    rows = [(_argument(action), action.help or "") for action in actions]
+    yield from table(("argument", "meaning"), rows)
     if name in commands():
+        examples = commands()[name].examples
         yield ""
-        yield "| example | does |"
-        yield "|---|---|"
-        yield from (
-            f"| `{PROGRAM} {_escaped(arguments)}` | {does} |"
-            for arguments, does in commands()[name].examples
+        yield from table(
+            ("example", "does"),
+            [(f"`{PROGRAM} {arguments}`", does) for arguments, does in examples],
         )
 
 
@@ -278,11 +280,7 @@ def _argument(action: argparse.Action) -> str:
         else str(action.metavar or "{" + ",".join(map(str, action.choices or ())) + "}")
     )
     value = _FORMS.get(str(action.nargs), "{}").format(value)
-    return (
-        "`"
-        + " ".join(filter(None, [", ".join(action.option_strings), value])).replace("|", "\\|")
-        + "`"
-    )
+    return f"`{' '.join(filter(None, [', '.join(action.option_strings), value]))}`"
 
 
 _FORMS = {"?": "[{}]", "*": "[{} ...]", "+": "{} ..."}
@@ -378,11 +376,12 @@ def _cases_of(cases: Iterable[Case]) -> dict[str, Counter[str]]:
 
 
 def _compared(entries: Mapping[str, Sequence[upstream.Comparison]]) -> str:
-    return "| | | seed | ours | on |\n|---|---|---|---|---|\n" + "".join(
-        f"| {what} | {one.kind} | {_cell(one.seed)} | {_cell(one.ours)} | {', '.join(one.on)} |\n"
+    rows = [
+        (what, one.kind, _cell(one.seed), _cell(one.ours), ", ".join(one.on))
         for what, of_kind in entries.items()
         for one in of_kind
-    )
+    ]
+    return "".join(f"{line}\n" for line in table(("what", "word", "seed", "ours", "on"), rows))
 
 
 def _counts(entries: Iterable[upstream.Comparison]) -> str:
@@ -446,13 +445,18 @@ def _area(area: str, specs: Mapping[str, Sequence[Case]]) -> str:
         f"`torch-conformance run specs/{area}` runs it. One of its specs, `{shortest}`:\n",
         f"<!-- shipped-spec: {shortest} -->\n```yaml\n{files[shortest]}```\n",
         f"## Its {len(specs)} specs\n",
-        "| spec | claim | backends | cases | judged by |\n|---|---|---|---|---|\n"
-        + "".join(_row(spec, specs[spec]) for spec in sorted(specs)),
+        "".join(
+            f"{line}\n"
+            for line in table(
+                ("spec", "claim", "backends", "cases", "judged by"),
+                [_row(spec, specs[spec]) for spec in sorted(specs)],
+            )
+        ),
     ]
     return "\n".join(parts)
 
 
-def _row(spec: str, cases: Sequence[Case]) -> str:
+def _row(spec: str, cases: Sequence[Case]) -> Sequence[object]:
     backends = ", ".join(dict.fromkeys(case.backend for case in cases))
     judges = ", ".join(
         sorted(
@@ -465,10 +469,7 @@ def _row(spec: str, cases: Sequence[Case]) -> str:
         )
     )
     asked = " (on request)" if cases[0].on_request else ""
-    return (
-        f"| `{Path(spec).stem}`{asked} | {_cell(cases[0].summary)} | {backends} | {len(cases)} | "
-        f"{judges} |\n"
-    )
+    return f"`{Path(spec).stem}`{asked}", _cell(cases[0].summary), backends, len(cases), judges
 
 
 def _spec_text(spec: str) -> str:
@@ -496,11 +497,7 @@ def _first_sentence(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
-
-
-def _line(text: str) -> str:
-    return _escaped(text).replace("\n", " ")
+    return text.replace("<", "&lt;")
 
 
 if __name__ == "__main__":

@@ -7,16 +7,17 @@ built, so that the measure takes minutes.
 """
 
 import argparse
-import functools
+import contextlib
 import importlib
 import json
 import random
 import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import CodeType, FrameType
-from typing import Any
+from types import CodeType
+
+from tools.planting import noting
+from tools.reports import table
 
 MODULES = (
     "torch._inductor.lowering",
@@ -24,7 +25,7 @@ MODULES = (
     "torch._inductor.ir",
     "torch._inductor.codegen.cpp",
 )
-Lines = dict[str, set[int]]
+Lines = Mapping[str, set[int]]
 
 
 def lines_of_functions(module: str) -> dict[str, set[int]]:
@@ -51,29 +52,6 @@ def lines_of_functions(module: str) -> dict[str, set[int]]:
     return found
 
 
-def traced(call: Any, files: Mapping[str, str]) -> Lines:
-    """Return the lines of these files that a call executes; an exception of the call ends it."""
-    seen: Lines = {module: set() for module in files.values()}
-
-    def inside(frame: FrameType, event: str, _: Any) -> Any:
-        seen[files[frame.f_code.co_filename]].add(frame.f_lineno)
-        return inside
-
-    def entered(frame: FrameType, event: str, _: Any) -> Any:
-        return inside(frame, event, None) if frame.f_code.co_filename in files else None
-
-    threading.settrace(entered)
-    sys.settrace(entered)
-    try:
-        call()
-    except Exception:
-        # an operator that Inductor refuses raises any class; the lines until then count
-        pass
-    finally:
-        sys.settrace(None)
-    return seen
-
-
 def operators() -> Iterator[tuple[str, Lines]]:
     """Yield each operator of the database with the lines that its first sample executes."""
     import torch
@@ -81,7 +59,6 @@ def operators() -> Iterator[tuple[str, Lines]]:
 
     from torch_conformance.worker.torch_compat.opinfo import database
 
-    files = {str(importlib.import_module(module).__file__): module for module in MODULES}
     config.force_disable_caches = True
     config.compile_threads = 1
     # No kernel is built. Mypy rejects the assignment to a method, and ignores nothing where torch
@@ -102,8 +79,10 @@ def operators() -> Iterator[tuple[str, Lines]]:
             except Exception:  # generators of samples raise any class where a library is missing
                 continue
             compiled = torch.compile(lambda *a, op=op, **k: op.op(*a, **k), dynamic=dynamic)
-            call = functools.partial(compiled, sample.input, *sample.args, **sample.kwargs)
-            yield f"{op.formatted_name}{' dynamic' if dynamic else ''}", traced(call, files)
+            # an operator that Inductor refuses raises any class; the lines until then count
+            with noting(MODULES) as seen, contextlib.suppress(Exception):
+                compiled(sample.input, *sample.args, **sample.kwargs)
+            yield f"{op.formatted_name}{' dynamic' if dynamic else ''}", seen
 
 
 def cover(
@@ -124,29 +103,15 @@ def cover(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.lowerings", description=__doc__)
-    parser.add_argument(
-        "lines",
-        nargs="+",
-        type=Path,
-        metavar="LINES",
-        help="what --lines of python -m tools.mutants wrote",
-    )
-    parser.add_argument(
-        "--operators",
-        type=Path,
-        metavar="FILE",
-        help="read the lines of the operators from FILE, or write them",
-    )
-    parser.add_argument(
-        "--without",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="leave out the cases whose id has this; may repeat",
-    )
+    add = parser.add_argument
+    add("lines", nargs="+", type=Path, metavar="LINES", help="what --lines of tools.mutants wrote")
+    of_operators = "read the lines of the operators from FILE, or write them"
+    add("--operators", type=Path, metavar="FILE", help=of_operators)
+    without = "leave out the cases whose id has this; may repeat"
+    add("--without", action="append", default=[], metavar="TEXT", help=without)
     options = parser.parse_args(arguments)
     if options.operators and options.operators.exists():
-        known = json.loads(options.operators.read_text("utf-8"))
+        known = json.loads(options.operators.read_bytes())
     else:
         known = {
             name: {module: sorted(lines) for module, lines in seen.items()}
@@ -154,41 +119,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
         }
         if options.operators:
             options.operators.write_text(json.dumps(known), "utf-8")
-    cases = {
-        name: one["lines"]
-        for file in options.lines
-        for name, one in json.loads(file.read_text("utf-8"))["cases"].items()
-    }
-    cases = {
-        name: lines
-        for name, lines in cases.items()
-        if not any(text in name for text in options.without)
-    }
-    missed: set[tuple[str, int]] = set()
-    print(
-        "| module | functions | entered by cases | by operators too | lines | executed by "
-        "cases | by operators too |\n" + "|---" * 7 + "|"
-    )
-    for module in MODULES:
-        functions = lines_of_functions(module)
-        every = set().union(*functions.values())
-        ours = every & {line for lines in cases.values() for line in lines.get(module, ())}
-        both = every & (ours | {line for lines in known.values() for line in lines.get(module, ())})
-        entered = [sum(bool(lines & seen) for lines in functions.values()) for seen in (ours, both)]
-        print(
-            f"| {module} | {len(functions)} | {entered[0]} | {entered[1]} | {len(every)} | "
-            f"{len(ours)} | {len(both)} |"
+    by_operator, by_case = located(known), {}
+    for file in options.lines:
+        cases = json.loads(file.read_bytes())["cases"]
+        by_case |= located({name: case["lines"] for name, case in cases.items()})
+    ours = set().union(
+        *(
+            lines
+            for name, lines in by_case.items()
+            if not any(text in name for text in options.without)
         )
-        missed |= {(module, line) for line in both - ours}
-    by = {
-        name: {(module, line) for module, lines in seen.items() for line in lines}
-        for name, seen in known.items()
-    }
+    )
+    both = ours.union(*by_operator.values())
+    rows, missed = [], set()
+    for module in MODULES:
+        functions = [
+            {(module, line) for line in lines} for lines in lines_of_functions(module).values()
+        ]
+        every = set().union(*functions)
+        entered = [sum(bool(lines & seen) for lines in functions) for seen in (ours, both)]
+        counts = (len(every), len(every & ours), len(every & both))
+        rows.append((module, len(functions), *entered, *counts))
+        missed |= every & both - ours
+    print("\n".join(table(COLUMNS, rows)))
     print(f"\noperators that execute the {len(missed)} lines that no case does:")
-    for name, lines in cover(missed, by):
+    for name, lines in cover(missed, by_operator):
         places = ", ".join(sorted(f"{module.rpartition('.')[2]}:{line}" for module, line in lines))
         print(f"  {name}: {len(lines)} {places[:300]}")
     return 0
+
+
+COLUMNS = (
+    *("module", "functions", "entered by cases", "by operators too"),
+    *("lines", "executed by cases", "by operators too"),
+)
+
+
+def located(known: Mapping[str, Mapping[str, Sequence[int]]]) -> dict[str, set[tuple[str, int]]]:
+    """Return the lines of each case or operator, with their modules."""
+    return {
+        name: {(module, line) for module, lines in seen.items() for line in lines}
+        for name, seen in known.items()
+    }
 
 
 if __name__ == "__main__":

@@ -9,13 +9,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tools.reports import table
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult
 from torch_conformance.plan.case_ledger import fold
 from torch_conformance.record.journal import Run, read_run
-
-MARK = "\\|"
-"""A vertical line in a cell of a table."""
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "torch-minors.md"
 
@@ -44,21 +42,21 @@ def cause_of(results: Sequence[CaseResult | None]) -> str:
         if result is not None and result.outcome is not Outcome.PASS:
             waived = [f"{waiver.reason} ({waiver.issue})" for waiver in result.waivers]
             reasons += waived or [result.reason]
-    return "; ".join(dict.fromkeys(reasons)).replace("|", MARK)
+    return "; ".join(dict.fromkeys(reasons))
 
 
 def lines(runs: Sequence[Run]) -> Iterator[str]:
-    """Yield the page."""
+    """Yield the lines of the page."""
     minors = [minor_of(run) for run in runs]
     yield _HEAD.format(sessions=" ".join(f"suite-{minor}" for minor in minors))
-    yield (
-        f"| torch | {' | '.join(run.header.environment['torch'] for run in runs)} "
-        f"|\n|---|{'---|' * len(runs)}\n"
+    counts = {
+        outcome: [sum(result.outcome is outcome for result in run.results) for run in runs]
+        for outcome in Outcome
+    }
+    yield from table(
+        ("torch", *(run.header.environment["torch"] for run in runs)),
+        [(outcome.label, *numbers) for outcome, numbers in counts.items() if any(numbers)],
     )
-    for outcome in Outcome:
-        counts = [sum(result.outcome is outcome for result in run.results) for run in runs]
-        if any(counts):
-            yield f"| {outcome.label} | {' | '.join(map(str, counts))} |\n"
     by_id = [{result.case_id: result for result in run.results} for run in runs]
     rows: dict[tuple[tuple[str, ...], str], list[str]] = {}
     for case_id in sorted({case_id for known in by_id for case_id in known}):
@@ -66,19 +64,21 @@ def lines(runs: Sequence[Run]) -> Iterator[str]:
         outcomes = tuple(result.outcome.label if result is not None else "" for result in results)
         if len(set(outcomes)) > 1:
             rows.setdefault((outcomes, cause_of(results)), []).append(case_id)
-    yield f"\n| case | {' | '.join(minors)} | cause |\n|---|{'---|' * len(runs)}---|\n"
-    for (outcomes, cause), ids in sorted(rows.items(), key=lambda row: row[1]):
-        yield (
-            f"| {'<br>'.join(f'`{text}`' for text in fold(ids)).replace('|', MARK)} | "
-            f"{' | '.join(outcomes)} | {cause} |\n"
-        )
+    yield ""
+    yield from table(
+        ("case", *minors, "cause"),
+        [
+            ("<br>".join(f"`{text}`" for text in fold(ids)), *outcomes, cause)
+            for (outcomes, cause), ids in sorted(rows.items(), key=lambda row: row[1])
+        ],
+    )
 
 
 def main(arguments: Sequence[str]) -> None:
     """Write the page from the folders of runs, which are put in the order of their minors."""
     runs = [read_run(Path(folder) / "run.jsonl") for folder in arguments]
     runs.sort(key=lambda run: [int(part) for part in minor_of(run).split(".")])
-    PAGE.write_text("".join(lines(runs)))
+    PAGE.write_text("\n".join(lines(runs)) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Specs that cannot fail prove nothing: with a fault planted in the workers' torch the cases that
 its row names turn red, and no others.
 
-The catalogue is ``tools/faults/catalogue.py``; nothing of torch on the disk is touched. All trials
-of the selected tests are made in one run. The faults of ``IN_CI`` are planted by every run of the
+The catalogue is ``tools/faults``; nothing of torch on the disk is changed. All trials of the
+selected tests are made in one run. The faults of ``IN_CI`` are planted by every run of the
 tests, the others by ``pytest -m nightly``.
 """
 
@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes import prestarted
-from tools.faults.catalogue import CATALOGUE, FAULTS, IN_CI
-from tools.faults.running import RED, Sighting, Trial, cpu_cases, matching, sightings
+from tools.faults.catalogue import AREAS, CATALOGUE, IN_CI
+from tools.running import RED, Ended, Trial, cases_of, matching, run_trials
 
 pytestmark = pytest.mark.torch
 
-Table = Mapping[Trial, Sighting]
+Table = Mapping[Trial, Ended]
+FAULTS = {fault.name: fault for fault in CATALOGUE}
 
 
 @pytest.fixture(scope="module")
 def cases() -> dict[str, Path]:
-    return cpu_cases()
+    return cases_of()
 
 
 NIGHTLY = pytest.mark.nightly(reason="its area has other faults that every run of the tests plants")
@@ -46,19 +46,15 @@ def table(
         if name in selected
         for glob in (*FAULTS[name].seen_by, FAULTS[name].spares)
     ]
-    trials = list(
-        dict.fromkeys(
-            Trial(name, case_id) for name, glob in globs for case_id in matching(glob, cases)
-        )
-    )
-    found = sightings(trials, cases, tmp_path_factory.mktemp("faults"), jobs=2, start=prestarted)
-    return {sighting.trial: sighting for sighting in found}
+    trials = [Trial(name, case_id) for name, glob in globs for case_id in matching(glob, cases)]
+    found = run_trials(trials, cases, tmp_path_factory.mktemp("faults"))
+    return {ended.trial: ended for ended in found}
 
 
-def described(sighting: Sighting) -> str:
-    result = sighting.result
+def described(ended: Ended) -> str:
+    result = ended.result
     return (
-        f"{result.case_id}: {result.outcome.label}, {sighting.bites} executions: "
+        f"{result.case_id}: {result.outcome.label}, {ended.bites} executions: "
         f"{result.reason}\n{result.stderr[-2000:]}"
     )
 
@@ -72,19 +68,19 @@ def test_the_catalogue_is_as_large_as_promised_and_each_row_has_both_sides():
 
 
 def test_every_area_has_a_fault_that_every_run_plants():
-    areas = {fault.plant.__module__ for fault in CATALOGUE}
-    assert {FAULTS[name].plant.__module__ for name in IN_CI} == areas
+    for area, faults in AREAS.items():
+        assert {fault.name for fault in faults} & {*IN_CI}, area
+    assert {*IN_CI} <= {*FAULTS}
     assert len(set(IN_CI)) == len(IN_CI) >= 9
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_every_case_of_the_row_is_red_because_the_fault_was_executed(name, table, cases):
     for case_id in [found for glob in FAULTS[name].seen_by for found in matching(glob, cases)]:
-        sighting = table[Trial(name, case_id)]
-        assert sighting.result.outcome in RED, described(
-            sighting
-        )  # a case that crashed or was an error has seen nothing
-        assert sighting.bites, described(sighting)
+        ended = table[Trial(name, case_id)]
+        # a case that crashed or was an error has seen nothing
+        assert ended.result.outcome in RED, described(ended)
+        assert ended.bites, described(ended)
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -6,8 +6,7 @@ and four more. A run with the variable ``SERVER`` starts its zygote as ever. In 
 ``site/sitecustomize.py`` sends its arguments, environment and descriptors to the server of this
 test session, waits, and ends as the fork ended. Everything else of the run is real: its process,
 its workers, its signals. The server refuses an environment in which torch would behave differently
-(``server.py``); the zygote then imports torch itself. A folder that plants faults or mutants
-(``PLANTERS``) is used by the fork too.
+(``server.py``); the zygote then imports torch itself, as in a run that plants faults or mutants.
 
 Four things differ: what torch computes from variables when it is imported is the server's; each
 zygote is warmed up for the CPU, in the server's folders; /proc shows the server's variables for the

@@ -30,12 +30,6 @@ _OWN = ("TORCH_CONFORMANCE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 """How those begin that the runner alone reads, or torch each time anew."""
 
 
-PLANTERS = tuple(str(SITE.parents[1] / name / "site") for name in ("faults", "mutants"))
-"""Folders whose ``sitecustomize`` plants something before a worker's case, which needs no other
-torch.
-"""
-
-
 def refusal(wanted: Mapping[str, str], here: Mapping[str, str]) -> str:
     """Return why torch would be another one under these variables; empty when it would not."""
     for name in sorted((wanted.keys() | here.keys()) - set(wanted.get(UNREAD, "").split())):
@@ -49,9 +43,7 @@ def refusal(wanted: Mapping[str, str], here: Mapping[str, str]) -> str:
     # the first folder names the package, which is the server's too
     if _compiler(wanted) != _compiler(here):
         return f"g++ is {_compiler(wanted)}, and {_compiler(here)} in the server"
-    strange = [
-        folder for folder in _folders(wanted)[1:] if folder not in {*ours, str(SITE), *PLANTERS}
-    ]
+    strange = [folder for folder in _folders(wanted)[1:] if folder not in {*ours, str(SITE)}]
     return f"{strange[0]} is on PYTHONPATH" if strange else ""
 
 

@@ -1,45 +1,31 @@
-"""What a process for each case costs, beside what others pay for theirs: ``python
-tools/benchmarks/isolation.py``.
+"""``python -m tools.benchmarks.isolation``: what a process for each case costs, compared with what
+others pay for theirs.
 
-The same cases (``cases/test_cases.py`` as plain pytest tests, ``specs/`` as specs) are run by each
-contestant, in rounds; each round runs every contestant once, beginning with another one. Ratios are
-taken within a round, and their median over the rounds is what is judged. Absolute times say little
-on a shared machine.
+The same cases (``specs/``, which ``cases/test_cases.py`` runs as plain pytest tests) are run by
+each contestant, in rounds; each round runs every contestant once, beginning with another one.
+Ratios are taken within a round, and their median over the rounds is what is judged.
 
 - Every test and every case has an inductor cache folder of its own. What torch keeps in the
-  temporary folder (precompiled headers) each
-  contestant finds empty, so that each pays for it once.
-- What the runner keeps between runs (what a zygote builds to warm up) it finds from its second
-  round on.
+  temporary folder each contestant finds empty, so that each pays for it once; what the runner keeps
+  between runs it finds from its second round on.
 - All contestants run with torch's defaults but the runner, which compiles with one thread in each
   worker.
-- CPU seconds are of all processes. Memory is the largest sum of proportional set sizes, looked at
-  every ``--interval`` seconds.
-- *Seconds before the first case*: from the runner's start to the file of the first worker's output.
-  They are part of its wall seconds.
-- *Overhead of a case*: the case's seconds in the journal of a run with ``--jobs 1`` (from before
-  its worker is made until it is reaped),
-  less what the same test takes in pytest in one process, set-up and tear-down included; the median
-  over the cases and rounds. What each
-  pays once (imports, vector ISA, precompiled headers) falls on its first case, and so not on the
-  median.
+- *first*: seconds from the runner's start to the file of the first worker's output.
+- *Overhead of a case*: the case's seconds in the journal of a run with ``--jobs 1``, less what the
+  same test takes in pytest in one process; the median over the cases and rounds. What each pays
+  once falls on its first case, and so not on the median.
 - *The floor*: a bare start of torch and its compiler, and the seconds that the cases compile, over
-  the cores. *One spec* is the loop of who
-  edits a spec, beside a script that compiles the same: the second run of each in one temporary
-  folder.
+  the cores. *One spec* is the loop of who edits a spec, compared with a script that compiles the
+  same: the second run of each in one temporary folder.
 - *The template above a bare import*: the most of its own memory (resident, and no file's), less
   that of a process that has imported torch.
-  Resident sets stand beside it: they count the pages of libraries too, of which the machine has one
-  copy for all processes.
 
-Exit code 1 when a bound is passed; a bound of a contestant that was left out or is not installed is
-not checked, and said so.
+Exit code 1 when a bound is passed; a bound of a contestant that was left out is not checked.
 """
 
 import argparse
 import functools
 import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
@@ -50,15 +36,16 @@ import tempfile
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from processes import MEGABYTE, Cost, adopt_orphans, measure, resident
+from tools.benchmarks.processes import MEGABYTE, Cost, adopt_orphans, kilobytes, measure
+from tools.reports import table, write_record
 
-ROOT = Path(__file__).resolve().parents[2]
-CASES = ROOT / "tools" / "benchmarks" / "cases"
-SPECS = ROOT / "tools" / "benchmarks" / "specs"
-PYTHON = sys.executable
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+SPECS = HERE / "specs"
+TESTS = HERE / "cases" / "test_cases.py"
 
 ONE_PROCESS = "pytest, one process"
 NEW_PROCESS = "pytest, a new process a test"
@@ -66,153 +53,54 @@ RUNNER = "runner"
 ONE_AT_A_TIME = "runner --jobs 1"
 ONE_SPEC = "runner, one spec"
 ONE_SCRIPT = "a script, one function"
+WARMS = (ONE_SPEC, ONE_SCRIPT)
+"""Those who run once before they are measured, in the same temporary folder."""
 
 COMPILES = frozenset(["trace", "lower", "autotune", "codegen", "kernel build"])
 """The phases of a case in which torch compiles."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contestant:
-    """Someone who runs all cases: the commands, given a folder of its own, one after the other."""
-
-    name: str
-    commands: Callable[[Path], Sequence[Sequence[str]]]
-    missing: str = ""
-    """Why it cannot take part here."""
-    warms: bool = False
-    """Whether it runs once before it is measured, in the same temporary folder."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Turn:
     """One run of one contestant."""
 
     cost: Cost
-    seconds: Mapping[str, float]
+    seconds: Mapping[str, float] = field(default_factory=dict)
     """Of each case; empty where the contestant does not say."""
-    outside: Mapping[str, float]
-    """Of each case, the seconds in no phase of the worker."""
-    compiles: float
+    compiles: float = 0.0
     """Seconds in which its cases compile, together; 0 where the contestant does not say."""
-    before_first: float | None
+    before_first: float | None = None
     """Seconds until the first case began."""
 
 
-Turns = Mapping[str, Sequence[Turn]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
-    """The most that a figure may be; ``figure`` returns None where who it is about did not run."""
-
-    name: str
-    limit: float
-    figure: Callable[[Turns, "Bare"], float | None]
-    devices: frozenset[str] = frozenset({"cpu", "cuda"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True)
 class Bare:
     """A process that has imported torch and nothing else."""
 
-    resident: int
     own: int
     seconds: float
-    """How long it takes to start with torch's compiler, over the cores that the contestants have.
-    """
+    """How long it takes to start with torch's compiler."""
     cores: int
+
+
+Turns = Mapping[str, Sequence[Turn]]
+Commands = Sequence[Sequence[str]]
 
 
 # -- contestants -----------------------------------------------------------------------------------
 
 
-def pytest_command(folder: Path, *options: str) -> Sequence[Sequence[str]]:
-    """Return the one command that runs all tests."""
-    return [
-        [
-            PYTHON,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            f"--junitxml={folder / 'pytest.xml'}",
-            *options,
-            str(CASES),
-        ]
-    ]
+def _pytest(folder: Path, *options: str, test: str = "") -> list[str]:
+    words = ["-q", "-p", "no:cacheprovider", f"--junitxml={folder / 'pytest.xml'}", *options]
+    return [sys.executable, "-m", "pytest", *words, f"{TESTS}{test}"]
 
 
-def process_a_test(_: Path) -> Sequence[Sequence[str]]:
-    """Return a command for each test."""
-    return [
-        [
-            PYTHON,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            f"{CASES / 'test_cases.py'}::{test}",
-        ]
-        for test in tests()
-    ]
+def _run(device: str, specs: Path, *options: str) -> Callable[[Path], Commands]:
+    command = [sys.executable, "-m", "torch_conformance", "run", str(specs), "--backend", device]
+    return lambda folder: [[*command, "--out", str(folder / "run"), *options]]
 
 
-def tests() -> list[str]:
-    """Return the names of the tests, read and not imported."""
-    lines = (CASES / "test_cases.py").read_text("utf-8").splitlines()
-    return [line[4 : line.index("(")] for line in lines if line.startswith("def test_")]
-
-
-def run_command(folder: Path, *options: str, device: str) -> Sequence[Sequence[str]]:
-    """Return the one command that runs all specs."""
-    return [
-        [
-            PYTHON,
-            "-m",
-            "torch_conformance",
-            "run",
-            str(SPECS),
-            "--backend",
-            device,
-            "--out",
-            str(folder / "run"),
-            *options,
-        ]
-    ]
-
-
-def contestants(device: str) -> list[Contestant]:
-    """Return who takes part, in the order of the table."""
-
-    def plugin(name: str, module: str, *options: str) -> Contestant:
-        missing = "" if importlib.util.find_spec(module) else f"{module} is not installed"
-        return Contestant(
-            name=name, commands=functools.partial(_pytest_with, options=options), missing=missing
-        )
-
-    def runner(name: str, *options: str) -> Contestant:
-        return Contestant(
-            name=name,
-            commands=functools.partial(_run_with, options=options, device=device),
-            missing="",
-        )
-
-    return [
-        Contestant(name=ONE_PROCESS, commands=pytest_command),
-        plugin("pytest-xdist -n 2", "xdist", "-n", "2"),
-        Contestant(name=NEW_PROCESS, commands=process_a_test),
-        runner(RUNNER),
-        runner(ONE_AT_A_TIME, "--jobs", "1"),
-        Contestant(name=ONE_SPEC, commands=functools.partial(_one_spec, device=device), warms=True),
-        Contestant(
-            name=ONE_SCRIPT, commands=functools.partial(_one_script, device=device), warms=True
-        ),
-    ]
-
-
-_ONE_SCRIPT = """\
+_SCRIPT = """\
 import torch
 def fn(x): return torch.tanh(x) * torch.sigmoid(x) + torch.relu(x) * {number}
 torch.manual_seed(0)
@@ -221,75 +109,64 @@ torch.testing.assert_close(torch.compile(fn)(x), fn(x))
 """
 
 
-def _one_script(_: Path, device: str) -> Sequence[Sequence[str]]:
+def _script(_: Path, device: str) -> Commands:
     # as after an edit: no kernel of it is in torch's caches
-    return [[PYTHON, "-c", _ONE_SCRIPT.format(number=time.time_ns() % 997 + 2, device=device)]]
+    number = time.time_ns() % 997 + 2
+    return [[sys.executable, "-c", _SCRIPT.format(number=number, device=device)]]
 
 
-def _one_spec(folder: Path, device: str) -> Sequence[Sequence[str]]:
-    return [
-        [
-            PYTHON,
-            "-m",
-            "torch_conformance",
-            "run",
-            str(SPECS / "activations.yaml"),
-            "--backend",
-            device,
-            "--out",
-            str(folder / "run"),
-        ]
-    ]
-
-
-def _pytest_with(folder: Path, options: Sequence[str]) -> Sequence[Sequence[str]]:
-    return pytest_command(folder, *options)
-
-
-def _run_with(folder: Path, options: Sequence[str], device: str) -> Sequence[Sequence[str]]:
-    return run_command(folder, *options, device=device)
+def contestants(device: str) -> dict[str, Callable[[Path], Commands]]:
+    """Return who takes part, in the order of the table: the commands, given a folder, one after
+    the other.
+    """
+    tests = sorted(f"::test_case[{path.stem}]" for path in SPECS.glob("*.yaml"))
+    return {
+        ONE_PROCESS: lambda folder: [_pytest(folder)],
+        "pytest-xdist -n 2": lambda folder: [_pytest(folder, "-n", "2")],
+        NEW_PROCESS: lambda folder: [_pytest(folder / "last", test=test) for test in tests],
+        RUNNER: _run(device, SPECS),
+        ONE_AT_A_TIME: _run(device, SPECS, "--jobs", "1"),
+        ONE_SPEC: _run(device, SPECS / "activations.yaml"),
+        ONE_SCRIPT: functools.partial(_script, device=device),
+    }
 
 
 # -- measuring -------------------------------------------------------------------------------------
 
 
-def take_turn(contestant: Contestant, arguments: argparse.Namespace) -> Turn:
+def take_turn(
+    name: str, commands: Callable[[Path], Commands], arguments: argparse.Namespace
+) -> Turn:
     """Run one contestant once, in a temporary folder that is empty."""
-    with tempfile.TemporaryDirectory(prefix="isolation-") as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="isolation-") as temporary:
+        folder = Path(temporary)
+        run = folder / "run"
         variables = environment(folder, arguments.device)
-        if contestant.warms:
-            for command in contestant.commands(folder / "first"):
-                subprocess.run(
-                    command,
-                    cwd=ROOT,
-                    env=variables,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    check=True,
-                )
-            (folder / "begun").touch()
+        if name in WARMS:
+            for command in commands(folder / "first"):
+                subprocess.run(command, env=variables, capture_output=True, check=True)
+        begun = time.time()
         cost = measure(
-            contestant.commands(folder),
-            cwd=ROOT,
+            commands(folder),
             environment=variables,
             cores=arguments.cores,
             interval=arguments.interval,
             log=folder / "log.txt",
         )
-        outside: dict[str, float] = {}
-        compiles = 0.0
-        seconds = _pytest_seconds(folder / "pytest.xml")
-        before_first = None
-        if (folder / "run").is_dir():
-            seconds, outside, compiles = _journal_seconds(folder / "run" / "run.jsonl")
-            before_first = _first_case(folder / "run") - (folder / "begun").stat().st_mtime
+        if (folder / "pytest.xml").exists():
+            cases = ET.parse(folder / "pytest.xml").getroot().iter("testcase")
+            names = {case.get("name", "")[10:-1]: float(case.get("time", "nan")) for case in cases}
+            return Turn(cost=cost, seconds=names)
+        if not run.is_dir():
+            return Turn(cost=cost)
+        lines = (run / "run.jsonl").read_text("ascii").splitlines()
+        records = [record for record in map(json.loads, lines) if record["kind"] == "case"]
+        phases = [item for record in records for item in record["phases"].items()]
         return Turn(
             cost=cost,
-            seconds=seconds,
-            outside=outside,
-            compiles=compiles,
-            before_first=before_first,
+            seconds={record["name"]: record["seconds"] for record in records},
+            compiles=sum(seconds for phase, seconds in phases if phase in COMPILES),
+            before_first=min(path.stat().st_mtime for path in run.glob("cases/*/std*.txt")) - begun,
         )
 
 
@@ -297,111 +174,86 @@ def environment(folder: Path, device: str) -> dict[str, str]:
     """Return the variables of a contestant: this process's own, without caches that an earlier run
     could have filled.
     """
-    temporary = folder / "tmp"
-    temporary.mkdir()
-    (folder / "begun").touch()
+    (folder / "tmp").mkdir()
     variables = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("TORCHINDUCTOR_", "TRITON_CACHE"))
     }
-    path = os.pathsep.join(
-        filter(None, [str(ROOT), str(ROOT / "tools" / "benchmarks"), os.environ.get("PYTHONPATH")])
-    )
-    return {**variables, "TMPDIR": str(temporary), "BENCH_DEVICE": device, "PYTHONPATH": path}
-
-
-def _pytest_seconds(report: Path) -> dict[str, float]:
-    if not report.exists():
-        return {}
-    found = ET.parse(report).getroot().iter("testcase")
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return {
-        case.get("name", "").removeprefix("test_").replace("_", "-"): float(case.get("time", "nan"))
-        for case in found
+        **variables,
+        "TMPDIR": str(folder / "tmp"),
+        "BENCH_DEVICE": device,
+        "PYTHONPATH": path,
     }
-
-
-def _journal_seconds(journal: Path) -> tuple[dict[str, float], dict[str, float], float]:
-    with journal.open(encoding="ascii") as stream:
-        cases = [record for record in map(json.loads, stream) if record["kind"] == "case"]
-    seconds = {case["name"]: case["seconds"] for case in cases}
-    compiles = sum(
-        taken for case in cases for phase, taken in case["phases"].items() if phase in COMPILES
-    )
-    return (
-        seconds,
-        {case["name"]: case["seconds"] - sum(case["phases"].values()) for case in cases},
-        compiles,
-    )
-
-
-def _first_case(run: Path) -> float:
-    """Return when the first worker's output was opened; a worker that prints nothing leaves the
-    file as it was then.
-    """
-    return min(path.stat().st_mtime for path in run.glob("cases/*/std*.txt"))
 
 
 def bare_torch(cores: frozenset[int]) -> Bare:
     """Measure a process that has imported torch, with the threads of a template; and the start of
     torch's compiler, the best of three.
     """
-    variables = {
-        **os.environ,
-        **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
-    }
-    sizes = resident(
-        [PYTHON, "-c", "import sys, torch; print(flush=True); sys.stdin.read()"],
-        environment=variables,
-    )
+    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    variables = {**os.environ, **dict.fromkeys(threads, "1")}
+    waits = [sys.executable, "-c", "import sys, torch; print(flush=True); sys.stdin.read()"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(waits, env=variables, stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        own = kilobytes(process.pid, "status", b"RssAnon:")
     seconds = []
     for _ in range(3):
         begin = time.perf_counter()
-        subprocess.run(
-            [PYTHON, "-c", "import torch._inductor.compile_fx"], env=variables, check=True
-        )
+        starts = [sys.executable, "-c", "import torch._inductor.compile_fx"]
+        subprocess.run(starts, env=variables, check=True)
         seconds.append(time.perf_counter() - begin)
-    return Bare(resident=sizes[0], own=sizes[1], seconds=min(seconds), cores=len(cores))
+    return Bare(own, min(seconds), len(cores))
 
 
-# -- figures ---------------------------------------------------------------------------------------
+# -- figures: None where a contestant did not run --------------------------------------------------
+
+
+def median(values: Sequence[float]) -> float | None:
+    """Return the median; None of nothing."""
+    return statistics.median(values) if values else None
+
+
+def pairs(name: str, against: str, turns: Turns) -> Iterator[tuple[Turn, Turn]]:
+    """Yield the turns of two contestants of each round in which both took part."""
+    return zip(turns.get(name, ()), turns.get(against, ()), strict=False)
 
 
 def ratio(name: str, against: str, turns: Turns) -> float | None:
     """Return the median over the rounds of a contestant's wall seconds in times of another's."""
-    if name not in turns or against not in turns:
-        return None
-    return statistics.median(
-        mine.cost.wall / other.cost.wall
-        for mine, other in zip(turns[name], turns[against], strict=True)
-    )
+    return median([mine.cost.wall / other.cost.wall for mine, other in pairs(name, against, turns)])
 
 
 def overhead(turns: Turns) -> float | None:
     """Return the seconds that a case takes longer in a process of its own than in pytest's one
     process.
     """
-    if ONE_AT_A_TIME not in turns or ONE_PROCESS not in turns:
-        return None
-    pairs = zip(turns[ONE_AT_A_TIME], turns[ONE_PROCESS], strict=True)
-    return statistics.median(
-        mine.seconds[case] - other.seconds[case] for mine, other in pairs for case in mine.seconds
+    return median(
+        [
+            mine.seconds[case] - other.seconds[case]
+            for mine, other in pairs(ONE_AT_A_TIME, ONE_PROCESS, turns)
+            for case in mine.seconds
+        ]
     )
 
 
 def over_one_process(turns: Turns) -> float | None:
     """Return the wall seconds of a case that the runner takes longer than pytest in one process."""
-    if RUNNER not in turns or ONE_PROCESS not in turns:
-        return None
-    pairs = zip(turns[RUNNER], turns[ONE_PROCESS], strict=True)
-    return statistics.median(
-        (mine.cost.wall - other.cost.wall) / len(other.seconds) for mine, other in pairs
+    return median(
+        [
+            (mine.cost.wall - other.cost.wall) / len(other.seconds)
+            for mine, other in pairs(RUNNER, ONE_PROCESS, turns)
+        ]
     )
 
 
 def over_floor(turns: Turns, bare: Bare) -> float | None:
     """Return the median of the runner's wall seconds in times of its floor."""
-    return _median(
+    return median(
         [
             turn.cost.wall / (bare.seconds + turn.compiles / bare.cores)
             for turn in turns.get(RUNNER, ())
@@ -409,147 +261,61 @@ def over_floor(turns: Turns, bare: Bare) -> float | None:
     )
 
 
-def most(turns: Turns, size: Callable[[Cost], int]) -> float | None:
+def most(turns: Turns, size: str, less: int = 0) -> float | None:
     """Return the largest size of the runner's rounds, in megabytes; None where it was not
     sampled.
     """
-    sizes = [size(turn.cost) for turn in turns.get(RUNNER, ())]
-    return max(sizes) / MEGABYTE if sizes and all(sizes) else None
+    sizes = [getattr(turn.cost, size) for turn in turns.get(RUNNER, ())]
+    return (max(sizes) - less) / MEGABYTE if sizes and all(sizes) else None
 
 
-def template_above(turns: Turns, bare: Bare) -> float | None:
-    """Return what a template has of its own above a bare import of torch, in megabytes."""
-    peak = most(turns, lambda cost: cost.template_own)
-    return None if peak is None else peak - bare.own / MEGABYTE
+def figures(turns: Turns, bare: Bare, device: str) -> dict[str, tuple[float | None, float]]:
+    """Return each figure of a device, with the most that it may be."""
+    own = {
+        "template above a bare import, MB": (most(turns, "template_own", bare.own), 190),
+        "the runner's own process, MB": (most(turns, "first_peak"), 80),
+    }
+    if device == "cuda":
+        return {"wall of a case over one process, s": (over_one_process(turns), 0.5), **own}
+    return {
+        "runner / pytest in one process, wall": (ratio(RUNNER, ONE_PROCESS, turns), 0.6),
+        "runner / a new process a test, wall": (ratio(RUNNER, NEW_PROCESS, turns), 0.15),
+        "runner / its floor, wall": (over_floor(turns, bare), 1.1),
+        "one spec / a script, wall": (ratio(ONE_SPEC, ONE_SCRIPT, turns), 1.1),
+        "overhead of a case, s": (overhead(turns), 0.15),
+        **own,
+    }
 
 
-CPU = frozenset({"cpu"})
-BOUNDS = (
-    Bound(
-        name="runner / pytest in one process, wall",
-        limit=0.6,
-        figure=lambda turns, _: ratio(RUNNER, ONE_PROCESS, turns),
-        devices=CPU,
-    ),
-    Bound(
-        name="runner / a new process a test, wall",
-        limit=0.15,
-        figure=lambda turns, _: ratio(RUNNER, NEW_PROCESS, turns),
-        devices=CPU,
-    ),
-    Bound(name="runner / its floor, wall", limit=1.1, figure=over_floor, devices=CPU),
-    Bound(
-        name="one spec / a script, wall",
-        limit=1.1,
-        figure=lambda turns, _: ratio(ONE_SPEC, ONE_SCRIPT, turns),
-        devices=CPU,
-    ),
-    Bound(
-        name="overhead of a case, s",
-        limit=0.15,
-        figure=lambda turns, _: overhead(turns),
-        devices=CPU,
-    ),
-    Bound(
-        name="wall of a case over one process, s",
-        limit=0.5,
-        figure=lambda turns, _: over_one_process(turns),
-        devices=frozenset({"cuda"}),
-    ),
-    Bound(name="template above a bare import, MB", limit=190, figure=template_above),
-    Bound(
-        name="the runner's own process, MB",
-        limit=80,
-        figure=lambda turns, _: most(turns, lambda cost: cost.first_peak),
-    ),
-)
+# -- the report ------------------------------------------------------------------------------------
 
 
-# -- the table -------------------------------------------------------------------------------------
-
-
-def table(everyone: Sequence[Contestant], turns: Turns) -> Iterator[str]:
-    """Yield the table's lines: medians over the rounds, and wall seconds in times of pytest's one
-    process.
+def row(name: str, turns: Turns) -> list[str]:
+    """Return the row of a contestant: medians over the rounds, and wall seconds in times of
+    pytest's one process.
     """
-    yield f"{'':<30}{'wall s':>9}{'ratio':>8}{'CPU s':>9}{'peak MB':>9}{'first s':>9}{'a case s':>10}"  # noqa: E501 - Python 3.11 breaks no line within a field
-    for contestant in everyone:
-        taken = turns.get(contestant.name, ())
-        if not taken:
-            yield f"{contestant.name:<30}  {contestant.missing or 'left out'}"
-            continue
-        wall, cpu, peak = (
-            statistics.median(getattr(turn.cost, name) for turn in taken)
-            for name in ("wall", "cpu", "peak")
-        )
-        against = ratio(contestant.name, ONE_PROCESS, turns)
-        first = [turn.before_first for turn in taken if turn.before_first is not None]
-        each = [statistics.median(turn.seconds.values()) for turn in taken if turn.seconds]
-        shown = [
-            (against, 2),
-            (cpu, 1),
-            (peak / MEGABYTE or None, 0),
-            (_median(first), 1),
-            (_median(each), 2),
-        ]
-        widths = (8, 9, 9, 9, 10)
-        cells = "".join(
-            _cell(value, width, digits)
-            for (value, digits), width in zip(shown, widths, strict=True)
-        )
-        yield f"{contestant.name:<30}{wall:>9.1f}{cells}"
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return statistics.median(values) if values else None
-
-
-def _cell(value: float | None, width: int, digits: int) -> str:
-    return f"{'-':>{width}}" if value is None else f"{value:>{width}.{digits}f}"
-
-
-def judged(turns: Turns, bare: Bare, device: str) -> list[tuple[Bound, float | None]]:
-    """Return the figure for each bound of the device; None where it could not be had."""
-    return [(bound, bound.figure(turns, bare)) for bound in BOUNDS if device in bound.devices]
-
-
-def notes(turns: Turns, bare: Bare) -> Iterator[str]:
-    """Yield what stands beside the bounds: resident sets, and the seconds in no phase of a
-    worker.
-    """
-    if turns.get(RUNNER):
-        compiles = statistics.median(turn.compiles for turn in turns[RUNNER])
-        yield (
-            f"the runner's floor: {bare.seconds:.1f} s for a start of torch, and {compiles:.1f} s "
-            f"of compiles over {bare.cores} cores"
-        )
-    peak = most(turns, lambda cost: cost.template_peak)
-    if peak is not None:
-        yield (
-            f"resident at most: template {peak:.0f} MB, a bare import "
-            f"{bare.resident / MEGABYTE:.0f} MB, mapped files and all"
-        )
-    outside = [value for turn in turns.get(ONE_AT_A_TIME, ()) for value in turn.outside.values()]
-    if outside:
-        yield (
-            "seconds of a case in no phase of its worker (--jobs 1), median: "
-            f"{statistics.median(outside):.3f}"
-        )
+    taken = turns[name]
+    peak = median([turn.cost.peak for turn in taken])
+    figures = [
+        (median([turn.cost.wall for turn in taken]), 1),
+        (ratio(name, ONE_PROCESS, turns), 2),
+        (median([turn.cost.cpu for turn in taken]), 1),
+        (peak and peak / MEGABYTE, 0),
+        (median([turn.before_first for turn in taken if turn.before_first is not None]), 1),
+        (median([statistics.median(turn.seconds.values()) for turn in taken if turn.seconds]), 2),
+    ]
+    return [name, *("-" if value is None else f"{value:.{digits}f}" for value, digits in figures)]
 
 
 def machine(cores: frozenset[int]) -> dict[str, str]:
     """Return what the figures were measured on."""
     lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
-    model = next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
-        platform.machine(),
-    )
-    versions = {name: importlib.metadata.version(name) for name in ("torch", "pytest")}
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return {
-        "cpu": model,
+        "cpu": next(models, platform.machine()),
         "cores": f"{len(cores)} of {os.cpu_count()}",
         "python": platform.python_version(),
-        **versions,
+        **{name: importlib.metadata.version(name) for name in ("torch", "pytest")},
     }
 
 
@@ -558,106 +324,54 @@ def main() -> int:
     arguments = _arguments()
     adopt_orphans()
     everyone = contestants(arguments.device)
-    names = [one.name for one in everyone]
-    if unknown := set(arguments.only) - set(names):
-        raise SystemExit(
-            f"--only {min(unknown)}: no such contestant; there are: {'; '.join(names)}"
-        )
-    playing = [
-        one
-        for one in everyone
-        if not one.missing and (not arguments.only or one.name in arguments.only)
-    ]
+    if unknown := set(arguments.only) - set(everyone):
+        raise SystemExit(f"--only {min(unknown)}: there are: {'; '.join(everyone)}")
+    playing = arguments.only or [*everyone]
     bare = bare_torch(arguments.cores)
-    turns: dict[str, list[Turn]] = {one.name: [] for one in playing}
+    turns: dict[str, list[Turn]] = {name: [] for name in playing}
     for number in range(arguments.rounds):
         # another one begins each round: who runs first finds the machine colder
         shift = number * max(len(playing) // arguments.rounds, 1) % len(playing)
-        for contestant in [*playing[shift:], *playing[:shift]]:
-            turn = take_turn(contestant, arguments)
-            turns[contestant.name].append(turn)
-            print(
-                f"round {number + 1}: {contestant.name}: {turn.cost.wall:.1f} s",
-                file=sys.stderr,
-                flush=True,
-            )
+        for name in [*playing[shift:], *playing[:shift]]:
+            turns[name].append(take_turn(name, everyone[name], arguments))
+            wall = turns[name][-1].cost.wall
+            print(f"round {number + 1}: {name}: {wall:.1f} s", file=sys.stderr, flush=True)
     known = machine(arguments.cores)
     print(", ".join(f"{name} {value}" for name, value in known.items()))
-    print(f"{len(tests())} cases on {arguments.device}, median of {arguments.rounds}")
-    print("\n".join(table(everyone, turns)))
-    found = judged(turns, bare, arguments.device)
-    for bound, figure in found:
-        verdict = (
-            "not checked" if figure is None else "holds" if figure <= bound.limit else "MISSED"
-        )
-        print(f"{bound.name:<40}{_cell(figure, 9, 2)}{bound.limit:>9.2f}  {verdict}")
-    print("\n".join(notes(turns, bare)))
-    if arguments.json:
-        bounds = [
-            {"name": bound.name, "limit": bound.limit, "figure": figure} for bound, figure in found
-        ]
-        rounds = {name: [asdict(turn) for turn in taken] for name, taken in turns.items()}
-        arguments.json.write_text(
-            json.dumps(
-                {"machine": known, "bare": asdict(bare), "rounds": rounds, "bounds": bounds},
-                indent=1,
-            )
-            + "\n"
-        )
-    return int(any(figure is not None and figure > bound.limit for bound, figure in found))
+    print(f"{arguments.device}, median of {arguments.rounds}\n")
+    columns = ("contestant", "wall s", "ratio", "CPU s", "peak MB", "first s", "a case s")
+    print("\n".join(table(columns, [row(name, turns) for name in playing])), end="\n\n")
+    found = figures(turns, bare, arguments.device)
+    print("\n".join(table(("bound", "figure", "at most", ""), map(_judged, found.items()))))
+    rounds = {name: [asdict(turn) for turn in taken] for name, taken in turns.items()}
+    record = {"machine": known, "bare": asdict(bare), "rounds": rounds, "bounds": found}
+    write_record(arguments.json, record)
+    return int(any(figure is not None and figure > limit for figure, limit in found.values()))
+
+
+def _judged(item: tuple[str, tuple[float | None, float]]) -> list[object]:
+    name, (figure, limit) = item
+    if figure is None:
+        return [name, "-", limit, "not checked"]
+    return [name, f"{figure:.2f}", limit, "holds" if figure <= limit else "MISSED"]
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--device",
-        choices=["cpu", "cuda"],
-        default="cpu",
-        help="where the cases run (default: cpu)",
-    )
-    parser.add_argument(
-        "--rounds", type=int, default=3, help="how often each contestant runs (default: 3)"
-    )
-    parser.add_argument("--quick", action="store_true", help="one round")
-    parser.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="only this contestant (repeatable)",
-    )
-    parser.add_argument(
-        "--cores",
-        type=_cores,
-        default=frozenset(os.sched_getaffinity(0)),
-        metavar="N,N",
-        help="run on these cores: 0,1",
-    )
-    parser.add_argument(
-        "--interval",
-        type=float,
-        default=0.2,
-        metavar="S",
-        help="how often memory is looked at; 0 for never (default: 0.2)",
-    )
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write every figure of every round here too"
-    )
-    arguments = parser.parse_args()
-    arguments.rounds = 1 if arguments.quick else arguments.rounds
-    return arguments
+    add = parser.add_argument
+    add("--device", choices=["cpu", "cuda"], default="cpu", help="where the cases run (cpu)")
+    add("--rounds", type=int, default=3, help="how often each contestant runs (3)")
+    add("--only", action="append", default=[], metavar="NAME", help="this contestant; may repeat")
+    mine = frozenset(os.sched_getaffinity(0))
+    add("--cores", type=_cores, default=mine, metavar="N,N", help="run on these cores: 0,1")
+    often = "seconds between looks at the memory; 0 for none (0.2)"
+    add("--interval", type=float, default=0.2, metavar="S", help=often)
+    add("--json", type=Path, metavar="FILE", help="write every figure of every round")
+    return parser.parse_args()
 
 
 def _cores(text: str) -> frozenset[int]:
-    try:
-        cores = frozenset(map(int, text.split(",")))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"'{text}' is no list of cores; write 0,1") from error
-    if not cores <= os.sched_getaffinity(0):
-        raise argparse.ArgumentTypeError(
-            f"'{text}': this process may use {sorted(os.sched_getaffinity(0))}"
-        )
-    return cores
+    return frozenset(map(int, text.split(",")))
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
-"""``python tools/benchmarks/operators.py RUN...`` prints the record of runs of the operator suite,
+"""``python -m tools.benchmarks.operators RUN...`` prints the record of runs of the operator suite,
 for ``reports/operators.md``.
 
 Reads the journals of one or several runs (shards, dtypes, devices of one machine) and prints the
 outcomes by dtype and mode, and each case with another outcome than PASS, with its reason.
 """
 
-import argparse
 import re
-from collections import Counter
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.reports import table
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult
 from torch_conformance.record.journal import Run, read_run
@@ -54,62 +54,44 @@ def cases_of(runs: Iterable[Run]) -> list[Case]:
     return list(found.values())
 
 
-def totals(cases: Sequence[Case]) -> Counter[str]:
-    """Return the number of cases by outcome, and of compared samples."""
-    found = Counter(case.result.outcome.label for case in cases)
-    found["samples"] = sum(case.samples for case in cases)
-    return found
-
-
-def others(cases: Sequence[Case]) -> list[Case]:
-    """Return the cases with another outcome than PASS, sorted by outcome and id, without those that
-    were not executed.
-    """
-    wanted = [
-        case
-        for case in cases
-        if case.result.outcome not in (Outcome.PASS, Outcome.UNAVAILABLE, Outcome.NOT_RUN)
-    ]
-    return sorted(wanted, key=lambda case: (case.result.outcome.label, case.op, case.group))
-
-
 def record(runs: Sequence[Run], cases: Sequence[Case]) -> Iterator[str]:
     """Yield the lines of the record."""
     environment = runs[0].header.environment
-    yield (
-        ", ".join(f"{fact} {environment[fact]}" for fact in FACTS if environment.get(fact)) + ".\n"
-    )
+    facts = [f"{fact} {environment[fact]}" for fact in FACTS if environment.get(fact)]
+    yield f"{', '.join(facts)}.\n"
     outcomes = [
-        outcome.label
-        for outcome in Outcome
-        if any(case.result.outcome is outcome for case in cases)
+        outcome for outcome in Outcome if any(case.result.outcome is outcome for case in cases)
     ]
-    yield f"| cases | executed | {' | '.join(outcomes)} | samples |"
-    yield f"|---|---|{'---|' * (len(outcomes) + 1)}"
-    for group in sorted({case.group for case in cases}):
-        members = [case for case in cases if case.group == group]
-        counts = totals(members)
-        yield (
-            f"| {group} | {len(members)} | {' | '.join(str(counts[label]) for label in outcomes)} "
-            f"| {counts['samples']} |"
-        )
-    yield "\n| outcome | operator | case | reason |\n|---|---|---|---|"
-    for case in others(cases):
-        yield (
-            f"| {case.result.outcome.label} | `{case.op}` | {case.group} | "
-            f"{_cell(case.result.reason)} |"
-        )
+    groups: dict[str, list[Case]] = {}
+    for case in sorted(cases, key=lambda case: case.group):
+        groups.setdefault(case.group, []).append(case)
+    yield from table(
+        ("cases", "executed", *(outcome.label for outcome in outcomes), "samples"),
+        [
+            (
+                group,
+                len(members),
+                *(sum(case.result.outcome is outcome for case in members) for outcome in outcomes),
+                sum(case.samples for case in members),
+            )
+            for group, members in groups.items()
+        ],
+    )
+    yield ""
+    executed = [case for case in cases if case.result.outcome not in NOT_LISTED]
+    rows = [
+        (case.result.outcome.label, f"`{case.op}`", case.group, case.result.reason[:300])
+        for case in executed
+    ]
+    yield from table(("outcome", "operator", "case", "reason"), sorted(rows))
 
 
-def _cell(text: str) -> str:
-    return re.sub(r"\s+", " ", text).replace("|", "\\|")[:300]
+NOT_LISTED = (Outcome.PASS, Outcome.UNAVAILABLE, Outcome.NOT_RUN)
 
 
 def main() -> None:
     """Print the record of some runs."""
-    parser = argparse.ArgumentParser(description="Print the record of runs of the operator suite.")
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folders of runs")
-    runs = [read_run(folder / "run.jsonl") for folder in parser.parse_args().runs]
+    runs = [read_run(Path(folder) / "run.jsonl") for folder in sys.argv[1:]]
     print("\n".join(record(runs, cases_of(runs))))
 
 

@@ -14,7 +14,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 MEGABYTE = 1_000_000
@@ -25,70 +25,21 @@ _LINGER_SECONDS = 5.0
 """How long what a command leaves behind has to end by itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass
 class Cost:
     """What one run of some commands cost. Memory is in bytes, and 0 where it was not sampled."""
 
-    wall: float
-    cpu: float
+    wall: float = 0.0
+    cpu: float = 0.0
     """User and system seconds of every process, those included that nobody waited for."""
-    peak: int
+    peak: int = 0
     """The largest sum, over all processes at one moment, of proportional set sizes: a page that
     several share counts once.
     """
-    first_peak: int
+    first_peak: int = 0
     """The most that the command's own process had resident, by the system's count."""
-    template_own: int
-    """The most that a template had resident of memory that is no file's; 0 when there was none."""
-    template_peak: int
-    """The most that a template had resident, mapped files and all."""
-
-
-@dataclass
-class _Peaks:
-    total: int = 0
-    first: int = 0
-    template: int = 0
     template_own: int = 0
-
-
-@dataclass
-class Sampler:
-    """Looks at all processes below this one again and again, from a thread; a context manager."""
-
-    interval: float
-    peaks: _Peaks = field(default_factory=_Peaks)
-
-    def __enter__(self) -> "Sampler":
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join(timeout=60)
-
-    def _sample(self) -> None:
-        while not self._over.wait(self.interval or None):
-            self._look()
-
-    def _look(self) -> None:
-        parents = _parents()
-        mine = os.getpid()
-        total = 0
-        for pid in _below(mine, parents):
-            size = _kilobytes(pid, "smaps_rollup", b"Pss:")
-            total += size
-            if parents[pid] == mine:
-                self.peaks.first = max(self.peaks.first, _kilobytes(pid, "status", b"VmHWM:"))
-            elif parents.get(parents[pid]) == mine and _TEMPLATE in _command_line(pid):
-                # a worker has its template's command line, and is one step further down
-                self.peaks.template = max(self.peaks.template, _kilobytes(pid, "status", b"VmHWM:"))
-                self.peaks.template_own = max(
-                    self.peaks.template_own, _kilobytes(pid, "status", b"RssAnon:")
-                )
-        self.peaks.total = max(self.peaks.total, total)
+    """The most that a template had resident of memory that is no file's; 0 when there was none."""
 
 
 def adopt_orphans() -> None:
@@ -101,7 +52,6 @@ def adopt_orphans() -> None:
 def measure(
     commands: Sequence[Sequence[str]],
     *,
-    cwd: Path,
     environment: Mapping[str, str],
     cores: frozenset[int],
     interval: float,
@@ -110,51 +60,55 @@ def measure(
     """Run commands one after the other on ``cores`` and return what they cost together; one that
     fails is no measurement.
     """
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    with Sampler(interval) as sampler, log.open("wb") as stream:
+    cost, before = Cost(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    with _sampling(cost, interval), log.open("wb") as stream:
         begin = time.perf_counter()
         for command in commands:
             done = subprocess.Popen(
                 command,
-                cwd=cwd,
                 env=environment,
                 stdout=stream,
                 stderr=stream,
-                preexec_fn=_pin(cores),
+                preexec_fn=lambda: os.sched_setaffinity(0, cores),
             ).wait(timeout=3600)
             if done != 0:
                 words = log.read_text("utf-8", "replace")[-3000:]
                 raise SystemExit(f"{' '.join(command)}\nended with {done}:\n{words}")
-        wall = time.perf_counter() - begin
+        cost.wall = time.perf_counter() - begin
         _end_leftovers()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    peaks = sampler.peaks
-    return Cost(
-        wall=wall,
-        cpu=after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
-        peak=peaks.total,
-        first_peak=peaks.first,
-        template_peak=peaks.template,
-        template_own=peaks.template_own,
-    )
+    cost.cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return cost
 
 
-def resident(command: Sequence[str], *, environment: Mapping[str, str]) -> tuple[int, int]:
-    """Return what a process has resident that has printed a line and waits for its input to end:
-    all, and what is no file's.
-    """
-    with subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        return _kilobytes(process.pid, "status", b"VmHWM:"), _kilobytes(
-            process.pid, "status", b"RssAnon:"
-        )
+@contextlib.contextmanager
+def _sampling(cost: Cost, interval: float) -> Iterator[None]:
+    """Look at all processes below this one again and again, from a thread."""
+    over = threading.Event()
+
+    def sample() -> None:
+        while not over.wait(interval or None):
+            _look(cost)
+
+    thread = threading.Thread(target=sample, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(timeout=60)
 
 
-def _pin(cores: frozenset[int]) -> "object":
-    return lambda: os.sched_setaffinity(0, cores)
+def _look(cost: Cost) -> None:
+    parents, mine, total = _parents(), os.getpid(), 0
+    for pid in _below(mine, parents):
+        total += kilobytes(pid, "smaps_rollup", b"Pss:")
+        if parents[pid] == mine:
+            cost.first_peak = max(cost.first_peak, kilobytes(pid, "status", b"VmHWM:"))
+        elif parents.get(parents[pid]) == mine and _TEMPLATE in _read(pid, "cmdline"):
+            # a worker has its template's command line, and is one step further down
+            cost.template_own = max(cost.template_own, kilobytes(pid, "status", b"RssAnon:"))
+    cost.peak = max(cost.peak, total)
 
 
 def _end_leftovers() -> None:
@@ -176,38 +130,28 @@ def _end_leftovers() -> None:
 def _parents() -> dict[int, int]:
     """Return the parent of every process."""
     found = {}
-    for name in os.listdir("/proc"):
-        if name.isdecimal():
-            with contextlib.suppress(OSError, IndexError):
-                # the command's name stands in parentheses and may hold anything
-                found[int(name)] = int(
-                    Path("/proc", name, "stat").read_bytes().rpartition(b")")[2].split()[1]
-                )
+    for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
+        # the command's name is in parentheses and may hold anything
+        if words := _read(pid, "stat").rpartition(b")")[2].split():
+            found[pid] = int(words[1])
     return found
 
 
 def _below(root: int, parents: Mapping[int, int]) -> Iterator[int]:
-    children: dict[int, list[int]] = {}
     for pid, parent in parents.items():
-        children.setdefault(parent, []).append(pid)
-    waiting = list(children.get(root, []))
-    while waiting:
-        pid = waiting.pop()
-        yield pid
-        waiting.extend(children.get(pid, []))
+        if parent == root:
+            yield pid
+            yield from _below(pid, parents)
 
 
-def _kilobytes(pid: int, name: str, key: bytes) -> int:
+def kilobytes(pid: int, name: str, key: bytes) -> int:
     """Return a size that ``/proc`` gives in kB, in bytes; 0 for a process that has ended."""
-    try:
-        lines = Path("/proc", str(pid), name).read_bytes().splitlines()
-    except OSError:
-        return 0
+    lines = _read(pid, name).splitlines()
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(key)), 0)
 
 
-def _command_line(pid: int) -> bytes:
+def _read(pid: int, name: str) -> bytes:
     try:
-        return Path("/proc", str(pid), "cmdline").read_bytes()
+        return Path("/proc", str(pid), name).read_bytes()
     except OSError:
         return b""

@@ -5,14 +5,15 @@ that says so.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 
 import yaml
 
-from tools.faults.regressions import ROWS
+from tools.faults.fault import Fault
+from tools.faults.patches.regressions import FAULTS
+from tools.reports import table
 
 SPECS = Path(__file__).resolve().parents[2] / "specs" / "regressions"
 _ISSUE = re.compile(r"(.*) \(pytorch/pytorch#([0-9]+)\)")
@@ -33,116 +34,83 @@ class Why(Enum):
     WRONG = "still wrong on torch 2.13: the spec is in `specs/defects`, and its failure is waived"
 
 
-@dataclass(frozen=True)
-class Tried:
-    """An issue without a fault that its spec sees."""
-
-    issue: int
-    what: str
-    """The wrong answer, in our words."""
-    why: Why
-
-
 NOT_SHOWN: Mapping[str, Why] = {
-    "argmin-with-index-tie": Why.NO_PATCH,
-    "argument-view-changed-before": Why.NO_PATCH,
-    "as-strided-of-slice": Why.NO_PATCH,
-    "attention-after-convolution": Why.NO_PATCH,
-    "attention-own-scale": Why.NO_PATCH,
-    "average-pool-one-element": Why.GPU,
-    "boolean-min-index": Why.NO_PATCH,
-    "cat-then-minimum": Why.NO_PATCH,
-    "comparison-as-factor": Why.NO_PATCH,
-    "cumulative-product-gradient": Why.NO_PATCH,
-    "cumulative-sum-of-booleans": Why.NO_PATCH,
-    "flipped-before-in-place-relu": Why.NO_PATCH,
-    "function-with-in-place-backward": Why.NO_PATCH,
-    "gradient-of-double-update": Why.NO_PATCH,
-    "index-add-alpha": Why.NO_PATCH,
-    "index-add-into-rows": Why.NO_PATCH,
-    "log-before-in-place-log": Why.NO_PATCH,
-    "mutated-buffer-reset": Why.NO_PATCH,
-    "nested-list-written": Why.NO_PATCH,
-    "operator-changes-two-rows": Why.NO_PATCH,
-    "pad-one-element": Why.GPU,
-    "reciprocal-in-place": Why.NO_PATCH,
-    "replaced-buffer-guard": Why.NO_PATCH,
-    "rrelu-in-evaluation": Why.NO_PATCH,
-    "shared-module-called-twice": Why.NO_PATCH,
-    "shared-relu-in-sequence": Why.NO_PATCH,
-    "softmax-decomposed-gradient": Why.NO_PATCH,
-    "squeeze-then-branch": Why.NO_PATCH,
-    "trailing-copy-of-slices": Why.NO_PATCH,
-    "unrolled-loop-updates": Why.NO_PATCH,
-    "view-of-transposed-update": Why.NO_PATCH,
+    **dict.fromkeys(
+        (
+            "argmin-with-index-tie",
+            "argument-view-changed-before",
+            "as-strided-of-slice",
+            "attention-after-convolution",
+            "attention-own-scale",
+            "boolean-min-index",
+            "cat-then-minimum",
+            "comparison-as-factor",
+            "cumulative-product-gradient",
+            "cumulative-sum-of-booleans",
+            "flipped-before-in-place-relu",
+            "function-with-in-place-backward",
+            "gradient-of-double-update",
+            "index-add-alpha",
+            "index-add-into-rows",
+            "log-before-in-place-log",
+            "mutated-buffer-reset",
+            "nested-list-written",
+            "operator-changes-two-rows",
+            "reciprocal-in-place",
+            "replaced-buffer-guard",
+            "rrelu-in-evaluation",
+            "shared-module-called-twice",
+            "shared-relu-in-sequence",
+            "softmax-decomposed-gradient",
+            "squeeze-then-branch",
+            "trailing-copy-of-slices",
+            "unrolled-loop-updates",
+            "view-of-transposed-update",
+        ),
+        Why.NO_PATCH,
+    ),
+    **dict.fromkeys(("average-pool-one-element", "pad-one-element"), Why.GPU),
 }
 """The specs that no planted fault is shown to turn red."""
 
-WITHOUT_SPEC: Sequence[Tried] = (
-    Tried(
-        111506, "A constant tensor that is changed in the graph keeps the change", Why.NOT_REACHED
-    ),
-    Tried(122291, "slice_scatter writes another slice", Why.NOT_REACHED),
-    Tried(132196, "An operator that writes two equal buffers gets one", Why.NOT_REACHED),
-    Tried(144186, "A buffer that outer loop fusion removed is read", Why.NOT_REACHED),
-    Tried(169253, "An append to a list of a class is dropped", Why.NOT_REACHED),
-    Tried(173626, "A masked value is taken for a vector", Why.NOT_REACHED),
-    Tried(
-        174187, "A sum with zero is removed although its operand is changed later", Why.NOT_REACHED
-    ),
-    Tried(
-        185382,
-        "In-place ternary updates after a graph break in a loop use old numbers",
-        Why.NOT_REACHED,
-    ),
-    Tried(185702, "Rows of a stack of slices share a local buffer", Why.NOT_REACHED),
-    Tried(190764, "A chain of integer matrix products loses a term", Why.NOT_REACHED),
-    Tried(194976, "A float that became dynamic is read once", Why.NOT_REACHED),
-    Tried(163932, "A softmax of very large scaled numbers is NaN", Why.NOT_REACHED),
-    Tried(
-        120861,
-        "A list that was also a global in the first call is taken for the global in the next",
-        Why.WRONG,
-    ),
-    Tried(186875, "fmod and remainder with a scalar do not round it to bfloat16", Why.WRONG),
-    Tried(
-        187018,
-        "The absolute value of a uint8 tensor is promoted to int before it is negated and summed",
-        Why.WRONG,
-    ),
-    Tried(189518, "cumsum of ones ignores the dtype that it is given", Why.WRONG),
-    Tried(
-        195320,
-        "Attention whose keys are permuted at once is taken for the pattern of the fused kernel",
-        Why.WRONG,
-    ),
-    Tried(
-        195422,
-        "A change through the result of an inactive dropout does not reach the argument",
-        Why.WRONG,
-    ),
-    Tried(
-        196468,
-        "Attention with a softmax over another dimension is replaced by the fused kernel",
-        Why.WRONG,
-    ),
-    Tried(197895, "Floor division of floats is one too high below an integer", Why.WRONG),
-    Tried(198057, "The remainder by infinity is NaN in vector code", Why.WRONG),
-    Tried(
-        198094,
-        "The result of slice_scatter is overwritten by a later change of its argument",
-        Why.WRONG,
-    ),
-    Tried(
-        198102, "A change through an unfolded view with gaps writes zeros into the gaps", Why.WRONG
-    ),
-    Tried(
-        198119,
-        "The gradient of avg_pool2d with ceil_mode divides border windows by the full size",
-        Why.WRONG,
-    ),
-)
-"""Issues that were tried and have no spec that passes."""
+WITHOUT_SPEC: Mapping[Why, Mapping[int, str]] = {
+    Why.NOT_REACHED: {
+        111506: "A constant tensor that is changed in the graph keeps the change",
+        122291: "slice_scatter writes another slice",
+        132196: "An operator that writes two equal buffers gets one",
+        144186: "A buffer that outer loop fusion removed is read",
+        169253: "An append to a list of a class is dropped",
+        173626: "A masked value is taken for a vector",
+        174187: "A sum with zero is removed although its operand is changed later",
+        185382: "In-place ternary updates after a graph break in a loop use old numbers",
+        185702: "Rows of a stack of slices share a local buffer",
+        190764: "A chain of integer matrix products loses a term",
+        194976: "A float that became dynamic is read once",
+        163932: "A softmax of very large scaled numbers is NaN",
+    },
+    Why.WRONG: {
+        120861: (
+            "A list that was also a global in the first call is taken for the global in the next"
+        ),
+        186875: "fmod and remainder with a scalar do not round it to bfloat16",
+        187018: (
+            "The absolute value of a uint8 tensor is promoted to int before it is negated "
+            "and summed"
+        ),
+        189518: "cumsum of ones ignores the dtype that it is given",
+        195320: (
+            "Attention whose keys are permuted at once is taken for the pattern of the fused kernel"
+        ),
+        195422: "A change through the result of an inactive dropout does not reach the argument",
+        196468: "Attention with a softmax over another dimension is replaced by the fused kernel",
+        197895: "Floor division of floats is one too high below an integer",
+        198057: "The remainder by infinity is NaN in vector code",
+        198094: "The result of slice_scatter is overwritten by a later change of its argument",
+        198102: "A change through an unfolded view with gaps writes zeros into the gaps",
+        198119: "The gradient of avg_pool2d with ceil_mode divides border windows by the full size",
+    },
+}
+"""Issues that were tried and have no spec that passes, with the wrong answer in our words."""
 
 
 def issues() -> dict[str, tuple[int, str]]:
@@ -157,60 +125,58 @@ def issues() -> dict[str, tuple[int, str]]:
     return found
 
 
+def seen() -> dict[str, Fault]:
+    """Return the fault that each spec sees, by the name of the spec."""
+    return {
+        case_id.partition("/")[2].partition("[")[0]: fault
+        for fault in FAULTS
+        for case_id in fault.seen_by
+    }
+
+
+HEAD = """\
+# Historical wrong answers
+
+`specs/regressions` restates issues in which `torch.compile` silently gave a wrong answer. This page
+is generated by `python -m tools.generate_docs`; do not edit it.
+
+**Seen: {seen} of {tried} issues tried.** An issue is seen when its spec passes on torch 2.13 and
+fails, because the fault was executed, once the fix is taken back in the running torch
+(`tools/faults`; the nightly tests plant all of them). {wrong} of the others are still wrong on
+torch 2.13.
+
+## Seen
+"""
+
+
 def page() -> str:
     """Return the page as Markdown."""
     return "\n".join(_lines()) + "\n"
 
 
 def _lines() -> Iterator[str]:
-    claims = issues()
-    seen = [
-        (spec, plant.__name__.replace("_", "-"), breaks)
-        for plant, breaks, specs in ROWS
-        for spec in specs
-    ]
-    tried = len(claims) + len(WITHOUT_SPEC)
-    yield "# Historical wrong answers"
-    yield ""
-    yield (
-        "`specs/regressions` restates issues in which `torch.compile` silently gave a wrong "
-        "answer. This page is generated by"
+    claims, faults = issues(), seen()
+    yield HEAD.format(
+        seen=len(faults),
+        tried=len(claims) + sum(map(len, WITHOUT_SPEC.values())),
+        wrong=len(WITHOUT_SPEC[Why.WRONG]),
     )
-    yield "`python -m tools.generate_docs`; do not edit it."
-    yield ""
-    yield (
-        f"**Seen: {len(seen)} of {tried} issues tried.** An issue is seen when its spec passes on "
-        "torch 2.13 and fails, because the"
+    yield from table(
+        ("issue", "spec", "the fix taken back: fault, and what it breaks"),
+        [
+            (_link(claims[spec][0]), f"`{spec}`", f"`{fault.name}`: {fault.breaks}")
+            for spec, fault in sorted(faults.items(), key=lambda row: claims[row[0]])
+        ],
     )
-    yield (
-        "fault was executed, once the fix is taken back in the running torch (`tools/faults`; the "
-        "nightly tests plant all of them)."
-    )
-    yield (
-        f"{sum(one.why is Why.WRONG for one in WITHOUT_SPEC)} of the others are still wrong on "
-        "torch 2.13."
-    )
-    yield ""
-    yield "## Seen"
-    yield ""
-    yield "| issue | spec | the fix taken back: fault, and what it breaks |"
-    yield "|---|---|---|"
-    yield from (
-        f"| {_link(claims[spec][0])} | `{spec}` | `{fault}`: {breaks} |"
-        for spec, fault, breaks in sorted(seen, key=lambda one: claims[one[0]])
-    )
-    yield ""
-    yield "## Not seen"
+    yield "\n## Not seen"
     for why in Why:
-        yield ""
-        yield f"{why.value[0].upper()}{why.value[1:]}:"
-        yield ""
+        yield f"\n{why.value[0].upper()}{why.value[1:]}:\n"
         rows = [
             (claims[spec][0], f"`{spec}`: {claims[spec][1]}")
             for spec, of in NOT_SHOWN.items()
             if of is why
         ]
-        rows += [(one.issue, one.what) for one in WITHOUT_SPEC if one.why is why]
+        rows += WITHOUT_SPEC.get(why, {}).items()
         yield from (f"- {_link(issue)} {text}" for issue, text in sorted(rows))
 
 

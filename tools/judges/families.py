@@ -344,6 +344,11 @@ def epilogue(a: Tensor, b: Tensor) -> Tensor:
     return (a @ b).cos() * 0.5 + 1
 
 
+def epilogue_of(matmul: Function, a: Tensor, b: Tensor) -> Tensor:
+    """The same after another product, rounded at its end."""
+    return (wide(matmul(a, b)).cos() * 0.5 + 1).to(a.dtype)
+
+
 def cancelling(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
     """A chain whose last step cancels the leading digits."""
     return (x * y + z) * z - z * z
@@ -352,6 +357,11 @@ def cancelling(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
 def shifted(x: Tensor) -> Tensor:
     """A chain that loses the last digits of small inputs."""
     return torch.sigmoid(x + 16) - x.tanh()
+
+
+def roots(x: Tensor) -> Tensor:
+    """A function of NaN and infinities."""
+    return x.tanh() * x.abs().sqrt()
 
 
 def quadrants(y: Tensor, x: Tensor) -> Tensor:
@@ -459,9 +469,20 @@ def scalar(functions: Mapping[str, Function]) -> dict[str, Function]:
     return {name: functools.partial(_first, function) for name, function in functions.items()}
 
 
+def chain(name: str, make: Callable[[torch.Generator], Sequence[Tensor]], of: Function) -> Family:
+    """Return the family of a chain of pointwise operators."""
+    return Family(name, make, of, {"fused": fused(of)}, {"narrow accumulator": narrowed(of)})
+
+
 def _first(function: Function, x: Tensor) -> Tensor:
     return function(x)[0]
 
+
+BAD_ATTENTION: Mapping[str, Function] = {
+    "narrow accumulator": attention_narrow,
+    "last k lost": attention_lost,
+    "one key masked for one query": attention_masked,
+}
 
 NORMS: Mapping[str, Function] = {
     "two passes": functools.partial(layer_norm_by, lambda x: x.mean(-1)),
@@ -496,10 +517,8 @@ FAMILIES: Mapping[str, Family] = {
             epilogue,
             {"fused": fused(epilogue)},
             {
-                "narrow accumulator": lambda a, b: (wide(matmul_narrow(a, b)).cos() * 0.5 + 1).to(
-                    a.dtype
-                ),
-                "last k lost": lambda a, b: (wide(matmul_lost(a, b)).cos() * 0.5 + 1).to(a.dtype),
+                name: functools.partial(epilogue_of, function)
+                for name, function in BAD_MATMULS.items()
             },
         ),
         Family(
@@ -556,11 +575,7 @@ FAMILIES: Mapping[str, Family] = {
             normal(*[(2, 4, 64, 32)] * 3),
             attention,
             {"fused": attention_fused, "tiles of 16": attention_in_tiles},
-            {
-                "narrow accumulator": attention_narrow,
-                "last k lost": attention_lost,
-                "one key masked for one query": attention_masked,
-            },
+            BAD_ATTENTION,
         ),
         Family(
             "attention written out",
@@ -571,11 +586,7 @@ FAMILIES: Mapping[str, Family] = {
                 "tiles of 16": attention_in_tiles,
                 "of one kernel": fused(attention),
             },
-            {
-                "narrow accumulator": attention_narrow,
-                "last k lost": attention_lost,
-                "one key masked for one query": attention_masked,
-            },
+            BAD_ATTENTION,
         ),
         Family("sum", normal((64, 32768)), lambda x: x.sum(-1), SUMS, BAD_SUMS),
         Family(
@@ -606,39 +617,17 @@ FAMILIES: Mapping[str, Family] = {
                 "wrong axis": lambda x: x.cumsum(0),
             },
         ),
-        Family(
-            "cancelling chain",
-            normal(*[(64, 512)] * 3),
-            cancelling,
-            {"fused": fused(cancelling)},
-            {"narrow accumulator": narrowed(cancelling)},
-        ),
-        Family(
-            "uneven cancelling chain",
-            _uneven_elements,
-            cancelling,
-            {"fused": fused(cancelling)},
-            {"narrow accumulator": narrowed(cancelling)},
-        ),
-        Family(
-            "shifted chain",
-            normal((64, 512)),
-            shifted,
-            {"fused": fused(shifted)},
-            {"narrow accumulator": narrowed(shifted)},
-        ),
+        chain("cancelling chain", normal(*[(64, 512)] * 3), cancelling),
+        chain("uneven cancelling chain", _uneven_elements, cancelling),
+        chain("shifted chain", normal((64, 512)), shifted),
         Family(
             "NaN and infinities",
             _nonfinite,
-            lambda x: x.tanh() * x.abs().sqrt(),
-            {"fused": fused(lambda x: x.tanh() * x.abs().sqrt())},
+            roots,
+            {"fused": fused(roots)},
             {
-                "NaN becomes 0": lambda x: (x.tanh() * x.abs().sqrt()).nan_to_num(
-                    0.0, math.inf, -math.inf
-                ),
-                "infinity becomes the greatest number": lambda x: (
-                    x.tanh() * x.abs().sqrt()
-                ).nan_to_num(math.nan),
+                "NaN becomes 0": lambda x: roots(x).nan_to_num(0.0, math.inf, -math.inf),
+                "infinity becomes the greatest number": lambda x: roots(x).nan_to_num(math.nan),
             },
         ),
         Family(

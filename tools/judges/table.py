@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from tools.judges.families import Cell
 from tools.judges.judges import JUDGES, Judge, within_right_answers
@@ -29,10 +29,6 @@ class Entry:
     """
     accepted: Mapping[str, bool]
     """By the name of the judge."""
-
-    def to_json(self) -> dict[str, object]:
-        """Return it as plain data."""
-        return asdict(self)
 
 
 def entries(
@@ -82,14 +78,14 @@ def unexplained(found: Iterable[Entry]) -> list[Entry]:
 
 def totals(found: Iterable[Entry], judges: Iterable[str]) -> dict[str, Counter[str]]:
     """Return for each judge how many answers there are of each kind, and its mistakes."""
-    names = list(judges)
-    counted: dict[str, Counter[str]] = {name: Counter() for name in names}
+    counted: dict[str, Counter[str]] = {name: Counter() for name in judges}
     for entry in found:
-        for name in names:
-            counted[name]["right"] += entry.is_right
-            counted[name]["wrong"] += entry.is_wrong
-            counted[name]["within rounding"] += not entry.is_right and not entry.is_wrong
-            counted[name]["right refused"] += entry.is_right and not entry.accepted[name]
-            counted[name]["wrong accepted"] += entry.is_wrong and entry.accepted[name]
-            counted[name]["shown by right ones"] += entry.is_shown and entry.accepted[name]
+        for name, counts in counted.items():
+            accepted = entry.accepted[name]
+            counts["right"] += entry.is_right
+            counts["wrong"] += entry.is_wrong
+            counts["within rounding"] += not entry.is_right and not entry.is_wrong
+            counts["right refused"] += entry.is_right and not accepted
+            counts["wrong accepted"] += entry.is_wrong and accepted
+            counts["shown by right ones"] += entry.is_shown and accepted
     return counted

@@ -1,5 +1,5 @@
 """``python -m tools.mutants MODULE...``: plants changes of torch's own source and prints which of
-them a shipped case detects.
+them a shipped case, or a sample of an operator, detects.
 """
 
 import argparse
@@ -11,21 +11,21 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tools.mutants.named import source_of, torch_version
-from tools.mutants.operators import Mutant, difference, mutants, sample, sample_of_each
-from tools.mutants.running import (
-    Executed,
+from tools.mutants.choosing import (
     Tried,
-    cases_of,
     claiming,
     executed,
     in_turns,
     reached,
-    record_lines,
-    recorded,
     status,
     varied,
 )
+from tools.mutants.named import KINDS_OF_SURVIVORS, source_of, survivors, torch_version
+from tools.mutants.operators import Mutant, difference, mutants, sample
+from tools.mutants.table import rates, read
+from tools.reports import write_record
+from tools.running import SPECS, cases_of
+from torch_conformance.language.load import load
 from torch_conformance.model.outcomes import Outcome
 
 FIVE_SEEDS = (
@@ -42,80 +42,94 @@ FIVE_SEEDS = (
     "torch._dynamo.output_graph",
     "torch._dynamo.guards",
 )
-"""The modules of the five test files that the shipped specs come from, and what they stand on."""
+"""The modules of the five test files that the shipped specs come from, and what they import."""
+
+OPERATOR = """summary: Samples of an operator compute what eager computes
+backends: [cpu]
+source: {opinfo: {dtypes: [float32], samples: first}}
+compile: {dynamic: "{{ dynamic }}"}
+matrix: {dynamic: [false]}
+expect: [{close: {to: eager}}]
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print each survivor with its difference, and the rates; survivors are for people to read, so
     that the status is 0.
     """
-    given = options().parse_args(arguments)
-    modules = given.modules or FIVE_SEEDS
-    sources = {module: source_of(module) for module in modules}
-    every = [mutant for module, source in sources.items() for mutant in mutants(module, source)]
-    if given.out:
-        Path(given.out).mkdir(parents=True, exist_ok=True)
+    options = parser().parse_args(arguments)
+    classified = [
+        mutant
+        for survivor in survivors()
+        if survivor.classified in options.classified and (mutant := survivor.mutant.find())
+    ]
+    modules = options.modules or sorted({one.module for one in classified}) or FIVE_SEEDS
+    every = classified or [
+        mutant for module in modules for mutant in mutants(module, source_of(module))
+    ]
+    found: list[Tried] = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as temporary:
-        folder = (
-            Path(tempfile.mkdtemp(prefix="table-", dir=given.out)) if given.out else Path(temporary)
+        folder = Path(options.out or temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        cases = chosen_cases(options, folder)
+        lines = executed(
+            modules,
+            cases,
+            folder / "lines",
+            options.lines,
+            jobs=options.jobs,
+            is_complete=options.lines_as_they_are,
         )
-        cases = chosen_cases(cases_of(given.device or ["cpu"]), given.case)
-        lines = _lines(modules, cases, folder / "lines", given)
         known = reached(every, lines)
-        print(
-            f"{len(every)} mutants, {len(known)} of them in lines that {len(lines)} cases execute",
-            flush=True,
-        )
-        found: list[Tried] = []
-        had = _survivors(given.again)
-        drawn = random.Random(given.seed).sample(
-            chosen := _drawn(known, given), len(chosen)
-        )  # each batch has some of each module
-        for number, some_of_them in enumerate(batched(drawn, given.batch)):
+        print(f"{len(every)} mutants, {len(known)} in lines that {len(lines)} cases execute")
+        had = survivors_of(options.again)
+        drawn = chosen_mutants([*known], options)
+        # each batch has some of each module
+        random.Random(options.seed).shuffle(drawn)
+        for number, batch in enumerate(batched(drawn, options.batch)):
             wanted = {
-                mutant: varied(mutant, known[mutant], had[mutant.name], cases, lines, given.cases)
+                mutant: varied(mutant, known[mutant], had[mutant.name], cases, lines, options.cases)
                 if mutant.name in had
-                else claiming(mutant, known[mutant], cases, lines, given.cases)
-                for mutant in some_of_them
+                else claiming(mutant, known[mutant], cases, lines, options.cases)
+                for mutant in batch
             }
-            for one in in_turns(wanted, cases, folder / f"tried-{number}", jobs=given.jobs):
-                found.append(one)
-                _show(one, sources)
-            if given.json:  # after each batch, so that a run that is stopped leaves what it found
-                given.json.write_text(
-                    json.dumps(_record(found, sources, known, given), indent=1) + "\n", "utf-8"
-                )
-    print("\n" + "\n".join(_rates(found)))
+            for tried in in_turns(wanted, cases, folder / f"tried-{number}", jobs=options.jobs):
+                found.append(tried)
+                _show(tried)
+            # after each batch, so that a run that is stopped leaves what it found
+            write_record(options.json, _record(found, known, options))
+    print("\n" + "\n".join(rates(read([_record(found, known, options)]), survivors())))
     return 0
 
 
-def chosen_cases(cases: Mapping[str, Path], named: Sequence[str]) -> dict[str, Path]:
-    """Return the named cases; where none is named all of them, without the thousands of the
-    operator suite.
+def chosen_cases(options: argparse.Namespace, folder: Path) -> dict[str, Path]:
+    """Return the named cases, or all of them without the thousands of the operator suite; with
+    ``--operator`` a case of the first sample of each operator.
     """
+    if options.operator:
+        return operator_cases(folder / "operators", options.operator)
     return {
         name: file
-        for name, file in cases.items()
-        if (name in named if named else not name.startswith("operators/"))
+        for name, file in cases_of(options.device or ["cpu"]).items()
+        if (name in options.case if options.case else not name.startswith("operators/"))
     }
 
 
-def _lines(
-    modules: Sequence[str], cases: Mapping[str, Path], folder: Path, options: argparse.Namespace
-) -> Executed:
-    """Return the lines that the cases execute: those of the file that are known, those of the other
-    cases from a run without mutants.
+def operator_cases(folder: Path, operators: Sequence[str]) -> dict[str, Path]:
+    """Write a spec of samples, and return its cases of these operators; raise ``LookupError`` for
+    one that is not there.
     """
-    known = recorded(options.lines, modules, torch_version())
-    missing = (
-        {}
-        if options.lines_as_they_are
-        else {case_id: file for case_id, file in cases.items() if case_id not in known}
-    )
-    noted = {**known, **(executed(modules, missing, folder, jobs=options.jobs) if missing else {})}
-    if options.lines and missing:
-        record_lines(options.lines, modules, torch_version(), noted)
-    return {case_id: alone for case_id, alone in noted.items() if case_id in cases}
+    folder.mkdir(parents=True)
+    spec = folder / "operator-samples.yaml"
+    spec.write_text(OPERATOR, "utf-8")
+    defaults = SPECS[0] / "operators" / "_defaults.yaml"
+    (folder / "_defaults.yaml").write_bytes(defaults.read_bytes())
+    found = {str(case.params["op"]): case.id for case in load([spec]).cases if case.device == "cpu"}
+    if unknown := [name for name in operators if name not in found]:
+        raise LookupError(
+            f"no operator has samples in float32 on the CPU and is called {', '.join(unknown)}"
+        )
+    return {found[name]: spec for name in operators}
 
 
 def batched(drawn: Sequence[Mutant], size: int) -> Iterator[Sequence[Mutant]]:
@@ -124,168 +138,107 @@ def batched(drawn: Sequence[Mutant], size: int) -> Iterator[Sequence[Mutant]]:
         yield drawn[begin : begin + size]
 
 
-def _show(one: Tried, sources: Mapping[str, str]) -> None:
-    if one.status != "killed":
-        print(
-            f"\n{one.status}: {one.mutant.name} in {one.mutant.function}, {len(one.outcomes)} cases"
-        )
-        print(difference(sources[one.mutant.module], one.mutant), flush=True)
+def _show(tried: Tried) -> None:
+    mutant = tried.mutant
+    if tried.status != "killed":
+        print(f"\n{tried.status}: {mutant.name} in {mutant.function}, {len(tried.outcomes)} cases")
+        print(difference(source_of(mutant.module), mutant), flush=True)
+    for case_id in tried.killed_by:
+        print(f"killed: {mutant.name} by {case_id}: {tried.reasons[case_id]}", flush=True)
 
 
-def _drawn(known: Mapping[Mutant, Sequence[str]], options: argparse.Namespace) -> list[Mutant]:
-    tried = {
-        one["name"]
-        for record in options.without
-        for one in json.loads(record.read_bytes())["mutants"]
-    }
-    return [mutant for mutant in _sample(known, options) if mutant.name not in tried]
+def chosen_mutants(known: Sequence[Mutant], options: argparse.Namespace) -> list[Mutant]:
+    """Return the named mutants, the survivors of records or of a class, or else a sample."""
+    names = {*options.mutant, *survivors_of(options.again)}
+    if names:
+        drawn = [mutant for mutant in known if mutant.name in names]
+    elif options.classified:
+        drawn = [*known]
+    else:
+        number, each = options.each or options.sample, bool(options.each)
+        drawn = sample(known, number, options.seed, each=each)
+    tried = {name for name, _ in _rows(options.without)}
+    return [mutant for mutant in drawn if mutant.name not in tried]
 
 
-def _sample(known: Mapping[Mutant, Sequence[str]], options: argparse.Namespace) -> list[Mutant]:
-    if options.mutant:
-        return [mutant for mutant in known if mutant.name in options.mutant]
-    if options.again:
-        return [mutant for mutant in known if mutant.name in _survivors(options.again)]
-    if options.each:
-        return sample_of_each(list(known), options.each, options.seed)
-    return sample(list(known), options.sample, options.seed)
+def _rows(records: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, str]]]:
+    for record in records:
+        for row in json.loads(record.read_bytes())["mutants"]:
+            yield row["name"], row["cases"]
 
 
-def _survivors(records: Sequence[Path]) -> dict[str, frozenset[str]]:
+def survivors_of(records: Sequence[Path]) -> dict[str, frozenset[str]]:
     """Return the mutants that no case of these records detects, each with the cases that it had;
     one that timed out can run again.
     """
     had: dict[str, frozenset[str]] = {}
-    killed: set[str] = set()
-    for one in [one for record in records for one in json.loads(record.read_bytes())["mutants"]]:
-        ended = {
-            case_id for case_id, label in one["cases"].items() if label != Outcome.TIMEOUT.label
-        }
-        had[one["name"]] = had.get(one["name"], frozenset()) | ended
-        killed |= (
-            {one["name"]} if status(one["cases"].values()) in ("killed", "not planted") else set()
-        )
+    killed = set()
+    for name, cases in _rows(records):
+        ended = {case_id for case_id in cases if cases[case_id] != Outcome.TIMEOUT.label}
+        had[name] = had.get(name, frozenset()) | ended
+        if status(cases.values()) in ("killed", "not planted"):
+            killed.add(name)
     return {name: cases for name, cases in had.items() if name not in killed}
 
 
-def _rates(found: Sequence[Tried]) -> list[str]:
-    lines = []
-    modules = sorted({one.mutant.module for one in found})
-    for module in [*modules, "all"]:
-        mine = Counter(one.status for one in found if module in ("all", one.mutant.module))
-        counted = mine["killed"] + mine["survived"]
-        rate = f"{100 * mine['killed'] / counted:.0f} %" if counted else "-"
-        lines.append(
-            f"{module:<48} {mine['killed']:>4} killed of {counted:>4} ({rate}), "
-            f"{mine['not planted']} not planted"
-        )
-    return lines
-
-
 def _record(
-    found: Sequence[Tried],
-    sources: Mapping[str, str],
-    known: Mapping[Mutant, Sequence[str]],
-    options: argparse.Namespace,
-) -> object:
+    found: Sequence[Tried], known: Mapping[Mutant, Sequence[str]], options: argparse.Namespace
+) -> dict[str, object]:
+    is_drawn = not (options.again or options.mutant or options.classified)
     return {
         "torch": torch_version(),
-        "seed": None
-        if options.again or options.mutant
-        else options.seed,  # what was not drawn has no seed
+        "seed": options.seed if is_drawn else None,
         "most_cases": options.cases,
         "reached": dict(Counter(mutant.module for mutant in known)),
         "mutants": [
             {
-                "name": one.mutant.name,
-                "function": one.mutant.function,
-                "status": one.status,
-                "difference": difference(sources[one.mutant.module], one.mutant),
-                "cases": {case_id: outcome.label for case_id, outcome in one.outcomes.items()},
-                "reason": next((one.reasons[case_id] for case_id in one.killed_by), ""),
+                "name": tried.mutant.name,
+                "function": tried.mutant.function,
+                "status": tried.status,
+                "difference": difference(source_of(tried.mutant.module), tried.mutant),
+                "cases": {name: outcome.label for name, outcome in tried.outcomes.items()},
+                "reason": next((tried.reasons[case_id] for case_id in tried.killed_by), ""),
             }
-            for one in found
+            for tried in found
         ],
     }
 
 
-def options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__)
-    parser.add_argument(
-        "modules",
-        nargs="*",
-        metavar="MODULE",
-        help="modules of torch (the modules of the five seed files)",
-    )
-    parser.add_argument(
-        "--sample",
-        type=int,
-        default=60,
-        metavar="N",
-        help="mutants that are drawn of those that cases execute (60)",
-    )
-    parser.add_argument(
-        "--each", type=int, default=0, metavar="N", help="draw N mutants of each module instead"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="S", help="what the sample is drawn with (0)"
-    )
-    parser.add_argument(
-        "--mutant",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="this mutant alone; may repeat",
-    )
-    help_of_again = "the survivors of this record, under cases that they did not have; may repeat"
-    parser.add_argument(
-        "--again", action="append", default=[], type=Path, metavar="RECORD", help=help_of_again
-    )
-    help_of_without = (
-        "leave out what this record has, to go on with a sample that was stopped; may repeat"
-    )
-    parser.add_argument(
-        "--without", action="append", default=[], type=Path, metavar="RECORD", help=help_of_without
-    )
-    parser.add_argument(
-        "--cases",
-        type=int,
-        default=8,
-        metavar="N",
-        help="cases under each mutant at most (8); a mutant that the first detects gets no other",
-    )
-    parser.add_argument(
-        "--batch",
-        type=int,
-        default=40,
-        metavar="N",
-        help="mutants in one run (40); the record is written after each",
-    )
-    parser.add_argument(
-        "--case", action="append", default=[], metavar="ID", help="these cases alone; may repeat"
-    )
-    parser.add_argument(
-        "--device",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="cases of this device (cpu); may repeat",
-    )
-    parser.add_argument(
-        "--lines",
-        type=Path,
-        metavar="FILE",
-        help="read the executed lines of cases from FILE; add those of the others",
-    )
-    parser.add_argument(
-        "--lines-as-they-are",
-        action="store_true",
-        help="leave out the cases that FILE does not have",
-    )
-    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="cases at once (2)")
-    parser.add_argument("--out", metavar="DIR", help="keep the runs below this folder")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the record")
-    return parser
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__)
+    several = {"action": "append", "default": []}
+    add = made.add_argument
+    add("modules", nargs="*", metavar="MODULE", help="modules of torch (those of the five seeds)")
+    for option, default, name, text in (
+        ("--sample", 60, "N", "mutants that are drawn of those that cases execute"),
+        ("--each", 0, "N", "draw N mutants of each module instead"),
+        ("--seed", 0, "S", "what the sample is drawn with"),
+        ("--cases", 8, "N", "cases under each mutant at most; after a detection no other"),
+        ("--batch", 40, "N", "mutants in one run; the record is written after each"),
+        ("--jobs", 2, "N", "cases at once"),
+    ):
+        add(option, type=int, default=default, metavar=name, help=f"{text} (%(default)s)")
+    for option, name, text in (
+        ("--mutant", "NAME", "this mutant only"),
+        ("--case", "ID", "these cases only"),
+        ("--device", "NAME", "cases of this device (cpu)"),
+        ("--operator", "NAME", "in place of shipped cases, the first sample of this operator"),
+    ):
+        add(option, **several, metavar=name, help=f"{text}; may repeat")
+    for option, text in (
+        ("--again", "the survivors of this record, under cases that they did not have"),
+        ("--without", "leave out what this record has, to go on with a sample that was stopped"),
+    ):
+        add(option, **several, type=Path, metavar="RECORD", help=f"{text}; may repeat")
+    of_class = "the survivors of survivors.json of this class; may repeat"
+    add("--classified", **several, choices=KINDS_OF_SURVIVORS, help=of_class)
+    of_lines = "read the executed lines of cases from FILE; add those of the others"
+    add("--lines", type=Path, metavar="FILE", help=of_lines)
+    missing = "leave out the cases that FILE does not have"
+    add("--lines-as-they-are", action="store_true", help=missing)
+    add("--out", metavar="DIR", help="keep the runs in this folder, which is new")
+    add("--json", type=Path, metavar="FILE", help="write the record")
+    return made
 
 
 if __name__ == "__main__":

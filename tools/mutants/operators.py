@@ -8,10 +8,11 @@ Changes that can only alter texts for people (logs, warnings, messages of except
 
 import ast
 import difflib
+import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,
@@ -85,20 +86,11 @@ def _places(source: str) -> tuple[tuple[str, str, int], ...]:
     return tuple((kind, function, line) for kind, function, line, _ in _sites(_tree(source)))
 
 
-def mutated(source: str, number: int, expected: tuple[str, int] | None = None) -> ast.Module:
-    """Return the tree of a source with one change made; the lines are those of the source.
+def mutated(tree: ast.Module, number: int, expected: tuple[str, int] | None = None) -> ast.Module:
+    """Make one change in a tree, and return it; the lines are those of the source.
 
     ``expected`` is the kind and the line that the change must have: numbers differ where the
     operators or the source changed.
-    """
-    return mutated_tree(ast.parse(source), number, expected)
-
-
-def mutated_tree(
-    tree: ast.Module, number: int, expected: tuple[str, int] | None = None
-) -> ast.Module:
-    """Make one change in a tree, and return it: what ``mutated`` does, for a tree that is used
-    once.
     """
     for place, (kind, _, line, change) in enumerate(_sites(tree)):
         if place == number:
@@ -255,7 +247,7 @@ def _of_statement(statement: ast.stmt, block: list[ast.stmt]) -> Iterator[tuple[
     if isinstance(statement, ast.AugAssign | ast.Delete) or (
         isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
     ):
-        yield "drop-statement", statement.lineno, _put(block, statement, lambda: ast.Pass())
+        yield "drop-statement", statement.lineno, _drop(block, statement)
     if isinstance(statement, ast.If):
         leaves = isinstance(statement.body[-1], ast.Return | ast.Continue | ast.Break)
         if leaves and not statement.orelse:
@@ -284,7 +276,9 @@ def _of_expressions(statement: ast.stmt) -> Iterator[tuple[str, int, Change]]:
             other_op = ast.Or if isinstance(node.op, ast.And) else ast.And
             yield "and-or", line, _set(node, "op", other_op)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            yield "not", line, _negate(node)
+            # not x becomes not not x, which is its truth
+            negated = partial(ast.UnaryOp, op=ast.Not(), operand=node.operand)
+            yield "not", line, _set(node, "operand", negated)
         elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int):
             value = (not node.value) if isinstance(node.value, bool) else node.value + 1
             yield "constant", line, _set(node, "value", lambda value=value: value)
@@ -293,7 +287,7 @@ def _of_expressions(statement: ast.stmt) -> Iterator[tuple[str, int, Change]]:
         elif isinstance(node, ast.Call):
             for place, keyword in enumerate(node.keywords):
                 if keyword.arg is not None:
-                    yield "drop-argument", line, _remove(node.keywords, place)
+                    yield "drop-argument", line, partial(node.keywords.__delitem__, place)
 
 
 def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
@@ -340,50 +334,30 @@ def _is_left_out(node: ast.AST) -> bool:
     ) or _calls_for_people(node)
 
 
-def _put(block: list[ast.stmt], statement: ast.stmt, made: Callable[[], ast.stmt]) -> Change:
-    def change() -> None:
-        block[block.index(statement)] = ast.copy_location(made(), statement)
-
-    return change
+def _drop(block: list[ast.stmt], statement: ast.stmt) -> Change:
+    return lambda: block.__setitem__(
+        block.index(statement), ast.copy_location(ast.Pass(), statement)
+    )
 
 
 def _set(node: ast.AST, field: str, made: Callable[[], object]) -> Change:
     return lambda: setattr(node, field, made())
 
 
-def _negate(node: ast.UnaryOp) -> Change:
-    """``not x`` becomes ``not not x``, which is its truth."""
-
-    def change() -> None:
-        node.operand = ast.copy_location(ast.UnaryOp(op=ast.Not(), operand=node.operand), node)
-
-    return change
-
-
 def _swap(node: ast.If | ast.IfExp) -> Change:
-    def change() -> None:
-        node.body, node.orelse = node.orelse, node.body  # type: ignore[assignment]
-
-    return change
+    return lambda: vars(node).update(body=node.orelse, orelse=node.body)
 
 
-def _remove(keywords: list[ast.keyword], place: int) -> Change:
-    return lambda: keywords.__delitem__(place)
-
-
-def sample_of_each(found: Sequence[Mutant], number: int, seed: int) -> list[Mutant]:
-    """Return ``number`` mutants of each module; a module of fewer has all of them in it."""
-    modules = dict.fromkeys(mutant.module for mutant in found)
-    return [
-        one
-        for module in modules
-        for one in sample([mutant for mutant in found if mutant.module == module], number, seed)
+def sample(found: Sequence[Mutant], number: int, seed: int, *, each: bool = False) -> list[Mutant]:
+    """Return ``number`` mutants, of all or of each module, drawn without repetition; the same seed
+    draws the same ones.
+    """
+    groups: dict[str, list[Mutant]] = {}
+    for mutant in found:
+        groups.setdefault(mutant.module if each else "", []).append(mutant)
+    drawn = [
+        mutant
+        for group in groups.values()
+        for mutant in random.Random(seed).sample(group, min(number, len(group)))
     ]
-
-
-def sample(found: Sequence[Mutant], number: int, seed: int) -> list[Mutant]:
-    """Return ``number`` mutants, drawn without repetition; the same seed draws the same ones."""
-    import random
-
-    drawn = random.Random(seed).sample(list(found), min(number, len(found)))
     return sorted(drawn, key=lambda mutant: (mutant.module, mutant.number))

@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tools.faults.running import RED
+from tools.mutants.choosing import status
 from tools.mutants.named import Named, Survivor, survivors
-from tools.mutants.running import status
+from tools.reports import percent, table
+from tools.running import RED
 
 CLAIMS = frozenset(outcome.label for outcome in RED)
 """The outcomes of a case that was judged; an unexpected exception of the compiled function is a
@@ -46,11 +48,10 @@ class Sample:
     rows: tuple[Row, ...]
 
 
-def read(files: Sequence[Path]) -> Sample:
+def read(records: Sequence[Mapping[str, Any]]) -> Sample:
     """Read records, all of one torch; a mutant of several records counts once, with the cases of
     all of them.
     """
-    records = [json.loads(file.read_bytes()) for file in files]
     versions = {record["torch"] for record in records}
     if len(versions) != 1:
         raise ValueError(f"records of several versions of torch: {', '.join(sorted(versions))}")
@@ -95,26 +96,26 @@ def rates(
 ) -> list[str]:
     """Return the table of the rates of each module, and the classes of the survivors."""
     known = {survivor.mutant: survivor for survivor in classified}
-    lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
+    cells = []
     for module in [*sorted({row.mutant.module for row in sample.rows}), "all"]:
         rows = [row for row in sample.rows if module in ("all", row.mutant.module)]
         reached = sum(sample.reached.values()) if module == "all" else sample.reached.get(module, 0)
-        lines.append(f"| {' | '.join(map(str, (module, reached, *_cells(rows, known, since))))} |")
+        cells.append((module, reached, *_cells(rows, known, since)))
     kinds = Counter(
         known[row.mutant].classified
         for row in sample.rows
         if row.status == "survived" and row.mutant in known
     )
     unread = sum(row.status == "survived" and row.mutant not in known for row in sample.rows)
-    told = [f"{kind}: {number}" for kind, number in kinds.most_common()] + (
+    classes = [f"{kind}: {number}" for kind, number in kinds.most_common()] + (
         [f"not read yet: {unread}"] if unread else []
     )
-    unplanted = sum(row.status == "not planted" for row in sample.rows)
     meant = "; ".join(f"*{column}*: {text}" for column, text in COLUMNS.items() if text)
     return [
-        *lines,
+        *table([*COLUMNS], cells),
         "",
-        f"Survivors by class: {', '.join(told) or 'none'}. Not planted in any case: {unplanted}.",
+        f"Survivors by class: {', '.join(classes) or 'none'}. Not planted in any case: "
+        f"{sum(row.status == 'not planted' for row in sample.rows)}.",
         "",
         f"{meant}.",
     ]
@@ -129,10 +130,6 @@ def _cells(
     same = sum(one in known and known[one].classified in SAME_HERE for one in survived)
     later = sum(one in since for one in survived)
     differ = count["killed"] + len(survived) - same
-    rates = [
-        f"{100 * number / differ:.0f} %" if differ else "-"
-        for number in (count["killed"], count["killed"] + later)
-    ]
     tried = count["killed"] + len(survived)
     return (
         tried,
@@ -140,9 +137,9 @@ def _cells(
         claims,
         len(survived),
         same,
-        rates[0],
+        percent(count["killed"], differ),
         later,
-        rates[1],
+        percent(count["killed"] + later, differ),
         count["timed out"],
     )
 
@@ -150,17 +147,10 @@ def _cells(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutants.table", description=__doc__)
-    parser.add_argument(
-        "records",
-        nargs="+",
-        type=Path,
-        metavar="RECORD",
-        help="what --json of python -m tools.mutants wrote",
-    )
+    records = {"metavar": "RECORD", "type": lambda name: json.loads(Path(name).read_bytes())}
+    parser.add_argument("records", nargs="+", **records, help="what --json of tools.mutants wrote")
     help_of_since = "a record of survivors under specs that were written for them; may repeat"
-    parser.add_argument(
-        "--since", action="append", default=[], type=Path, metavar="RECORD", help=help_of_since
-    )
+    parser.add_argument("--since", action="append", default=[], **records, help=help_of_since)
     options = parser.parse_args(arguments)
     later = read(options.since).rows if options.since else ()
     since = frozenset(row.mutant for row in later if row.status == "killed")

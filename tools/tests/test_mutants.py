@@ -1,5 +1,6 @@
 """Mutants of a source are found, made and planted as they are named; nothing here imports torch."""
 
+import ast
 import gc
 import importlib
 import json
@@ -9,8 +10,16 @@ from collections import Counter
 import pytest
 
 from tests.fakes import ROOT
-from tools.mutants import running
-from tools.mutants.__main__ import _survivors, chosen_cases
+from tools.mutants import choosing
+from tools.mutants.__main__ import (
+    chosen_cases,
+    chosen_mutants,
+    main,
+    operator_cases,
+    parser,
+    survivors_of,
+)
+from tools.mutants.choosing import Alone, Tried, claiming, reached, record_lines, recorded
 from tools.mutants.named import (
     KINDS_OF_SURVIVORS,
     SURVIVED_IN,
@@ -20,17 +29,8 @@ from tools.mutants.named import (
     survivors,
     torch_version,
 )
-from tools.mutants.operators import (
-    difference,
-    lines_of,
-    mutants,
-    mutated,
-    only,
-    sample,
-    sample_of_each,
-)
-from tools.mutants.planting import NOTES, plant
-from tools.mutants.running import Alone, Tried, claiming, reached, record_lines, recorded
+from tools.mutants.operators import Mutant, difference, lines_of, mutants, mutated, only, sample
+from tools.planting import noting, plant_mutant
 from torch_conformance.model.outcomes import Outcome
 
 SPECS = ROOT / "specs"
@@ -90,7 +90,7 @@ def test_every_mutant_differs_from_the_source_in_its_function_alone() -> None:
     for mutant in mutants("m", SOURCE):
         lines = difference(SOURCE, mutant).splitlines()
         assert {line[0] for line in lines} == {"-", "+"}, mutant
-        compile(mutated(SOURCE, mutant.number), "m", "exec")
+        compile(mutated(ast.parse(SOURCE), mutant.number), "m", "exec")
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_difference_is_that_of_its_number_where_a_name_stands_twice() -> None:
 
 
 def test_only_the_function_is_compiled_and_keeps_its_name_and_line() -> None:
-    tree = only(mutated(SOURCE, 0), "Box.grow")
+    tree = only(mutated(ast.parse(SOURCE), 0), "Box.grow")
     assert [type(statement).__name__ for statement in tree.body] == ["ClassDef"]
     (box,) = [code for code in compile(tree, "m", "exec").co_consts if hasattr(code, "co_name")]
     (grow,) = [code for code in box.co_consts if hasattr(code, "co_name")]
@@ -164,7 +164,7 @@ def test_only_the_function_is_compiled_and_keeps_its_name_and_line() -> None:
 
 def test_each_module_has_its_share_of_a_sample() -> None:
     found = [*mutants("m", SOURCE), *mutants("n", SOURCE)[:2]]
-    assert Counter(one.module for one in sample_of_each(found, 3, 1)) == {"m": 3, "n": 2}
+    assert Counter(one.module for one in sample(found, 3, 1, each=True)) == {"m": 3, "n": 2}
 
 
 def test_a_sample_is_drawn_by_its_seed() -> None:
@@ -175,14 +175,14 @@ def test_a_sample_is_drawn_by_its_seed() -> None:
 
 def test_no_mutant_has_a_number_beyond_the_last() -> None:
     with pytest.raises(LookupError, match="no mutant 99"):
-        mutated(SOURCE, 99)
+        mutated(ast.parse(SOURCE), 99)
 
 
 def test_a_number_that_means_another_change_is_refused() -> None:
     first = mutants("m", SOURCE)[0]
-    assert mutated(SOURCE, 0, (first.kind, first.line))
+    assert mutated(ast.parse(SOURCE), 0, (first.kind, first.line))
     with pytest.raises(LookupError, match="mutant 0 is drop-guard in line"):
-        mutated(SOURCE, 0, ("compare", first.line))
+        mutated(ast.parse(SOURCE), 0, ("compare", first.line))
 
 
 @pytest.fixture
@@ -204,23 +204,29 @@ def test_a_planted_mutant_reaches_references_that_were_taken_before(module, tmp_
     (compare,) = [
         one for one in mutants("made_for_mutants", source) if (one.kind, one.line) == ("and-or", 14)
     ]
-    plant("made_for_mutants", compare.number, compare.function, tmp_path)
+    assert plant_mutant("made_for_mutants", compare.number, compare.function) == 1
     assert taken(9) is True
     (inner,) = [
         one
         for one in mutants("made_for_mutants", source)
         if (one.kind, one.line) == ("constant", 23)
     ]
-    plant("made_for_mutants", inner.number, inner.function, tmp_path)
+    assert plant_mutant("made_for_mutants", inner.number, inner.function) == 1
     assert (method(4), taken(9)) == (6, True), (
         "a function inside of another is made anew, and the other function stays what it is"
     )
-    assert (tmp_path / NOTES).read_text() == "1"
 
 
-def test_a_function_that_is_not_there_is_not_planted(module, tmp_path) -> None:
-    plant("made_for_mutants", 0, "Box.nothing", tmp_path)
-    assert not (tmp_path / NOTES).exists()
+@pytest.mark.usefixtures("module")
+def test_a_function_that_is_not_there_is_not_planted() -> None:
+    assert plant_mutant("made_for_mutants", 0, "Box.nothing") == 0
+
+
+def test_lines_are_noted_until_the_end(module) -> None:
+    with noting(["made_for_mutants"]) as seen:
+        module.small(None)
+    module.small(2)
+    assert seen == {"made_for_mutants": {6, 8, 9}}, "the line of def too"
 
 
 def test_a_mutant_is_tried_where_a_case_executes_its_line() -> None:
@@ -238,7 +244,7 @@ def test_a_mutant_is_tried_where_a_case_executes_its_line() -> None:
 
 
 def test_a_mutant_gets_the_cases_that_claim_what_its_function_says(monkeypatch, tmp_path) -> None:
-    monkeypatch.setattr(running, "source_of", lambda _: SOURCE)
+    monkeypatch.setattr(choosing, "source_of", lambda _: SOURCE)
     texts = {
         "a/all": "x < limit",
         "b/grows": "box.grow(by=1)",
@@ -271,9 +277,9 @@ def test_a_mutant_that_its_first_case_detects_gets_no_other(monkeypatch, tmp_pat
             )
             yield Tried(mutant, planted, dict.fromkeys(planted, "why"))
 
-    monkeypatch.setattr(running, "tried", fake)
+    monkeypatch.setattr(choosing, "tried", fake)
     wanted = {first: ["a", "b"], second: ["a", "b", "c"], third: ["a", "c"]}
-    found = {one.mutant: one for one in running.in_turns(wanted, {}, tmp_path, jobs=1)}
+    found = {one.mutant: one for one in choosing.in_turns(wanted, {}, tmp_path, jobs=1)}
     assert asked == [
         {first: ["a"], second: ["a"], third: ["a"]},
         {second: ["b", "c"], third: ["c"]},
@@ -287,8 +293,7 @@ def test_a_mutant_that_its_first_case_detects_gets_no_other(monkeypatch, tmp_pat
 
 def test_survivors_of_a_record_are_tried_under_cases_that_they_did_not_have(tmp_path) -> None:
     def record(name: str, **cases: str) -> dict[str, object]:
-        status = "killed" if "FAIL" in cases.values() else "survived" if cases else "not planted"
-        return {"name": name, "status": status, "cases": cases}
+        return {"name": name, "cases": cases}
 
     one, other = tmp_path / "one.json", tmp_path / "other.json"
     one.write_text(
@@ -314,7 +319,7 @@ def test_survivors_of_a_record_are_tried_under_cases_that_they_did_not_have(tmp_
             }
         )
     )
-    assert _survivors([one, other]) == {"m:1": {"a", "b"}, "m:5": {"a"}}
+    assert survivors_of([one, other]) == {"m:1": {"a", "b"}, "m:5": {"a"}}
 
 
 def test_survivors_get_the_cases_that_execute_other_lines_of_the_function(
@@ -332,21 +337,64 @@ def test_survivors_get_the_cases_that_execute_other_lines_of_the_function(
         name: Alone(float(place), {"m": frozenset(found)})
         for place, (name, found) in enumerate(executed.items())
     }
-    monkeypatch.setattr(running, "source_of", lambda _: SOURCE)
+    monkeypatch.setattr(choosing, "source_of", lambda _: SOURCE)
     (tmp_path / "spec.yaml").write_text("", "utf-8")
     cases = dict.fromkeys(executed, tmp_path / "spec.yaml")
     (mutant, *_) = mutants("m", SOURCE)
     assert lines_of(SOURCE, mutant) == range(6, 15)
-    chosen = running.varied(mutant, list(executed), {"a/had", "unknown"}, cases, lines, 4)
+    chosen = choosing.varied(mutant, list(executed), {"a/had", "unknown"}, cases, lines, 4)
     assert chosen == ["b/most", "a/same", "b/one", "c/quick"], (
         "the one with new lines first, then the quickest"
     )
 
 
-def test_the_operator_suite_is_left_out_unless_its_cases_are_named() -> None:
+def test_the_operator_suite_is_left_out_unless_its_cases_are_named(monkeypatch, tmp_path) -> None:
     cases = dict.fromkeys(("basics/x[b]", "operators/y[b]"), SPECS)
-    assert list(chosen_cases(cases, [])) == ["basics/x[b]"]
-    assert list(chosen_cases(cases, ["operators/y[b]"])) == ["operators/y[b]"]
+    monkeypatch.setattr("tools.mutants.__main__.cases_of", lambda devices: cases)
+    named = parser().parse_args(["--case", "operators/y[b]"])
+    assert list(chosen_cases(parser().parse_args([]), tmp_path)) == ["basics/x[b]"]
+    assert list(chosen_cases(named, tmp_path)) == ["operators/y[b]"]
+
+
+def test_samples_of_operators_are_cases(tmp_path) -> None:
+    names = ["add", "nn.functional.interpolate-bilinear", "max-reduction_with_dim"]
+    assert len(operator_cases(tmp_path / "x", names)) == len(names)
+    with pytest.raises(LookupError, match="is called no_such_operator"):
+        operator_cases(tmp_path / "y", ["no_such_operator"])
+
+
+LOWERING = "torch._inductor.lowering"
+
+
+@pytest.fixture
+def flipped() -> Mutant:
+    """The mutant under which a flip begins with the last element but one."""
+    line = "            idx[dim] = sizes[dim] - {} - idx[dim]"
+    change = f"-{line.format(1)}\n+{line.format(2)}"
+    found = Named(LOWERING, "rev", "constant", change).find()
+    if found is None:
+        pytest.skip("the installed torch flips otherwise")
+    return found
+
+
+def test_survivors_of_a_class_are_tried(flipped, tmp_path) -> None:
+    record = tmp_path / "record.json"
+    record.write_text(json.dumps({"mutants": [{"name": flipped.name, "cases": {}}]}))
+    options = parser().parse_args(["--classified", "slower"])
+    assert chosen_mutants([flipped], options) == [flipped]
+    options = parser().parse_args(["--classified", "slower", "--without", str(record)])
+    assert chosen_mutants([flipped], options) == []
+
+
+@pytest.mark.torch
+@pytest.mark.nightly(reason="builds kernels; the tests above judge what a search found")
+def test_a_mutant_that_gives_a_wrong_answer_is_found(flipped, tmp_path, capsys) -> None:
+    words = f"{LOWERING} --mutant {flipped.name} --operator flip --operator add --json"
+    assert main([*words.split(), str(tmp_path / "found.json")]) == 0
+    (tried,) = json.loads((tmp_path / "found.json").read_bytes())["mutants"]
+    assert len(tried["cases"]) == 1, "'add' does not execute the line"
+    assert (tried["status"], tried["reason"].partition(":")[0]) == ("killed", "close")
+    assert f"killed: {flipped.name} by " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -364,13 +412,17 @@ def test_what_came_of_a_mutant(outcomes: dict[str, Outcome], status: str) -> Non
     assert Tried(mutant, outcomes, {}).status == status
 
 
-def test_executed_lines_are_read_again_for_the_same_torch_and_modules(tmp_path) -> None:
+def test_executed_lines_are_read_again_for_the_same_torch_and_modules(
+    tmp_path, monkeypatch
+) -> None:
     lines = {"a/x[b]": Alone(1.5, {"m": frozenset({3, 4})})}
     file = tmp_path / "lines.json"
-    assert recorded(None, ["m"], "2.13.0") == recorded(file, ["m"], "2.13.0") == {}
-    record_lines(file, ["m", "n"], "2.13.0", lines)
-    assert recorded(file, ["n"], "2.13.0") == lines
-    assert recorded(file, ["m"], "2.12.0") == recorded(file, ["m", "o"], "2.13.0") == {}
+    assert recorded(None, ["m"]) == recorded(file, ["m"]) == {}
+    record_lines(file, ["m", "n"], lines)
+    assert recorded(file, ["n"]) == lines
+    assert recorded(file, ["m", "o"]) == {}
+    monkeypatch.setattr(choosing, "torch_version", lambda: "1.0")
+    assert recorded(file, ["m"]) == {}
 
 
 def test_a_mutant_of_another_torch_is_excused_and_one_of_this_torch_is_not() -> None:

@@ -1,7 +1,6 @@
 """The table of samples of mutants: what is counted where, and how records are joined."""
 
-import json
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,28 +9,19 @@ from tools.mutants.table import rates, read
 
 
 def record(
-    folder: Path,
-    name: str,
-    mutants: dict[str, dict[str, str]],
-    torch: str = "2.13.0",
-    seed: int | None = 1,
-) -> Path:
-    """Write a record; each mutant is called ``MODULE:LINE`` and is a ``not`` in the function f."""
+    mutants: dict[str, dict[str, str]], torch: str = "2.13.0", seed: int | None = 1
+) -> dict[str, Any]:
+    """Return a record; each mutant is called ``MODULE:LINE`` and is a ``not`` in the function f."""
     rows = [
         {
-            "name": f"{one}:not:{one[-1]}",
+            "name": f"{name}:not:{name[-1]}",
             "function": "f",
-            "status": "",
-            "difference": f"-{one}\n+not {one}",
+            "difference": f"-{name}\n+not {name}",
             "cases": cases,
         }
-        for one, cases in mutants.items()
+        for name, cases in mutants.items()
     ]
-    file = folder / name
-    file.write_text(
-        json.dumps({"torch": torch, "seed": seed, "reached": {"a": 7, "b": 3}, "mutants": rows})
-    )
-    return file
+    return {"torch": torch, "seed": seed, "reached": {"a": 7, "b": 3}, "mutants": rows}
 
 
 def mutant(name: str) -> Named:
@@ -43,7 +33,7 @@ def row(text: str, module: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")][1:]
 
 
-def test_each_mutant_is_counted_once_and_in_one_place(tmp_path: Path) -> None:
+def test_each_mutant_is_counted_once_and_in_one_place() -> None:
     first = {
         "a:1": {"x": "FAIL"},
         "a:2": {"x": "ERROR"},
@@ -58,9 +48,7 @@ def test_each_mutant_is_counted_once_and_in_one_place(tmp_path: Path) -> None:
         "b:5": {"x": "PASS", "y": "CRASH"},
         "b:7": {"x": "TIMEOUT"},
     }
-    sample = read(
-        [record(tmp_path, "first.json", first), record(tmp_path, "again.json", again, seed=None)]
-    )
+    sample = read([record(first), record(again, seed=None)])
     assert sample.seeds == (1,)
     said = [Survivor(mutant("a:3"), "equivalent", "a reason", "")]
     text = "\n".join(rates(sample, said, frozenset([mutant("a:4"), mutant("a:1")])))
@@ -72,12 +60,11 @@ def test_each_mutant_is_counted_once_and_in_one_place(tmp_path: Path) -> None:
     assert survived == [{"x": "PASS", "y": "PASS"}] * 2
 
 
-def test_a_rate_of_nothing_is_no_number(tmp_path: Path) -> None:
-    text = "\n".join(rates(read([record(tmp_path, "one.json", {"a:1": {}})]), []))
+def test_a_rate_of_nothing_is_no_number() -> None:
+    text = "\n".join(rates(read([record({"a:1": {}})]), []))
     assert row(text, "all") == ["10", "0", "0", "0", "0", "0", "-", "0", "-", "0"]
 
 
-def test_records_of_several_versions_are_refused(tmp_path: Path) -> None:
-    files = [record(tmp_path, "one.json", {}), record(tmp_path, "other.json", {}, torch="2.12.0")]
+def test_records_of_several_versions_are_refused() -> None:
     with pytest.raises(ValueError, match="several versions of torch"):
-        read(files)
+        read([record({}), record({}, torch="2.12.0")])

@@ -2,17 +2,18 @@
 
 import functools
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import ClassVar
 
 import pytest
 
 from tests.fakes import AT
+from tools import planting
 from tools.faults import __main__ as command
-from tools.faults import planting
 from tools.faults.catalogue import FAULTS
-from tools.faults.planting import Unplantable, edit, edit_all, replace, replace_item
-from tools.faults.running import Sighting, Trial, matching, runs_of
+from tools.planting import Unplantable, answers, edit, replace, replace_item
+from tools.running import Ended, Trial, matching, named
 from torch_conformance.model.case import CaseId
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult
@@ -95,10 +96,14 @@ def test_an_edit_changes_one_text_and_each_execution_leaves_a_byte(target, notes
 
 
 def test_several_texts_of_one_function(target):
-    edit_all(
-        "planting_target:Owner.plain", {"x + 1": "x - 1", "plain(self, x)": "plain(self, x, y=3)"}
-    )
-    assert target.Owner().plain(1) == 0
+    path = "planting_target:Owner.plain"
+    edit(path, "x + 1", "x - y", "plain(self, x)", "plain(self, x, y=3)")
+    assert target.Owner().plain(1) == -2
+
+
+def test_a_function_that_does_nothing(target, notes):
+    answers("planting_target:Owner.of_class", 7)()
+    assert (target.Owner.of_class(1), notes.stat().st_size) == (7, 1)
 
 
 def test_static_and_class_methods_stay_what_they_are(target):
@@ -156,7 +161,7 @@ def test_a_place_that_is_gone_is_an_error(target, plant, says):
 FAULT = next(iter(FAULTS.values()))
 
 
-def sighting(outcome: Outcome, bites: int | None, stderr: str = "") -> Sighting:
+def ended(outcome: Outcome, bites: int | None, stderr: str = "") -> Ended:
     result = CaseResult(
         case_id=CaseId("a/b[backend=cpu]"),
         spec="a/b.yaml",
@@ -168,28 +173,28 @@ def sighting(outcome: Outcome, bites: int | None, stderr: str = "") -> Sighting:
         seconds=1.0,
         stderr=stderr,
     )
-    return Sighting(Trial(FAULT.name, result.case_id), result, bites)
+    return Ended(Trial(FAULT.name, result.case_id), result, bites, Path())
 
 
 @pytest.mark.parametrize(
     ("found", "seen", "says"),
     [
-        ([sighting(Outcome.FAIL, 3)], True, "FAIL close       a/b[backend=cpu] (3 executions)"),
-        ([sighting(Outcome.FELL_BACK, 1)], True, "FELL_BACK"),
+        ([ended(Outcome.FAIL, 3)], True, "FAIL close       a/b[backend=cpu] (3 executions)"),
+        ([ended(Outcome.FELL_BACK, 1)], True, "FELL_BACK"),
         (
-            [sighting(Outcome.PASS, 2), sighting(Outcome.PASS, 5)],
+            [ended(Outcome.PASS, 2), ended(Outcome.PASS, 5)],
             False,
             "planted in 2 cases, executed 7 times, seen by none",
         ),
-        ([sighting(Outcome.PASS, 0)], False, "planted in 1 cases, executed 0 times, seen by none"),
-        ([sighting(Outcome.FAIL, 0)], False, "executed 0 times, seen by none"),
-        ([sighting(Outcome.ERROR, 3)], False, "no detection, 3 executions"),
+        ([ended(Outcome.PASS, 0)], False, "planted in 1 cases, executed 0 times, seen by none"),
+        ([ended(Outcome.FAIL, 0)], False, "executed 0 times, seen by none"),
+        ([ended(Outcome.ERROR, 3)], False, "no detection, 3 executions"),
         (
-            [sighting(Outcome.CRASH, None, "x\nUnplantable: no such text")],
+            [ended(Outcome.CRASH, None, "x\nUnplantable: no such text")],
             False,
             "Unplantable: no such text",
         ),
-        ([sighting(Outcome.CRASH, None)], False, "could not be planted"),
+        ([ended(Outcome.CRASH, None)], False, "could not be planted"),
     ],
 )
 def test_a_row_says_whether_the_fault_was_seen_executed_or_not_planted(capsys, found, seen, says):
@@ -202,9 +207,10 @@ def test_an_unknown_fault_is_a_mistake_of_usage(capsys):
     assert FAULT.name in capsys.readouterr().err
 
 
-def test_a_run_has_each_case_once_and_there_are_as_few_runs_as_that_allows():
-    trials = [Trial("x", "1"), Trial("x", "2"), Trial("y", "1"), Trial("z", "3"), Trial("z", "1")]
-    assert runs_of(trials) == [{"1": "x", "2": "x", "3": "z"}, {"1": "y"}, {"1": "z"}]
+def test_a_case_of_several_trials_has_several_copies():
+    trials = [Trial(*pair) for pair in ("xa", "xb", "ya", "zc", "za", "xa")]
+    found = {name: trial.change for name, trial in named(trials).items()}
+    assert found == {"0/a": "x", "0/b": "x", "1/a": "y", "0/c": "z", "2/a": "z"}
 
 
 def test_a_glob_that_names_no_case_is_an_error():

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.fakes import prestarted
+from tests.fakes import environment
+from tools.mutants.choosing import Tried, tried
 from tools.mutants.named import Caught, in_ci, missing, torch_version
 from tools.mutants.operators import Mutant
-from tools.mutants.running import Tried, cases_of, tried
+from tools.running import cases_of
 from torch_conformance.model.outcomes import Outcome
 
 pytestmark = pytest.mark.torch
@@ -30,11 +31,11 @@ def found() -> Mapping[Caught, Mutant]:
 @pytest.fixture(scope="module")
 def outcomes(found: Mapping[Caught, Mutant], tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """Return what came of each mutant, and of each case without one."""
-    cases = cases_of(["cpu"])
+    cases = cases_of()
     wanted = {mutant: [caught.case] for caught, mutant in found.items()}
     alone: dict[str, Outcome] = {}
     done = tried(
-        wanted, cases, tmp_path_factory.mktemp("mutants"), jobs=2, alone=alone, start=prestarted
+        wanted, cases, tmp_path_factory.mktemp("mutants"), jobs=2, alone=alone, start=environment
     )
     return {one.mutant: one for one in done}, alone
 

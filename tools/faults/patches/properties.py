@@ -1,6 +1,7 @@
 """Faults of side effects: what a compiled call changes beside its result."""
 
-from tools.faults.planting import bite, replace
+from tools.faults.fault import CONFIG_KEY, OPTIONS_KEY, Fault
+from tools.planting import answers, bite, replace
 
 
 def random_number_drawn_by_each_graph() -> None:
@@ -16,5 +17,19 @@ def random_number_drawn_by_each_graph() -> None:
     replace("torch._inductor.output_code:CompiledFxGraph.__call__", drawing)
 
 
-def writes_hidden_from_autograd() -> None:
-    replace("torch.autograd.graph:increment_version", lambda _: lambda tensors: bite())
+FAULTS = (
+    Fault(
+        "random-number-drawn-by-each-graph",
+        random_number_drawn_by_each_graph,
+        "Each call of a graph advances the generator of random numbers",
+        ("padding/mm-zero-padded-inner-size[backend=cpu]",),
+        CONFIG_KEY,
+    ),
+    Fault(
+        "writes-hidden-from-autograd",
+        answers("torch.autograd.graph:increment_version"),
+        "A write to an argument does not advance its version counter",
+        ("basics/indexing-writes[backend=cpu]",),
+        OPTIONS_KEY,
+    ),
+)

@@ -1,10 +1,7 @@
-"""Runs shipped cases with mutants of torch planted: which lines a case executes, which cases a
-mutant gets, and what came of it.
-"""
+"""Which lines a case executes, which cases a mutant gets, and what came of it."""
 
 import json
 import math
-import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,26 +9,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from tests.fakes import environment, program
-from tools.faults.running import SPECS, Trial, copy_spec, runs_of, shipped_waivers
-from tools.mutants.named import source_of
+from tests.fakes import environment
+from tools.mutants.named import source_of, torch_version
 from tools.mutants.operators import Mutant, lines_of
-from tools.mutants.planting import LINES, NOTES
-from torch_conformance.language.load import load
+from tools.running import Trial, run_trials
 from torch_conformance.model.outcomes import Outcome
-from torch_conformance.model.results import CaseResult
-from torch_conformance.plan.selection import select
-from torch_conformance.record.journal import read_run
-
-SITE = Path(__file__).with_name("site")
-
-QUICK = "QUICK_COMPILER"
-"""The variable that names a folder for precompiled headers: kernels are then built without
-optimization (``compiler/g++``).
-"""
-
-SECONDS_PER_CASE = 240
-"""How long a case may take under a mutant. On a busy machine many cases take a minute."""
 
 SECONDS_TO_NOTE_LINES = 300
 """How long a case may take while its lines are noted, which makes it several times slower."""
@@ -101,41 +83,49 @@ def vectorizing(**changes: str) -> dict[str, str]:
     }
 
 
-def cases_of(devices: Sequence[str], extra: Sequence[Path] = ()) -> dict[str, Path]:
-    """Return the cases of these devices: their ids, and the files that they stand in."""
-    suite = load([*SPECS, *extra])
-    return {
-        case.id: Path(case.spec).resolve()
-        for case in select(suite.cases, suite.backends)
-        if case.device in devices
-    }
-
-
 def executed(
-    modules: Sequence[str], cases: Mapping[str, Path], folder: Path, *, jobs: int
+    modules: Sequence[str],
+    cases: Mapping[str, Path],
+    folder: Path,
+    file: Path | None = None,
+    *,
+    jobs: int = 2,
+    is_complete: bool = False,
 ) -> Executed:
-    """Run the cases without a mutant, and return the lines of each that passed."""
-    assigned = {f"0/{case_id}": case_id for case_id in cases}
-    found: dict[str, Alone] = {}
-    wanted = {"lines": list(modules)}
-    for name, result in _run(wanted, assigned, cases, folder, jobs, SECONDS_TO_NOTE_LINES).items():
-        lines = folder / "out" / result.folder / LINES
-        if result.outcome is Outcome.PASS and lines.exists():
-            read = json.loads(lines.read_bytes())
-            found[assigned[name]] = Alone(
-                result.seconds, {module: frozenset(numbers) for module, numbers in read.items()}
-            )
-    return found
+    """Return the lines of each case that passes without a mutant.
+
+    Those of ``file`` are known; those of the other cases are noted in a run, and added to it,
+    unless the file ``is_complete``.
+    """
+    noted = recorded(file, modules)
+    missing = {} if is_complete else {name: cases[name] for name in cases if name not in noted}
+    ended = run_trials(
+        [Trial("", case_id) for case_id in missing],
+        cases,
+        folder,
+        lines=modules,
+        jobs=jobs,
+        seconds=SECONDS_TO_NOTE_LINES,
+        start=vectorizing,
+    )
+    noted |= {
+        one.trial.case_id: Alone(one.result.seconds, one.lines)
+        for one in ended
+        if one.result.outcome is Outcome.PASS
+    }
+    if file is not None and missing:
+        record_lines(file, modules, noted)
+    return {case_id: alone for case_id, alone in noted.items() if case_id in cases}
 
 
-def recorded(file: Path | None, modules: Sequence[str], torch: str) -> Executed:
+def recorded(file: Path | None, modules: Sequence[str]) -> dict[str, Alone]:
     """Return the lines that an earlier run left in a file: nothing where it was of another torch,
     or noted fewer modules.
     """
     if file is None or not file.exists():
         return {}
     read = json.loads(file.read_bytes())
-    if read["torch"] != torch or not set(modules) <= set(read["modules"]):
+    if read["torch"] != torch_version() or not set(modules) <= set(read["modules"]):
         return {}
     return {
         case_id: Alone(
@@ -145,7 +135,7 @@ def recorded(file: Path | None, modules: Sequence[str], torch: str) -> Executed:
     }
 
 
-def record_lines(file: Path, modules: Sequence[str], torch: str, lines: Executed) -> None:
+def record_lines(file: Path, modules: Sequence[str], lines: Executed) -> None:
     """Write the lines that cases execute, for later samples."""
     cases = {
         case_id: {
@@ -154,9 +144,8 @@ def record_lines(file: Path, modules: Sequence[str], torch: str, lines: Executed
         }
         for case_id, alone in sorted(lines.items())
     }
-    file.write_text(
-        json.dumps({"torch": torch, "modules": list(modules), "cases": cases}) + "\n", "utf-8"
-    )
+    record = {"torch": torch_version(), "modules": [*modules], "cases": cases}
+    file.write_text(json.dumps(record) + "\n", "utf-8")
 
 
 def reached(mutants: Iterable[Mutant], lines: Executed) -> dict[Mutant, list[str]]:
@@ -184,37 +173,22 @@ def tried(
     ``alone`` takes the outcome of each case in the same run without a mutant. ``start`` returns the
     variables of the run.
     """
-    by_name = {mutant.name: mutant for mutant in wanted}
     trials = [Trial(mutant.name, case_id) for mutant, ids in wanted.items() for case_id in ids]
-    planned = {
-        f"{number}/{case}": Trial(fault, case)
-        for number, one in enumerate(runs_of(trials))
-        for case, fault in one.items()
-    }
-    plain = (
-        {f"plain/{case_id}": case_id for ids in wanted.values() for case_id in ids}
-        if alone is not None
-        else {}
-    )
-    planted = {
-        name: (m.module, m.number, m.function, m.kind, m.line)
-        for name, trial in planned.items()
-        for m in [by_name[trial.fault]]
-    }
-    assigned = {**plain, **{name: trial.case_id for name, trial in planned.items()}}
-    results = _run({"cases": planted}, assigned, cases, folder, jobs, start=start)
-    if alone is not None:
-        alone.update({case_id: results[name].outcome for name, case_id in plain.items()})
+    plain = [] if alone is None else [Trial("", trial.case_id) for trial in trials]
+    changes = {m.name: [m.module, m.number, m.function, m.kind, m.line] for m in wanted}
     outcomes: dict[str, dict[str, Outcome]] = defaultdict(dict)
     reasons: dict[str, dict[str, str]] = defaultdict(dict)
-    for name, trial in planned.items():
-        if (folder / "out" / results[name].folder / NOTES).exists():
-            outcomes[trial.fault][trial.case_id] = results[name].outcome
-            reasons[trial.fault][trial.case_id] = (
-                f"{results[name].failure_type}: {results[name].reason}"[:200]
-            )
-    for name, mutant in by_name.items():
-        yield Tried(mutant, outcomes[name], reasons[name])
+    for ended in run_trials(
+        [*plain, *trials], cases, folder, changes=changes, jobs=jobs, start=start
+    ):
+        name, case_id, result = ended.trial.change, ended.trial.case_id, ended.result
+        if not name and alone is not None:
+            alone[case_id] = result.outcome
+        elif ended.bites is not None:
+            outcomes[name][case_id] = result.outcome
+            reasons[name][case_id] = f"{result.failure_type}: {result.reason}"[:200]
+    for mutant in wanted:
+        yield Tried(mutant, outcomes[mutant.name], reasons[mutant.name])
 
 
 def in_turns(
@@ -318,54 +292,3 @@ def varied(
         seen |= waiting.pop(best)
         chosen.append(best)
     return [*chosen, *claiming(mutant, waiting, cases, lines, most - len(chosen))]
-
-
-def _run(
-    wanted: Mapping[str, object],
-    assigned: Mapping[str, str],
-    cases: Mapping[str, Path],
-    folder: Path,
-    jobs: int,
-    limit: int = SECONDS_PER_CASE,
-    start: Callable[..., dict[str, str]] = vectorizing,
-) -> Mapping[str, CaseResult]:
-    """Run the assigned cases, each from a copy of its spec below the number that its name begins
-    with, and return their results.
-    """
-    for name, case_id in assigned.items():
-        copy_spec(cases[case_id], folder / "specs" / name.partition("/")[0])
-    plan = folder / "mutants.json"
-    plan.write_text(json.dumps(wanted, indent=1), "utf-8")
-    path = os.pathsep.join([str(SITE), environment()["PYTHONPATH"]])
-    variables = start(PLANTED_MUTANTS=str(plan), PYTHONPATH=path)
-    if variables.get(QUICK):
-        variables["PATH"] = os.pathsep.join([str(SITE.with_name("compiler")), variables["PATH"]])
-    selection = [word for name in assigned for word in ("--select", name)]
-    options = [
-        "--timeout",
-        limit,
-        "--waivers",
-        shipped_waivers(folder),
-        "--jobs",
-        jobs,
-        "--out",
-        folder / "out",
-    ]
-    done = program(
-        "run",
-        folder / "specs",
-        *selection,
-        *options,
-        env=variables,
-        timeout=2 * limit * len(assigned),
-    )
-    journal = folder / "out" / "run.jsonl"
-    results = (
-        {result.case_id: result for result in read_run(journal).results} if journal.exists() else {}
-    )
-    if set(results) != set(assigned):
-        raise RuntimeError(
-            f"the run ended with {done.returncode}, and not with one result for each "
-            f"case:\n{done.stdout}{done.stderr}"
-        )
-    return results
