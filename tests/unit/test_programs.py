@@ -50,7 +50,7 @@ def test_three_hundred_programs_are_valid_and_bounded(tmp_path: Path) -> None:
     assert not inspection.problems
     assert len(inspection.suite.cases) == 300
     assert all(case.on_request for case in inspection.suite.cases)
-    assert inspection.suite.cases[3].id == "programs-2-s11-0003[backend=cpu]"
+    assert inspection.suite.cases[3].id == "programs-3-s11-0003[backend=cpu]"
     texts = [document.content.decode() for document in inspection.suite.documents]
     bodies = [text.partition("):\n")[2].partition("return (")[0] for text in texts[:300]]
     assert all(3 <= len(re.findall(r"^ +v\d+ = ", body, re.MULTILINE)) <= 12 for body in bodies)
@@ -64,7 +64,7 @@ def test_what_a_folder_has_is_read_and_not_made_again(tmp_path: Path) -> None:
     assert not frozen.exists()
     suite.freeze()
     first, second = sorted(frozen.iterdir())
-    assert first.name == "programs-2-s3-0000.yaml"
+    assert first.name == "programs-3-s3-0000.yaml"
     named = requested(
         suite.cases, suite.cases, paths=[source], globs=(), tags=(), sources=suite.sources
     )
@@ -85,6 +85,22 @@ def test_keys_that_no_program_has(tmp_path: Path) -> None:
     assert [problem.code for problem in raised.value.diagnostics] == ["beside-programs"] * 2
 
 
+def test_a_sum_by_index_never_adds_what_it_adds_to() -> None:
+    forms = [form.text for _, _, forms in programs.GROUPS for form in forms]
+    adding = [text for text in forms if "_add" in text and ".add_" not in text]
+    assert adding
+    assert all(re.match(r"torch\.(?:zeros|ones)_like\(X\)", text) for text in adding)
+
+
+def test_values_of_the_table() -> None:
+    assert programs._at("2x-1", 3.0, 0.0) == 5.0
+    assert programs._at("n", 3.0, 0.0) == 1.0
+    assert programs._range("x,-0.5", (0.0, 2.0), (1.0, 1.0)) == (-0.5, 2.0)
+    assert programs._range("xy", (-1.0, 2.0), (-3.0, 1.0)) == (-6.0, 3.0)
+    assert programs._range("exp", (0.0, 0.0), (1.0, 1.0)) == (1.0, 1.0)
+
+
 def test_the_generator_stays_small() -> None:
     lines = Path(programs.__file__).read_text().splitlines()
+    assert len(lines) <= 600
     assert max(map(len, lines)) <= _LONGEST

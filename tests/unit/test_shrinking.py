@@ -363,6 +363,54 @@ def test_what_does_not_fail_has_no_signature(outcome: Outcome) -> None:
     assert signature_of(result_of(case(), outcome, "why")) is None
 
 
+# -- the cause of wrong numbers --------------------------------------------------------------------
+
+GRAPH = """\
+class GraphModule(torch.nn.Module):
+    def forward(self, L_a_: "f32[2, 3][3, 1]cpu"):
+        l_a_ = L_a_
+        v: "f32[2, 3][3, 1]cpu" = l_a_ + 1;  l_a_ = None
+        v_1: "f16[2, 3][3, 1]cpu" = v.index_add(0, arange, v);  v = arange = None
+        gt: "b8[2, 3][3, 1]cpu" = v_1 > 0.5
+        v_1[gt] = 0.25;  setitem = v_1;  gt = setitem = None
+        part: "f16[2, 2][3, 1]cpu" = v_1[(Ellipsis, slice(1, None, None))]
+        neg: "f16[2, 3][3, 1]cpu" = -v_1
+        gelu: "f16[2, 3][3, 1]cpu" = torch._C._nn.gelu(neg);  neg = None
+        again: "f16[2, 3][3, 1]cpu" = torch._C._nn.gelu(gelu)
+        return (again, part)
+"""
+OPERATORS = "+(f32), index_add(f16), >(b8), setitem, getitem(f16), -(f16), gelu(f16)"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "cure"),
+    [
+        (0, "right with max_fusion_size: 1"),
+        (2, "right with decompositions only"),
+        (3, "wrong with decompositions only"),
+    ],
+)
+def test_a_cause_is_the_operators_left_and_the_first_switch_that_mends(
+    wrong: int, cure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "runs-0" / "cases" / "00001"
+    folder.mkdir(parents=True)
+    (folder / "graph-0-dynamo-0.txt").write_text(GRAPH)
+    # another backend than inductor leaves a case without the proof of its backend
+    mended = result_of(case(), Outcome.FELL_BACK if wrong == 2 else Outcome.PASS)
+    results = [failing(folder="cases/00001")] * wrong + [mended] * (3 - wrong)
+    monkeypatch.setattr(Trials, "planned", results)
+    trials: Any = Trials()
+    trials.folder = tmp_path
+    if wrong == 0:
+        trials.results[0] = dataclasses.replace(mended, folder="cases/00001")
+    assert repro.cause_of(document(), trials) == f"{OPERATORS}; {cure}"
+    tried = [(one["config"].get("max_fusion_size"), one.get("compile")) for one in trials.tried]
+    backend = {"backend": "aot_eager_decomp_partition"}
+    assert tried == [(1, None), (None, None), (None, backend)][: min(wrong + 1, 3)]
+    assert all("graph" in trials.tried[0]["steps"][place]["expect"][-1] for place in (0, 2))
+
+
 # -- the command -----------------------------------------------------------------------------------
 
 
@@ -375,6 +423,7 @@ class Trials:
 
     def __init__(self, *given: Any) -> None:
         self.results = list(self.planned)
+        self.tried: list[Document] = []
 
     def __enter__(self) -> "Trials":
         return self
@@ -389,6 +438,7 @@ class Trials:
         return HERE
 
     def case_of(self, candidate: Document) -> Any:
+        self.tried.append(candidate)
         return case()
 
 

@@ -4,11 +4,11 @@ that fails in the same way.
 A case of torch's database of operators has a script for each sample.
 
 With ``--shrink`` the case fails twice alike, a smaller spec is searched, its script is written, and
-the stage that breaks is named. The search is delta debugging over the edits of each pass,
-deterministic and without torch. What must stay the same of a failure is its signature. As between
-attempts (``model.results``) the observed values do not count. Lines change here, so that an
-expectation is known by its kind and by what it expects, without numbers that a smaller shape
-changes.
+the cause of wrong numbers and the stage that breaks are named. The search is delta debugging over
+the edits of each pass, deterministic and without torch. What must stay the same of a failure is its
+signature. As between attempts (``model.results``) the observed values do not count. Lines change
+here, so that an expectation is known by its kind and by what it expects, without numbers that a
+smaller shape changes.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -208,9 +208,9 @@ class ReproOptions(ExecutionOptions):
     shrink: bool = flag(
         "instead of the script, run the case and write a smaller one that fails in the same "
         "way (fewer steps, options and inputs, a "
-        "smaller function, smaller shapes), as a spec and a script; torch's bisector then "
-        "names the stage that breaks. Ctrl-C keeps the "
-        "best so far"
+        "smaller function, smaller shapes), as a spec and a script; names the cause of "
+        "wrong numbers and, by torch's bisector, the stage that breaks. Ctrl-C keeps the best so "
+        "far"
     )
     out: Path = option(
         "DIR",
@@ -340,6 +340,56 @@ def _stage_of(script: str, folder: Path, seconds: float) -> str:
         return f"not found: the bisector {ending}"[:500]
 
 
+# -- the cause of wrong numbers --------------------------------------------------------------------
+
+SWITCHES: Mapping[str, Document] = {
+    "max_fusion_size: 1": {"config": {"max_fusion_size": 1}},
+    "emulate_precision_casts: true": {"config": {"emulate_precision_casts": True}},
+    "decompositions only": {"compile": {"backend": "aot_eager_decomp_partition"}},
+}
+"""What may make wrong numbers right, in the order in which it is tried."""
+
+_NODE = re.compile(
+    r'^ +\w+: "(?P<dtype>\w+)\[[^"]*" = '
+    r"(?:\w+(?P<item>\[)|[\w.]*\b(?P<call>\w+)\(|(?:[\w.]+ )?(?P<sign>[^\w\s]+))"
+    r"|;  (?P<write>setitem)\w* = ",
+    re.MULTILINE,
+)
+
+
+def operators_of(graph: str) -> str:
+    """Return the operators of a graph as dynamo prints it, with the dtypes of their results in
+    torch's abbreviations.
+    """
+    found = [
+        node["write"] or f"{node['call'] or node['sign'] or 'getitem'}({node['dtype']})"
+        for node in _NODE.finditer(graph)
+    ]
+    return ", ".join(dict.fromkeys(found))
+
+
+def cause_of(best: Document, trials: Trials) -> str:
+    """Return the operators that are left of wrong numbers, and the switch that makes them right."""
+    operators, cure = "", f"wrong with {[*SWITCHES][-1]}"
+    claim = {"graph": {"stage": "dynamo", "count": {"min": 1}}}
+    steps = [
+        {**step, "expect": [*step.get("expect", ()), claim]} if "call" in step else step
+        for step in best["steps"]
+    ]
+    for words, sections in SWITCHES.items():
+        changed = {name: {**best.get(name, {}), **own} for name, own in sections.items()}
+        case = trials.case_of({**best, **changed, "steps": steps})
+        if case is None:
+            continue
+        result = trials.run(case)
+        graphs = sorted(trials.folder.glob(f"runs-*/{result.folder}/graph-*.txt"))
+        operators = operators or ", ".join(operators_of(file.read_text("utf-8")) for file in graphs)
+        if result.outcome in (Outcome.PASS, Outcome.FELL_BACK):  # the latter: not by inductor
+            cure = f"right with {words}"
+            break
+    return f"{operators or 'operators not seen'}; {cure}"
+
+
 # -- the search as a whole -------------------------------------------------------------------------
 
 
@@ -404,10 +454,15 @@ def shrink(
         say(f"{signature}: looking for a smaller case, at most {options.seconds:g} s")
         search = Search(document, fails_alike, lambda words: say(f"run {runs}: {words}"))
         search.run()
+        head = f"# a smaller case with the failure of {case.id}\n"
+        cause = ""
+        is_of_numbers = any(said == "numbers" for _, _, said in signature.verdicts)
+        if is_of_numbers and search.ended != "interrupted":
+            say("looking for the switch that makes the numbers right")
+            cause = cause_of(search.best, trials)
+            head += f"# cause: {cause}\n"
         # the script names positions of the spec beside it
-        smallest = trials.case_of(
-            search.best, spec, f"# a smaller case with the failure of {case.id}\n"
-        )
+        smallest = trials.case_of(search.best, spec, head)
         assert smallest is not None, "the best document was run"
         machine = trials.runner(smallest)[1]
         script, stage = str(spec.with_name("repro.py")), "not looked for"
@@ -433,6 +488,7 @@ def shrink(
                         stage = "not looked for: interrupted"
         early = f", ended early: {search.ended}" if search.ended else ""
         lines = [f"spec: {spec}", f"script: {script}", f"stage: {stage}", f"{runs} runs{early}"]
+        lines += [f"cause: {cause}"] if cause else []
         return lines, ExitCode.INTERRUPTED if search.ended == "interrupted" else ExitCode.OK
 
 
