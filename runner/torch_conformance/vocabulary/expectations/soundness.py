@@ -29,7 +29,6 @@ fail."""
 
 def reports(measured: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
     """Yield for each wrong answer whether it is one of guards or caches, and its words."""
-    key = measured["keys"][0] if measured["keys"] else ""
     for row in measured["facts"]:
         if row["fate"] == WRONG:
             yield (
@@ -43,6 +42,7 @@ def reports(measured: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
             if row.get("own"):
                 why += f"; on aot_eager; on the backend of the case: {row['own']}"
             if "cache" in row:
+                key = "".join(row["keys"][:1])
                 why = f"{row['cache']}, key {key}, for both values of {row['fact']}"
             yield True, f"{row['fact']}: {row['difference']}; {why}"
 
