@@ -86,7 +86,7 @@ def report(
     """Run the cases with ``sound``."""
     asked = [case for case in map(_as_run, cases) if any(map(_asked, case.steps))]
     found: list[tuple[Case, Mapping[str, Any]]] = []
-    left = {case.id: "it was not run" for case in asked}
+    left: dict[str, str] = {case.id: "it was not run" for case in asked}
     results, _ = run(asked)
     is_complete = True
     for case, result in sorted(results, key=lambda pair: pair[0].id):

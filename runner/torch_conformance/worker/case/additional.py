@@ -1343,7 +1343,8 @@ class AdditionalCalls:
         facts: dict[str, Any] = observed["steps"][-1]["measured"]["0"]
         if why := facts.get("why_not") or facts.get("raised"):
             raise CannotRepeat(why)
-        return facts["found"]
+        found: dict[str, Any] = facts["found"]
+        return found
 
 
 def _stage(call: ReferenceCall) -> int:

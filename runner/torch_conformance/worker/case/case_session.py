@@ -384,8 +384,8 @@ class Session:
         self.additional.record(target, called, enter, is_package=is_package)
         with self.phases(phase):
             # nothing is compiled before the trials of a new process
-            own = called[0] if IN_NEW_PROCESS in self.plan else target
-            self.output = self.compiled.run(own, called, enter)
+            is_eager_too = IN_NEW_PROCESS in self.plan
+            self.output = self.compiled.run(called[0] if is_eager_too else target, called, enter)
             self.device_api.synchronize()
         self._is_broken |= self.plan.get("origins", True) and bool(self.unseen.witness.seen.broken)
         if self._is_broken and not is_package and target is not called[0]:
