@@ -85,6 +85,10 @@ def _in_fork(work: Callable[[], Any], seconds: float = _MOST_SECONDS) -> dict[st
     return answer
 
 
+def _here(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    return work()
+
+
 @dataclass(frozen=True)
 class _Answer:
     """What a call returned and left, or the exception that it raised."""
@@ -301,20 +305,22 @@ class Trials:
         self, chosen: Mapping[str, facts.Fact], names: Sequence[str] | None, folder: str
     ) -> dict[str, Any]:
         """Return what this process, in which nothing was compiled, finds in a folder of caches:
-        without a change, after the one of a name, or in a fork for each fact, without a compile.
+        without a change, after that of a name, or after each without a compile: in forks, where
+        there are several.
         """
         if names is not None:
             fact = chosen[names[0]] if names else None
             return {"": self.on_disk(fact, folder, compiles=True)}
-        _refuse_context()
+        apart = _in_fork if len(chosen) > 1 else _here
+        if apart is _in_fork:
+            _refuse_context()
         rows, end = {}, time.monotonic() + _SECONDS
         for name, fact in chosen.items():
             if time.monotonic() < end:
                 with tempfile.TemporaryDirectory() as own:
                     shutil.copytree(folder, own, dirs_exist_ok=True)
-                    rows[name] = _in_fork(
-                        functools.partial(self.on_disk, fact, own, compiles=False)
-                    )
+                    work = functools.partial(self.on_disk, fact, own, compiles=False)
+                    rows[name] = apart(work)
         return rows
 
     def between_processes(self) -> dict[str, Any]:
