@@ -10,13 +10,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import GOOD
-from tests.fakes import interrupted, passes, use_executor
+from tests.fakes import crashed, interrupted, observation, passes, seen, use_executor
 from torch_conformance.cli.parser import main
 from torch_conformance.execute.engine import LocalExecutor
 from torch_conformance.execute.executor_protocol import Execution, ExecutorSettings, Job
@@ -116,6 +117,29 @@ def test_an_interrupt_cancels_the_jobs_that_wait(
         "PASS",
     ]
     assert "interrupted: finishing 0 running cases" in capsys.readouterr().err
+
+
+def test_an_interrupted_audit_of_facts_prints_what_it_has(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "another.yaml").write_text(GOOD)
+    row = {"fact": "global k", "fate": "unsound", "limit": "", "difference": "eager 5, compiled 2"}
+    facts = {"facts": [{**row, "recompiled": False, "guards": []}], "left": 0}
+
+    def answer(job: Job) -> Execution:
+        sent = observation(seen(measured={"0": facts}), id=job.name.split(" ")[0])
+        return replace(interrupted(job), observation=sent)
+
+    use_executor(monkeypatch, answer)
+    code = main(["audit", "--vary", "another.yaml", "spec.yaml"])
+    shown = capsys.readouterr()
+    assert code == ExitCode.INTERRUPTED, shown.err
+    assert ": global k: eager 5, compiled 2; no recompile; guards that name it: none" in shown.out
+    assert "it was not run" in shown.out
+    assert "interrupted: 1 of 2 cases were not tried" in shown.err
+    use_executor(monkeypatch, crashed)
+    assert main(["audit", "--vary", "spec.yaml"]) == ExitCode.NOTHING
+    assert "not tried: spec[backend=cpu]: " in capsys.readouterr().out
 
 
 def test_a_resumed_run_asks_what_the_recorded_cases_need_too(

@@ -14,6 +14,7 @@ from torch_conformance.judge.evidence import carried_out, recorded_facts
 from torch_conformance.judge.mutants import Fate, Trial, try_case, with_control
 from torch_conformance.language.load import Suite, load, surroundings_of
 from torch_conformance.machine import capabilities, output, scratch
+from torch_conformance.machine.signals import Interrupts
 from torch_conformance.model.case import Case
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import Diagnostic, Position, UsageError
@@ -124,15 +125,24 @@ def run_cases(
     folder: Path,
     *,
     label: str = "",
+    interrupts: Interrupts | None = None,
 ) -> tuple[list[tuple[Case, CaseResult]], Surroundings]:
-    """Run the cases that can run here, without bench steps: no expectation judges times."""
+    """Run the cases that can run here, without bench steps: no expectation judges times.
+
+    With ``interrupts``, an interrupt ends the run, and what ended before it is returned.
+    """
     cases = [without_benches(case) for case in cases]
     by_id = {case.id: case for case in cases}
     results: list[tuple[Case, CaseResult]] = []
     run_folder = RunFolder(path=folder, run_id="audit")
-    with contextlib.closing(
-        CaseRunner(options, suite, cases, run_folder, schedule.workers(options.jobs))
-    ) as runner:
+    known = surroundings_of(None, None)
+    with contextlib.ExitStack() as stack:
+        workers = schedule.workers(options.jobs)
+        runner = CaseRunner(options, suite, cases, run_folder, workers)
+        stack.enter_context(contextlib.closing(runner))
+        if interrupts is not None:
+            stack.enter_context(contextlib.suppress(KeyboardInterrupt))
+            runner.on_interrupt(interrupts, output.note, lambda _: None)
         machine = runner.look_at_machine()
         known = surroundings_of(machine.torch, machine)
         possible = [
@@ -384,16 +394,25 @@ def _tried(ran: Ran, case: Case, result: CaseResult) -> list[Trial] | None:
 def _with(
     tool: str, cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Path
 ) -> ExitCode:
-    """Print what a tool finds in cases that it runs; exit 1 for a finding."""
+    """Print what a tool finds in cases that it runs, also after an interrupt; exit 1 for a
+    finding.
+    """
+    with Interrupts() as interrupts:
+        left = [len(cases)] * 2
 
-    def run(chosen: Sequence[Case]) -> tuple[list[tuple[Case, CaseResult]], Surroundings]:
-        return run_cases(chosen, suite, options, folder, label="ran")
+        def run(chosen: Sequence[Case]) -> tuple[list[tuple[Case, CaseResult]], Surroundings]:
+            done = run_cases(chosen, suite, options, folder, label="ran", interrupts=interrupts)
+            left[:] = len(chosen) - len(done[0]), len(chosen)
+            return done
 
-    report = hooks(tool).report(cases, suite, run, folder)
+        report = hooks(tool).report(cases, suite, run, folder)
     if options.json:
         output.document(report.as_json())
     else:
         output.lines(report.lines())
+    if interrupts.asked:
+        output.note("interrupted: {} of {} cases were not tried".format(*left))
+        return ExitCode.INTERRUPTED
     if report.is_empty:
         return ExitCode.NOTHING
     return ExitCode.OK if report.is_clean else ExitCode.FAILED

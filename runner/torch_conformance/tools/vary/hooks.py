@@ -45,6 +45,8 @@ class Report:
     """The cases with what the worker measured."""
     left: Mapping[str, str]
     """Why other cases were not tried, by id."""
+    is_complete: bool
+    """Whether each case that ran ended by itself, and had the time for all facts."""
 
     @property
     def is_empty(self) -> bool:
@@ -53,8 +55,10 @@ class Report:
 
     @property
     def is_clean(self) -> bool:
-        """Whether each answer after a change was right."""
-        return not any(True for _, measured in self.found for _ in reports(measured))
+        """Whether each answer after a change was right, and none is missing."""
+        return self.is_complete and not any(
+            True for _, measured in self.found for _ in reports(measured)
+        )
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each wrong answer, for each case with its counts, and for what was not
@@ -82,8 +86,9 @@ def report(
     """Run the cases with ``sound``."""
     asked = [case for case in map(_as_run, cases) if any(map(_asked, case.steps))]
     found: list[tuple[Case, Mapping[str, Any]]] = []
-    left: dict[str, str] = {}
+    left: dict[str, str] = {case.id: "it was not run" for case in asked}
     results, _ = run(asked)
+    is_complete = True
     for case, result in sorted(results, key=lambda pair: pair[0].id):
         measured: Any = None
         if OBSERVATION in result.evidence:
@@ -95,6 +100,9 @@ def report(
             known = measured or {}
             why = known.get("why_not") or known.get("raised")
             left[case.id] = why or f"{result.outcome.label}: {result.reason}"
+            is_complete &= bool(why)
         else:
+            del left[case.id]
             found.append((case, measured))
-    return Report(found=found, left=left)
+            is_complete &= not measured["left"]
+    return Report(found=found, left=left, is_complete=is_complete)

@@ -29,7 +29,6 @@ fail."""
 
 def reports(measured: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
     """Yield for each wrong answer whether it is one of guards or caches, and its words."""
-    key = measured["keys"][0] if measured["keys"] else ""
     for row in measured["facts"]:
         if row["fate"] == WRONG:
             yield (
@@ -43,6 +42,7 @@ def reports(measured: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
             if row.get("own"):
                 why += f"; on aot_eager; on the backend of the case: {row['own']}"
             if "cache" in row:
+                key = "".join(row["keys"][:1])
                 why = f"{row['cache']}, key {key}, for both values of {row['fact']}"
             yield True, f"{row['fact']}: {row['difference']}; {why}"
 
@@ -63,12 +63,12 @@ def summary(measured: Mapping[str, Any]) -> str:
 class Sound(Repeated):
     """After one change between two calls, the compiled function gives eager's answer.
 
-    Each fact is tried in a fork: a call, the change, then eager and the compiled function. A
-    difference is compiled again in a fork with empty caches: an answer that is wrong there too
-    is reported as a failure of ``close``. Guards are tried on ``aot_eager``; where something
-    differs, the backend of the case is tried too. A fact without an effect (eager's answer
-    stays, and nothing is compiled again) is not observed, and a step in which no fact was
-    observed is an ERROR.
+    The function is called once, and each fact is tried in a fork after it: the change, then eager
+    and the compiled function. A difference is compiled again in a fork with empty caches: an
+    answer that is wrong there too is reported as a failure of ``close``. The case has one thread.
+    Guards are tried on ``aot_eager``; where something differs, the backend of the case is tried
+    too. A fact without an effect (eager's answer stays, and nothing is compiled again) is not
+    observed, and a step in which no fact was observed is an ERROR.
 
     ``sound: {vary: all}``
     ``sound: {vary: python}``
@@ -88,7 +88,7 @@ class Sound(Repeated):
     ``redefine``.
     """
     processes: Boolean = False
-    """Whether the change is between two processes with one cache on disk: one fills it, a second
+    """Whether the change is between new processes with one cache on disk: one fills it, a second
     must have a hit, and a third has the change. For example ``true``.
     """
 

@@ -57,7 +57,7 @@ from torch_conformance.vocabulary.steps.samples import Done, Given, raised
 from torch_conformance.worker.case import copies, soundness
 from torch_conformance.worker.case.copies import bytes_of
 from torch_conformance.worker.case.effects import MOST, Inexact
-from torch_conformance.worker.case.ranks import RANKS
+from torch_conformance.worker.case.ranks import IN_NEW_PROCESS, RANKS, in_new_process
 from torch_conformance.worker.case.scope import Enter, follow
 from torch_conformance.worker.case.sides import ReferenceCall, Unseen
 from torch_conformance.worker.case.spies import only_records
@@ -628,6 +628,10 @@ class RepeatableCall:
     """The options that the case gives to ``torch.compile``."""
     named: Callable[[str], Any] = dict[str, Any]().__getitem__
     """Returns a named value of the case."""
+    elsewhere: Callable[..., dict[str, Any]] = dict
+    """Returns what the measurement of the call, with further arguments, is in a new Python that
+    did not compile.
+    """
 
     @property
     def reference(self) -> Any:
@@ -1303,6 +1307,7 @@ class AdditionalCalls:
             executed=executed,
             options=self._plan["body"]["compile"],
             named=scope.named,
+            elsewhere=functools.partial(self._elsewhere, request, step),
             result=copies.frozen(value(OUTPUT)),
             eager_result=eager_result,
             eager_runs=self._eager_runs(bytes_of([eager_result])),
@@ -1321,6 +1326,25 @@ class AdditionalCalls:
 
         self._entries.append(Entry(complete, calls_eager_alone=False))
         return facts
+
+    def _elsewhere(
+        self, request: Mapping[str, Any], step: Mapping[str, Any], **more: Any
+    ) -> dict[str, Any]:
+        steps = list(itertools.takewhile(lambda other: other is not step, self._plan["steps"]))
+        steps.append(step)
+        while steps[-1]["kind"] != "call":  # a backward is repeated with its call
+            steps.pop()
+        asked = {**request, "index": 0, "arguments": {**request["arguments"], **more}}
+        steps[-1] = {**steps[-1], "measure": [asked], "effects": None, "repeat": 1}
+        plan = {**self._plan, IN_NEW_PROCESS: True, "needs_eager": False, "steps": steps}
+        observed = in_new_process(plan, len(steps) - 1)
+        if (error := observed["error"] or observed["steps"][-1]["raised"]) is not None:
+            raise CannotRepeat(f"a new process raised {error['type']}: {error['message']}")
+        facts: dict[str, Any] = observed["steps"][-1]["measured"]["0"]
+        if why := facts.get("why_not") or facts.get("raised"):
+            raise CannotRepeat(why)
+        found: dict[str, Any] = facts["found"]
+        return found
 
 
 def _stage(call: ReferenceCall) -> int:

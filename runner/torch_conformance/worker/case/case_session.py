@@ -25,6 +25,7 @@ from torch_conformance.vocabulary.steps.step_base import needed
 from torch_conformance.worker.case import copies, spies, state
 from torch_conformance.worker.case.additional import KINDS, AdditionalCalls
 from torch_conformance.worker.case.effects import StepEffects
+from torch_conformance.worker.case.ranks import IN_NEW_PROCESS
 from torch_conformance.worker.case.scope import STEPS, Enter, Scope, follow
 from torch_conformance.worker.case.sides import Compiled, Reference, Side, Unseen
 from torch_conformance.worker.case.source_module import SpecModule
@@ -382,7 +383,9 @@ class Session:
         target = target_of()
         self.additional.record(target, called, enter, is_package=is_package)
         with self.phases(phase):
-            self.output = self.compiled.run(target, called, enter)
+            # nothing is compiled before the trials of a new process
+            is_eager_too = IN_NEW_PROCESS in self.plan
+            self.output = self.compiled.run(called[0] if is_eager_too else target, called, enter)
             self.device_api.synchronize()
         self._is_broken |= self.plan.get("origins", True) and bool(self.unseen.witness.seen.broken)
         if self._is_broken and not is_package and target is not called[0]:

@@ -48,6 +48,12 @@ def _transposed(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().transpose(0, 1).contiguous().transpose(0, 1)
 
 
+def _with_grad(tensor: torch.Tensor) -> torch.Tensor:
+    changed = tensor.detach().clone().requires_grad_()
+    changed.grad = torch.ones_like(tensor)
+    return changed
+
+
 def _moved(tensor: torch.Tensor) -> torch.Tensor:
     flat = tensor.detach().flatten()
     return torch.cat([flat.new_zeros(3), flat])[3:].view(tensor.shape)
@@ -71,6 +77,7 @@ _OF_TENSOR: Sequence[
         lambda t: t.detach().clone().requires_grad_(not t.requires_grad),
     ),
     ("is_leaf", torch.is_floating_point, lambda t: t.detach().clone().requires_grad_() * 1),
+    ("grad", lambda t: t.is_floating_point() and t.is_leaf and t.requires_grad, _with_grad),
     (
         "minus zeros",
         torch.is_floating_point,
@@ -179,6 +186,7 @@ _OF_TORCH: Sequence[tuple[str, Callable[[list[Any]], object]]] = (
     ("the number of threads", _call(torch.set_num_threads, 3)),
     ("anomaly mode", _call(torch.autograd.set_detect_anomaly, mode=True)),
     ("oneDNN", _call(torch.backends.mkldnn.set_flags, _enabled=False)),
+    ("cuDNN", _call(torch.backends.cudnn.set_flags, _enabled=False, _benchmark=True)),
     ("attention by its formula", _call(torch.backends.cuda.enable_math_sdp, enabled=False)),
     ("a torch function mode", _enter(torch.overrides.BaseTorchFunctionMode)),
     ("a dispatch mode", _enter(_Passing)),
@@ -237,6 +245,10 @@ def _other_result(_module: Any, _arguments: Any, result: Any) -> Any:
     return _after(result)
 
 
+def _other_inputs(_module: Any, arguments: Any) -> Any:
+    return _after(arguments)
+
+
 def _item(space: Any, key: Any) -> Callable[[Any], object]:
     return lambda other: space.__setitem__(key, other)
 
@@ -266,6 +278,8 @@ def _others(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, torch.Tensor):
         if type(value) is torch.Tensor and value.is_floating_point():
             yield "another tensor", _like(value.detach() + 1, value)
+    elif isinstance(value, torch.dtype):
+        yield "another dtype", torch.float16 if value == torch.float64 else torch.float64
     elif isinstance(value, types.FunctionType):
         yield "another function", _replaced(value)
     elif isinstance(value, property) and value.fget:
@@ -312,14 +326,17 @@ class _Python:
         yield from self._within(label, key, value)
 
     def _within(self, label: str, key: str, value: Any) -> Iterator[Fact]:
-        if id(value) in self.seen or isinstance(value, torch.Tensor | str | type(None)):
+        if id(value) in self.seen or isinstance(value, str | type(None)):
             return
         self.seen.add(id(value))
-        if isinstance(value, list | dict):
+        if isinstance(value, list | dict | tuple):
             items = value.items() if isinstance(value, dict) else enumerate(value)
             for at, item in list(items)[:_MOST_ITEMS]:
-                put = _item(value, at)
-                yield from self._value(f"{label}[{at!r}]", key, item, put)
+                inside = f"{label}[{at!r}]"
+                if isinstance(value, tuple):
+                    yield from self._within(inside, key, item)
+                else:
+                    yield from self._value(inside, key, item, _item(value, at))
             if isinstance(value, dict) and len(value) > 1:
                 if isinstance(value, collections.OrderedDict):
                     yield Fact(
@@ -349,16 +366,23 @@ class _Python:
         cls = value if isinstance(value, type) else type(value)
         if isinstance(value, torch.nn.Module):
             yield from self._module(label, value)
-        if not _is_own(cls):
+        if not _is_own(cls) and cls is not types.SimpleNamespace:
             return
-        own = [c for c in cls.__mro__ if _is_own(c)]
+        homes = (*cls.__mro__, *(type(cls).__mro__ if cls is value else ()))
+        own = [c for c in homes if _is_own(c)]
         special = {
             name
             for c in own
             for name, part in vars(c).items()
             if name.startswith("__") and isinstance(part, types.FunctionType)
         }
-        held = {} if isinstance(value, type) else getattr(value, "__dict__", {})
+        held = {} if cls is value else dict(getattr(value, "__dict__", {}))
+        for c in own:
+            held |= {
+                name: getattr(value, name)
+                for name, part in vars(c).items()
+                if isinstance(part, types.MemberDescriptorType) and hasattr(value, name)
+            }
         for name in sorted(self.names | (special - _NOT_CALLED)):
             if name in held:
                 put = _attribute(value, name)
@@ -384,15 +408,21 @@ class _Python:
         yield Fact(f"{label}: training", lambda _: module.train(not module.training), "training")
         for name, child in module.named_modules():
             path = f"{label}.{name}" if name else label
-            yield Fact(
-                f"{path}: a forward hook",
-                _call(child.register_forward_hook, _other_result),
-                "_forward_hooks",
-                limit="module_hooks",
-            )
-            for word, tensor in itertools.chain(
-                child.named_parameters(recurse=False), child.named_buffers(recurse=False)
+            for word, hook in (
+                ("forward_pre_hook", _other_inputs),
+                ("forward_hook", _other_result),
             ):
+                yield Fact(
+                    f"{path}: a {word.replace('_', ' ')}",
+                    _call(getattr(child, f"register_{word}"), hook),
+                    f"_{word}s",
+                    limit="module_hooks",
+                )
+            buffers = dict(child.named_buffers(recurse=False))
+            for word, tensor in (*child.named_parameters(recurse=False), *buffers.items()):
+                if word in buffers and tensor.is_floating_point():
+                    put = _attribute(child, word)
+                    yield Fact(f"{path}.{word}: dtype", _call(put, tensor.double()), word)
                 if tensor.is_floating_point():
                     yield Fact(
                         f"{path}.{word}: another value",
@@ -445,6 +475,10 @@ class _Python:
             except ValueError:  # it is empty
                 continue
             yield from self._value(f"cell {name}", name, value, put, limit)
+        keywords = function.__kwdefaults__ or {}
+        for name, value in keywords.items():
+            put = _item(keywords, name)
+            yield from self._value(f"default {name} of {function.__name__}", name, value, put)
         for at, value in enumerate(function.__defaults__ or ()):
 
             def default(other: Any, at: int = at) -> None:
@@ -481,5 +515,5 @@ def of_python(function: Any, arguments: Sequence[Any]) -> Iterator[Fact]:
     if owner is not None:
         yield from found._within("function", "function", owner)
     for index, argument in enumerate(arguments):
-        if _is_own(type(argument)) or isinstance(argument, torch.nn.Module | dict):
+        if _is_own(type(argument)) or isinstance(argument, torch.nn.Module | dict | list | tuple):
             yield from found._within(f"argument {index}", "", argument)

@@ -22,6 +22,9 @@ from torch_conformance.vocabulary.steps.step_base import NotCarriedOut
 RANKS = "ranks"
 """The key of the plan of a rank: how many seconds all of them have."""
 
+IN_NEW_PROCESS = "in_new_process"
+"""The key of the plan of a process that repeats a call of this one, and compiles nothing before."""
+
 _SECONDS = 300.0
 """The deadline of a case that names none."""
 

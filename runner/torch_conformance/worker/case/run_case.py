@@ -123,7 +123,9 @@ def _set_up(plan: Mapping[str, Any], phases: Phases, witness: compiler_hooks.Wit
     torch_state.begin_in_case(plan["folder"], plan["cache"])
     paths: Sections = torch_state.follow_variables(plan["folder"])
     body = plan["body"]
-    threads = os.environ.get(protocol.THREADS, "1")
+    kinds = {request["kind"] for step in plan["steps"] for request in step["measure"]}
+    # OpenMP hangs in a fork of a process where it has threads
+    threads = "1" if "sound" in kinds else os.environ.get(protocol.THREADS, "1")
     imports.set_threads(int(threads))
     # a child has as many as its case: generated code, and so the keys of caches, depend on them
     os.environ.update(dict.fromkeys(protocol.THREADS_OF_LIBRARIES, threads))

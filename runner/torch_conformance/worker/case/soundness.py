@@ -1,5 +1,6 @@
-"""Tries facts: each in a fork, which calls a compiled function before and after one change."""
+"""Tries facts: each in a fork of a process that called the compiled function before the change."""
 
+import functools
 import json
 import os
 import re
@@ -8,7 +9,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ from torch_conformance.vocabulary.steps.call import (
     gradients_of,
 )
 from torch_conformance.worker.case import copies, facts
-from torch_conformance.worker.torch_compat import compiling, torch_state
+from torch_conformance.worker.torch_compat import compiling, device_modules, torch_state
 
 _SECONDS = 200
 """How long facts are tried; the number of those that are left is reported."""
@@ -51,8 +52,10 @@ class _Missed(Exception):
     """No cache has what the call needs."""
 
 
-def _in_fork(work: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what a function returns in a fork, which ends after it."""
+def _in_fork(work: Callable[[], Any], seconds: float = _MOST_SECONDS) -> dict[str, Any]:
+    """Return what a function returns in a fork, which ends after it; why there is nothing, where
+    it raises, dies or does not end.
+    """
     reading, writing = os.pipe()
     if not (child := os.fork()):
         try:
@@ -66,7 +69,7 @@ def _in_fork(work: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         finally:
             os._exit(0)
     os.close(writing)
-    read, end = b"", time.monotonic() + _MOST_SECONDS
+    read, end, late = b"", time.monotonic() + seconds, {}
     with os.fdopen(reading, "rb", buffering=0) as stream:
         while select.select([stream], [], [], max(0.0, end - time.monotonic()))[0]:
             if not (part := stream.read(1 << 16)):
@@ -74,11 +77,16 @@ def _in_fork(work: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
             read += part
         else:
             os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    if not read:
-        return {"why": f"its process ended with {os.waitstatus_to_exitcode(status)}"}
+            late = {"why": f"it did not end within {seconds:.0f} s"}
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if late or not read:
+        return late or {"why": f"its process ended with {code}", "died": True}
     answer: dict[str, Any] = json.loads(read)
     return answer
+
+
+def _here(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    return work()
 
 
 @dataclass(frozen=True)
@@ -196,18 +204,30 @@ class Trials:
         options = {k: v for k, v in self.again.options.items() if k in ("dynamic", "fullgraph")}
         return torch.compile(self.again.called[0], backend=backend, **options)
 
-    def _changed(self, fact: facts.Fact) -> list[Any]:
+    def _changed(self, fact: facts.Fact | None) -> list[Any]:
         arguments: list[Any] = self.again.arguments()
-        if fact.is_of_arguments:
+        if fact is not None and fact.is_of_arguments:
             fact.change(arguments)
         return arguments
 
-    def _apply(self, fact: facts.Fact) -> None:
-        if not fact.is_of_arguments:
+    def _after(self, fact: facts.Fact | None, target: Any, before: _Answer) -> dict[str, Any]:
+        """Change a fact, if any, call eager and the compiled function, and compare them."""
+        frames = counters["frames"]["total"]
+        if fact is not None and not fact.is_of_arguments:
             fact.change(self.again.called)
+        right = before if fact is None else self._eager(self._changed(fact))
+        answer = self._answer(target, self._changed(fact))
+        return {
+            "recompiled": counters["frames"]["total"] > frames,
+            "is_other": right.distance(before) > 0,
+            "refused": bool(right.raised),
+            "raised": bool(answer.raised),
+            "distance": answer.distance(right),
+            "difference": answer.against(right),
+        }
 
-    def warm(self, fact: facts.Fact, backend: str) -> dict[str, Any]:
-        """Call the function, change the fact, and call it again."""
+    def warm(self, chosen: Sequence[facts.Fact], backend: str, end: float) -> dict[str, Any]:
+        """Call the function; then change each fact in a fork, and call the function again."""
         with tempfile.TemporaryDirectory() as folder, torch_state.cache_folder(folder):
             target = self._target(backend)
             self.again.state.restore()
@@ -217,82 +237,109 @@ class Trials:
             if before.raised or first.distance(before) == 2:
                 return {"why": f"before the change: {first.against(before)}"}
             now.restore()
-            frames = counters["frames"]["total"]
-            self._apply(fact)
-            right = self._eager(self._changed(fact))
-            answer = self._answer(target, self._changed(fact))
-            guards = [
-                guard
-                for entry in _debug_get_cache_entry_list(_code(self.again.called[0]))
-                for guard in compiling.guards_of(entry)
-                if fact.key and re.search(rf"(?:\['|\.){fact.key}\b", guard)
-            ]
-            return {
-                "recompiled": counters["frames"]["total"] > frames,
-                "is_other": right.distance(before) > 0,
-                "refused": bool(right.raised),
-                "distance": answer.distance(right),
-                "difference": answer.against(right),
-                "guards": [guard[:120] for guard in guards[:2]],
-            }
+            entries = _debug_get_cache_entry_list(_code(self.again.called[0]))
+            guards = [guard for entry in entries for guard in compiling.guards_of(entry)]
+            rows: dict[str, Any] = {}
+            for fact in chosen:
+                if time.monotonic() < end:
+                    found = _in_fork(functools.partial(self._after, fact, target, before))
+                    name = rf"(?:\['|\.){fact.key}\b"
+                    known = [guard[:120] for guard in guards if re.search(name, guard)]
+                    rows[fact.name] = {**found, "guards": known[:2] if fact.key else []}
+            return rows
 
-    def fresh(self, fact: facts.Fact, backend: str) -> dict[str, Any]:
-        """Change the fact, and call the function for the first time, with empty caches."""
-        with tempfile.TemporaryDirectory() as folder, torch_state.cache_folder(folder):
+    def fresh(self, fact: facts.Fact | None, folder: str, backend: str) -> dict[str, Any]:
+        """Change a fact, if any, and call the function for the first time, with this folder of
+        caches.
+        """
+        with torch_state.cache_folder(folder):
             target = self._target(backend)
             self.again.state.restore()
-            self._apply(fact)
-            right = self._eager(self._changed(fact))
-            answer = self._answer(target, self._changed(fact))
-            return {"distance": answer.distance(right), "raised": bool(answer.raised)}
+            before = self._eager(self.again.arguments())
+            return self._after(fact, target, before)
 
-    def try_warm(self, fact: facts.Fact) -> dict[str, Any]:
-        """Return what became of a fact between two calls."""
-        found = _in_fork(lambda: self.warm(fact, "aot_eager"))
-        if "why" in found or found["refused"] or not found["distance"]:
-            return found
-        found.update(fresh=_in_fork(lambda: self.fresh(fact, "aot_eager")))
-        if _is_unsound(found):
-            found["own"] = _in_fork(lambda: self.warm(fact, "")).get("difference", "")
-        return found
+    def between_calls(self, chosen: Sequence[facts.Fact], end: float) -> dict[str, Any]:
+        """Return for each fact what became of it between two calls."""
+
+        def warmed(some: Sequence[facts.Fact], backend: str) -> dict[str, Any]:
+            work = functools.partial(self.warm, some, backend, end)
+            return _in_fork(work, end + _MOST_SECONDS - time.monotonic())
+
+        rows = warmed(chosen, "aot_eager")
+        if "why" in rows:
+            raise CannotRepeat(rows["why"])
+        unsound = []
+        for fact in chosen:
+            if _is_suspect(found := rows.get(fact.name, {})):
+                with tempfile.TemporaryDirectory() as folder:
+                    work = functools.partial(self.fresh, fact, folder, "aot_eager")
+                    found["fresh"] = _in_fork(work)
+                unsound += [fact] if _is_unsound(found) else []
+        for name, found in (warmed(unsound, "") if unsound else {}).items():
+            if name in rows:
+                rows[name]["own"] = found.get("difference", found.get("why"))
+        return rows
 
     # -- processes ---------------------------------------------------------------------------------
 
-    def on_disk(self, fact: facts.Fact | None, folder: str, *, may_compile: bool) -> dict[str, Any]:
+    def on_disk(self, fact: facts.Fact | None, folder: str, *, compiles: bool) -> dict[str, Any]:
         """Change a fact, if any, and call the function for the first time with caches on disk."""
-        with torch_state.patched_options(_CACHES), torch_state.cache_folder(folder):
-            target = self._target("")
-            self.again.state.restore()
-            before = self._eager(self.again.arguments())
-            if fact is not None:
-                self._apply(fact)
-            right = before if fact is None else self._eager(self._changed(fact))
-            arguments = self.again.arguments() if fact is None else self._changed(fact)
-            missed: list[bool] = []
-            with compiling.without_lowering(missed if not may_compile else None, _Missed):
-                answer = self._answer(target, arguments)
-            hits = counters["aot_autograd"]["autograd_cache_hit"]
-            graphs = counters["inductor"]["fxgraph_cache_hit"]
-            return {
-                "hits": hits + graphs,
-                "cache": "AOTAutograd hit" if hits else "FX graph hit" if graphs else "no hit",
-                "keys": _keys(folder),
-                "recompiled": bool(missed),
-                "is_other": right.distance(before) > 0,
-                "refused": bool(right.raised) or bool(missed),
-                "distance": 0 if missed else answer.distance(right),
-                "difference": answer.against(right),
-                "guards": [],
-            }
+        missed: list[bool] = []
+        with (
+            torch_state.patched_options(_CACHES),
+            compiling.without_lowering(None if compiles else missed, _Missed),
+        ):
+            found = self.fresh(fact, folder, "")
+        hits = counters["aot_autograd"]["autograd_cache_hit"]
+        graphs = counters["inductor"]["fxgraph_cache_hit"]
+        found.update(
+            hits=hits + graphs,
+            cache="AOTAutograd hit" if hits else "FX graph hit" if graphs else "no hit",
+            keys=_keys(folder),
+            recompiled=bool(missed),
+            guards=[],
+        )
+        return {**found, "distance": 0, "refused": True} if missed else found
 
-    def try_on_disk(self, fact: facts.Fact, folder: str) -> dict[str, Any]:
-        """Return what became of a fact between two processes with one cache."""
-        with tempfile.TemporaryDirectory() as own:
-            shutil.copytree(folder, own, dirs_exist_ok=True)
-            found = _in_fork(lambda: self.on_disk(fact, own, may_compile=False))
-        if "why" not in found and not found["recompiled"] and found["distance"]:
-            found.update(fresh=_in_fork(lambda: self.fresh(fact, "")))
-        return found
+    def in_new_process(
+        self, chosen: Mapping[str, facts.Fact], names: Sequence[str] | None, folder: str
+    ) -> dict[str, Any]:
+        """Return what this process, in which nothing was compiled, finds in a folder of caches:
+        without a change, after that of a name, or after each without a compile: in forks, where
+        there are several.
+        """
+        if names is not None:
+            fact = chosen[names[0]] if names else None
+            return {"": self.on_disk(fact, folder, compiles=True)}
+        apart = _in_fork if len(chosen) > 1 else _here
+        if apart is _in_fork:
+            _refuse_context()
+        rows, end = {}, time.monotonic() + _SECONDS
+        for name, fact in chosen.items():
+            if time.monotonic() < end:
+                with tempfile.TemporaryDirectory() as own:
+                    shutil.copytree(folder, own, dirs_exist_ok=True)
+                    work = functools.partial(self.on_disk, fact, own, compiles=False)
+                    rows[name] = apart(work)
+        return rows
+
+    def between_processes(self) -> dict[str, Any]:
+        """Return for each fact what became of it between two processes with one cache."""
+        elsewhere, disk = self.again.elsewhere, {}
+        with tempfile.TemporaryDirectory() as folder:
+            for word in ("filled", "again"):
+                disk = elsewhere(names=[], cache=folder)[""]
+                if disk["distance"] == 2:
+                    raise CannotRepeat(f"cache {word}: {disk['difference']}")
+            if not disk["hits"]:
+                raise CannotRepeat("nothing was cached: an unchanged process had no hit")
+            rows: dict[str, Any] = elsewhere(names=None, cache=folder)
+        for name, found in rows.items():
+            found["keys"] = disk["keys"]
+            if _is_suspect(found):
+                with tempfile.TemporaryDirectory() as empty:
+                    found["fresh"] = elsewhere(names=[name], cache=empty)[""]
+        return rows
 
 
 def _keys(folder: str) -> list[str]:
@@ -300,11 +347,21 @@ def _keys(folder: str) -> list[str]:
     return sorted(os.listdir(place)) if os.path.isdir(place) else []
 
 
+def _is_suspect(found: dict[str, Any]) -> bool:
+    """Whether a fact is compiled again with empty caches: its answer is another one than eager's,
+    or its process died.
+    """
+    if found.pop("died", False):
+        found.update(distance=2, difference=found.pop("why"), recompiled=False, is_other=True)
+        found.update(refused=False)
+    return bool(found.get("distance"))
+
+
 def _is_unsound(found: Mapping[str, Any]) -> bool:
-    fresh = found.get("fresh", {})
+    fresh = found["fresh"]
     least = 1 if found["recompiled"] else 0
     return (
-        not fresh.get("raised")
+        (found["refused"] or not fresh.get("raised"))
         and fresh.get("distance", 2) < found["distance"]
         and found["distance"] > least
     )
@@ -334,28 +391,33 @@ def facts_of(again: Any, arguments: Mapping[str, Any]) -> Iterator[facts.Fact]:
 
 def tried(again: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return for each fact what its trial showed."""
-    if torch.cuda.is_initialized():
-        raise CannotRepeat("a process with a GPU context cannot be forked")
-    rows: list[dict[str, Any]] = []
-    found = {fact.name: fact for fact in facts_of(again, arguments)}
-    end, left, disk = time.monotonic() + _SECONDS, 0, {}
-    trials = Trials(again)
-    with tempfile.TemporaryDirectory() as folder:
-        if arguments["processes"]:
-            for word in ("filled", "again"):
-                disk = _in_fork(lambda: trials.on_disk(None, folder, may_compile=True))
-                if "why" in disk or disk["distance"] == 2:
-                    raise CannotRepeat(f"cache {word}: {disk.get('why') or disk['difference']}")
-            if not disk["hits"]:
-                raise CannotRepeat("nothing was cached: an unchanged process had no hit")
-        for fact in found.values():
-            if time.monotonic() > end:
-                left += 1
-                continue
-            trial = trials.try_on_disk(fact, folder) if disk else trials.try_warm(fact)
-            limit = fact.limit if not disk and _applies(fact.limit) else ""
-            rows.append({"fact": fact.name, "limit": limit, "fate": _fate(trial), **trial})
-    return {"facts": rows, "left": left, "keys": disk.get("keys", []), "tensors": 1}
+    chosen = {fact.name: fact for fact in facts_of(again, arguments)}
+    trials, disk = Trials(again), arguments["processes"]
+    if "cache" in arguments:
+        found = trials.in_new_process(chosen, arguments["names"], arguments["cache"])
+        return {"found": found}
+    if not disk:
+        _refuse_context()
+    rows = (
+        trials.between_processes()
+        if disk
+        else trials.between_calls(list(chosen.values()), time.monotonic() + _SECONDS)
+    )
+    facts_tried = [
+        {
+            "fact": name,
+            "limit": chosen[name].limit if not disk and _applies(chosen[name].limit) else "",
+            "fate": _fate(row),
+            **row,
+        }
+        for name, row in rows.items()
+    ]
+    return {"facts": facts_tried, "left": len(chosen) - len(rows), "tensors": 1}
+
+
+def _refuse_context() -> None:
+    if why := device_modules.danger_of_fork():
+        raise CannotRepeat(f"facts are tried in forks, and {why.replace('zygote', 'worker')}")
 
 
 def _applies(limit: str) -> bool:
@@ -365,7 +427,7 @@ def _applies(limit: str) -> bool:
 def _fate(trial: Mapping[str, Any]) -> str:
     if "why" in trial:
         return "not tried"
-    if trial["distance"] and _is_unsound(trial):
+    if "fresh" in trial and _is_unsound(trial):
         return "unsound"
     if trial["distance"] == 2 and not trial["refused"]:
         fresh = trial["fresh"]
