@@ -336,3 +336,24 @@ def test_crashes_of_one_cause_are_told_once_also_of_two_specs() -> None:
         [crash("a.yaml", 1, "op"), crash("b.yaml", 2, "op"), crash("a.yaml", 1, "other")]
     )
     assert [len(group) for group in found] == [2, 1]
+
+
+def test_assertions_of_one_function_have_one_cause_whatever_nodes_they_name() -> None:
+    def raised(line: int, text: str, function: str) -> CaseResult:
+        stack = (
+            f'  File "/x/torch/_inductor/fx.py", line 1 in compile\n'
+            f'  File "/x/torch/_functorch/graphs.py", line {line} in {function}'
+        )
+        verdict = Verdict(kind="raised", status=Status.FAILED, observed=text, detail=stack)
+        return result(line, Outcome.FAIL, verdicts=(verdict,))
+
+    found = causes(
+        [
+            raised(1, "AssertionError: n=copy_, args={empty}", "functional"),
+            raised(2, "AssertionError: n=copy__1, args={permute_1, x}", "functional"),
+            raised(3, "AssertionError: n=copy_, args={empty}", "dense"),
+            raised(4, "RuntimeError: empty", "functional"),
+            raised(5, "RuntimeError: permute", "dense"),
+        ]
+    )
+    assert [len(group) for group in found] == [2, 1, 1, 1]

@@ -23,7 +23,9 @@ _CHANGING = re.compile(
 names of operators, folders.
 """
 
-_INDUCTOR_FRAME = re.compile('File ".*(/torch/_inductor/.*)", line .* in (.*)')
+_FRAME = re.compile('File ".*(/torch/(_inductor/)?.*)", line .* in (.*)')
+
+_ASSERTION = "AssertionError"
 
 _FRAMES = 3
 """Frames of a stack that are equal where the cause is."""
@@ -36,8 +38,8 @@ def cause_of(result: CaseResult) -> object:
     """Return what is equal of failures of one cause.
 
     One cause are: exceptions with one text, but for what changes from case to case, and one deepest
-    frame of Inductor; calls that fell back with one text; answers that ATen computed; and otherwise
-    failures of the same expectation with the same text.
+    frame of Inductor; assertions of one function of torch; calls that fell back with one text;
+    answers that ATen computed; and otherwise failures of the same expectation with the same text.
     """
     failed = result.failed
     if result.outcome not in RETRIED or result.attempts or not failed:
@@ -46,8 +48,13 @@ def cause_of(result: CaseResult) -> object:
         return result.outcome, result.backend, _without_changing(failed[0].observed)
     raised = [verdict for verdict in failed if verdict.kind != PROOF]
     if result.outcome is Outcome.FAIL and raised and all(map(has_raised, raised)):
-        inner = _INDUCTOR_FRAME.findall(raised[0].detail)[-1:]  # the deepest one
-        return result.outcome, result.backend, _without_changing(raised[0].observed), *inner
+        text, frames = raised[0].observed, _FRAME.findall(raised[0].detail)
+        before, assertion, _ = text.partition(_ASSERTION)
+        if assertion:  # where it is says which one it is; its text may name the nodes of the graph
+            text = before
+        else:
+            frames = [frame for frame in frames if frame[1]]
+        return result.outcome, result.backend, _without_changing(text), *frames[-1:]
     if failed[0].kind == "crash":  # the innermost frames of its stack say where
         frames = re.findall('File "(.*)", line .* in (.*)', failed[0].detail)
         own = "" if frames and not frames[0][0].endswith(".yaml") else result.spec
