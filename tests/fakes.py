@@ -23,7 +23,7 @@ from tests import prestart
 from torch_conformance.execute.executor_protocol import Execution, ExecutorSettings, Job
 from torch_conformance.judge.evidence import read_facts
 from torch_conformance.judge.judge import judge
-from torch_conformance.language.backends import Backend, Proof, load_backends
+from torch_conformance.language.backends import load_backends
 from torch_conformance.language.load import Suite, load
 from torch_conformance.machine.capabilities import ANSWERS
 from torch_conformance.model.case import (
@@ -43,6 +43,7 @@ from torch_conformance.model.events import Activity
 from torch_conformance.model.expectation import Verdict
 from torch_conformance.model.results import CaseResult
 from torch_conformance.plan.schedule import Capacity
+from torch_conformance.vocabulary.backend import Backend, Proof
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from torch_conformance.model.folded_ids import fold
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult
-from torch_conformance.plan.case_ledger import fold
 from torch_conformance.record.journal import Run, read_run
 
 MARK = "\\|"

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.fakes import ROOT, environment, program
 from tools.faults.planting import NOTES
 from torch_conformance.language.load import load
-from torch_conformance.model.matching.patterns import Ids
+from torch_conformance.matching.patterns import Ids
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult
 from torch_conformance.plan.selection import select

@@ -18,8 +18,9 @@ from torch_conformance.model import escaping
 from torch_conformance.model.case import Availability, Case
 from torch_conformance.model.diagnostics import UsageError, one_line, shown_path
 from torch_conformance.model.escaping import counted
-from torch_conformance.model.optional import hooks
-from torch_conformance.model.options import (
+from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.model.protocol import encode
+from torch_conformance.optional.options import (
     backend_files,
     backends_chosen,
     durations,
@@ -31,8 +32,7 @@ from torch_conformance.model.options import (
     shard_option,
     tags,
 )
-from torch_conformance.model.outcomes import ExitCode
-from torch_conformance.model.protocol import encode
+from torch_conformance.optional.tools import hooks
 from torch_conformance.plan.selection import (
     is_of_operator,
     requested,
@@ -320,7 +320,8 @@ def _ledger(options: ListOptions, cases: Sequence[Case]) -> ExitCode:
     """Compare the ledger of ``--against``, or write that of ``--update`` again; FAILED when cases
     of the first are gone.
     """
-    from torch_conformance.plan.case_ledger import compare, fold, problems, read_ledger, text_of
+    from torch_conformance.model.folded_ids import fold
+    from torch_conformance.plan.case_ledger import compare, problems, read_ledger, text_of
 
     path = options.update or options.against
     assert path is not None

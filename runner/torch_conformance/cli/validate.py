@@ -20,9 +20,15 @@ from torch_conformance.model.diagnostics import (
     errors,
 )
 from torch_conformance.model.escaping import counted
-from torch_conformance.model.optional import hooks
-from torch_conformance.model.options import backend_files, flag, paths, profile_option, waiver_files
 from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.optional.options import (
+    backend_files,
+    flag,
+    paths,
+    profile_option,
+    waiver_files,
+)
+from torch_conformance.optional.tools import hooks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

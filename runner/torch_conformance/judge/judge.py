@@ -27,16 +27,16 @@ from torch_conformance.judge.evidence import CALL, carried_out, first_line, fold
 from torch_conformance.judge.mutants import verdicts_of_audit
 from torch_conformance.judge.proof import operators_of, own_names, proof, with_who_computed
 from torch_conformance.judge.verdicts import verdicts_of, verdicts_of_services
-from torch_conformance.language.backends import Backend
 from torch_conformance.model.case import Case
 from torch_conformance.model.case_facts import Facts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.expectation import Status, Verdict
-from torch_conformance.model.optional import hooks
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult, fold, result_of
-from torch_conformance.plan.worker_plan import expects_raise, python_of
+from torch_conformance.optional.tools import hooks
+from torch_conformance.vocabulary.backend import Backend
+from torch_conformance.vocabulary.steps import expects_raise, python_of
 
 _OWN_EXCEPTIONS = (
     "torch_conformance.vocabulary.steps.step_base.NotCarriedOut",

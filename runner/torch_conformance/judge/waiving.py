@@ -23,15 +23,15 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import NamedTuple
 
-from torch_conformance.language.waivers import Signature, Waiver, WaiverFiles
+from torch_conformance.matching.patterns import glob, search
+from torch_conformance.matching.time_limit import PatternTooSlow
 from torch_conformance.model.case import Case
 from torch_conformance.model.conditions import Surroundings, holds
 from torch_conformance.model.diagnostics import Diagnostic, Severity
 from torch_conformance.model.expectation import WrongValue
-from torch_conformance.model.matching.patterns import glob, search
-from torch_conformance.model.matching.time_limit import PatternTooSlow
 from torch_conformance.model.outcomes import PASSED, WAIVABLE, Outcome
 from torch_conformance.model.results import AppliedWaiver, Attempt, CaseResult, WaiverEffect, waived
+from torch_conformance.model.waivers import Signature, Waiver, WaiverFiles
 from torch_conformance.vocabulary.steps import is_partial
 
 

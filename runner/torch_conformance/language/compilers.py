@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from torch_conformance.language.backends import INDUCTOR, Backend
 from torch_conformance.model.case import Case
 from torch_conformance.model.expectation import About
 from torch_conformance.model.results import NOT_CLAIMED
+from torch_conformance.vocabulary.backend import INDUCTOR, Backend
 from torch_conformance.vocabulary.inputs import INPUTS
 from torch_conformance.vocabulary.steps import SAMPLES, STEPS, traits_of
 

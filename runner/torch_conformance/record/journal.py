@@ -34,7 +34,6 @@ from torch_conformance.model.case import CaseId
 from torch_conformance.model.diagnostics import JournalAltered, UsageError, one_line, shown_path
 from torch_conformance.model.expectation import Status
 from torch_conformance.model.header import RunFooter, RunHeader
-from torch_conformance.model.optional import hooks
 from torch_conformance.model.outcomes import JUDGED_BY_FACTS, PASSED, WAIVABLE, ExitCode, Outcome
 from torch_conformance.model.protocol import finite
 from torch_conformance.model.results import (
@@ -46,7 +45,9 @@ from torch_conformance.model.results import (
     outcome_of,
     waived,
 )
+from torch_conformance.optional.tools import hooks
 from torch_conformance.record.case_files import OBSERVATION
+from torch_conformance.record.conclusion import conclusion_of
 from torch_conformance.record.run_folder import JOURNAL, find_run, require_still
 
 FORMAT = 1
@@ -390,7 +391,7 @@ def _problem_of_end(header: RunHeader, results: Sequence[CaseResult], footer: Ru
     )
     if unrun and not footer.interrupted and header.options.get("fail-fast", "True") != "True":
         return "a case was not run, though nothing stopped the run"
-    code = ExitCode.INTERRUPTED if footer.interrupted else header.conclusion(results)[0]
+    code = ExitCode.INTERRUPTED if footer.interrupted else conclusion_of(header, results)[0]
     if (
         header.shard
         and header.required_names

@@ -33,9 +33,9 @@ from torch_conformance.model.events import (
 )
 from torch_conformance.model.expectation import Verdict
 from torch_conformance.model.header import RunFooter, RunHeader
-from torch_conformance.model.options import MergeOptions, ReportOptions, RunOptions
 from torch_conformance.model.outcomes import PASSED, Outcome
 from torch_conformance.model.results import WEAK, Attempt, CaseResult
+from torch_conformance.optional.options import MergeOptions, ReportOptions, RunOptions
 from torch_conformance.record.run_folder import RunFolder
 
 Source: TypeAlias = Callable[[Position], Sequence[str]]

@@ -25,10 +25,11 @@ from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # jun
 
 from torch_conformance.model.escaping import MESSAGE_LIMIT, one_line, plain, visible_name
 from torch_conformance.model.header import RunHeader
-from torch_conformance.model.options import ReportOptions
 from torch_conformance.model.outcomes import RETRIED, JUnitTag, Outcome
 from torch_conformance.model.results import Attempt, CaseResult
 from torch_conformance.model.targets import evidence_of
+from torch_conformance.optional.options import ReportOptions
+from torch_conformance.record.conclusion import profile_statement
 from torch_conformance.record.run_folder import JUNIT
 from torch_conformance.report import (
     TEXT_LIMIT,
@@ -153,7 +154,11 @@ class _Report:
             "merged": " ".join(header.merged),
             "flaky-waivers": flaky_words(self.results),
             "tolerances": tolerance_words(self.results),
-            **(statement.properties() if (statement := header.statement(self.results)) else {}),
+            **(
+                statement.properties()
+                if (statement := profile_statement(header, self.results))
+                else {}
+            ),
             **header.environment,
             **{f"env.{name}": value for name, value in header.variables.items()},
         }

@@ -43,6 +43,7 @@ from torch_conformance.model.outcomes import PASSED, Outcome
 from torch_conformance.model.protocol import Json
 from torch_conformance.model.results import NOT_MEASURED, Attempt, CaseResult
 from torch_conformance.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
+from torch_conformance.record.conclusion import profile_statement
 from torch_conformance.record.run_folder import LATEST, REPORTS
 from torch_conformance.report import (
     SCRIPT,
@@ -684,7 +685,7 @@ def head_of(
     header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None
 ) -> dict[str, Json]:
     """Return what every view shows of the run."""
-    statement = header.statement(results) if footer else None
+    statement = profile_statement(header, results) if footer else None
     totals = Counter(result.outcome for result in results)
     return {
         "run": shown(header.run_id),
@@ -720,7 +721,7 @@ def run_facts(
     for result in results:
         for name in dict.fromkeys(name.partition("[")[0] for name in result.covers):
             covered[name][result.outcome.label] += 1
-    statement = header.statement(results) if footer else None
+    statement = profile_statement(header, results) if footer else None
     statements = [
         {
             "profile": statement.profile,

@@ -29,10 +29,11 @@ from torch_conformance.model.events import (
     RunStarted,
 )
 from torch_conformance.model.header import DECLARES, RunFooter, RunHeader
-from torch_conformance.model.options import MergeOptions, ReportOptions, RunOptions
 from torch_conformance.model.outcomes import ExitCode, JUnitTag, Outcome
 from torch_conformance.model.results import NOT_MEASURED, UNAVAILABLE, CaseResult, executed
 from torch_conformance.model.targets import evidence_of
+from torch_conformance.optional.options import MergeOptions, ReportOptions, RunOptions
+from torch_conformance.record.conclusion import profile_statement
 from torch_conformance.record.run_folder import JUNIT, LATEST, REPORTS, RunFolder
 from torch_conformance.report import (
     Excerpts,
@@ -262,7 +263,9 @@ def report_of(
             else f"{header.not_requested} cases on request are"
         )
         lines.append(f"{are} not selected (a PATH, --tag or --select that names them runs them)")
-    lines += statement.lines() if footer and (statement := header.statement(results)) else []
+    lines += (
+        statement.lines() if footer and (statement := profile_statement(header, results)) else []
+    )
     if header.lets_flaky_pass and counts[Outcome.FLAKY]:
         lines.append("FLAKY cases do not fail this run (--flaky pass)")
     if any(result.eager_operators != NOT_MEASURED for result in results):
@@ -347,7 +350,7 @@ def why_no_success(
 
     Names of ``--require`` that no case used are not among it.
     """
-    if (statement := header.statement(results)) is not None:
+    if (statement := profile_statement(header, results)) is not None:
         yield from filter(None, [statement.why])
         return
     least = int(header.options.get("min-executed", "1"))

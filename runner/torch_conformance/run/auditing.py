@@ -18,8 +18,9 @@ from torch_conformance.model.case import Case
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import Diagnostic, Position, UsageError
 from torch_conformance.model.expectation import Status
-from torch_conformance.model.optional import hooks
-from torch_conformance.model.options import (
+from torch_conformance.model.outcomes import JUDGED_BY_FACTS, PASSED, ExitCode, Outcome
+from torch_conformance.model.results import COULD_NOT_HAVE_FAILED, CaseResult
+from torch_conformance.optional.options import (
     ExecutionOptions,
     argument,
     backend_files,
@@ -28,8 +29,7 @@ from torch_conformance.model.options import (
     globs,
     tags,
 )
-from torch_conformance.model.outcomes import JUDGED_BY_FACTS, PASSED, ExitCode, Outcome
-from torch_conformance.model.results import COULD_NOT_HAVE_FAILED, CaseResult
+from torch_conformance.optional.tools import hooks
 from torch_conformance.plan import schedule
 from torch_conformance.plan.selection import requested, select, without_benches
 from torch_conformance.plan.worker_plan import digest_of

@@ -22,13 +22,14 @@ from torch_conformance.model.case import Case, CaseId
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import JournalAltered
 from torch_conformance.model.header import MachineWarning, RunFooter, RunHeader
-from torch_conformance.model.optional import hooks, is_there
-from torch_conformance.model.options import RunOptions, report_files
 from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.model.results import NODE_LOST, CaseResult
+from torch_conformance.optional.options import RunOptions, report_files
+from torch_conformance.optional.tools import hooks, is_there
 from torch_conformance.plan.schedule import cores, tools_of
 from torch_conformance.plan.worker_plan import digest_of
 from torch_conformance.record.case_files import alterations
+from torch_conformance.record.conclusion import conclusion_of, profile_statement
 from torch_conformance.record.run_folder import RunFolder, open_run, remember, require_free_reports
 from torch_conformance.run.pipeline import CaseRunner, repro, result_of_unavailable, result_of_unrun
 from torch_conformance.run.preparation import Prepared, now
@@ -338,7 +339,7 @@ class Controller:
         results = self._ordered()
         code = ExitCode.INTERRUPTED
         if not is_interrupted:
-            code, unexercised = self._header.conclusion(results, self._prepared.whole)
+            code, unexercised = conclusion_of(self._header, results, self._prepared.whole)
             for problem in unexercised:
                 self._emit(events.Note(text=problem))
         seconds = round(time.monotonic() - self._begun, 3)
@@ -377,13 +378,13 @@ class Controller:
             for result in results
             if result.outcome.is_failure and not self._header.lets_pass(result)
         )
-        red = {
+        red: set[str] = {
             result.case_id
             for result in failed
             if any(part.outcome is Outcome.CRASH for part in (result, *result.attempts))
         }
-        if code is ExitCode.FAILED and self._header.profile:
-            red.update(self._header.statement(results).failed)
+        statement = profile_statement(self._header, results) if code is ExitCode.FAILED else None
+        red.update(statement.failed if statement else ())
         tools = {
             case.id: tools_of(case, self._results[case.id])
             for case in self._prepared.selected

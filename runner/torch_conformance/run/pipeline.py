@@ -20,7 +20,7 @@ from torch_conformance.execute.executor_protocol import Execution, ExecutorSetti
 from torch_conformance.judge.evidence import read_facts
 from torch_conformance.judge.judge import judge
 from torch_conformance.judge.waiving import Waivers, apply
-from torch_conformance.language.backends import Backend, unknown_compilers
+from torch_conformance.language.backends import unknown_compilers
 from torch_conformance.language.expand import surroundings_for
 from torch_conformance.language.load import Suite
 from torch_conformance.language.read.anatomy import PROGRAMS
@@ -44,16 +44,17 @@ from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import InvalidSpecs, UsageError
 from torch_conformance.model.events import Activity
 from torch_conformance.model.flow import flow
-from torch_conformance.model.options import ExecutionOptions, RunOptions
 from torch_conformance.model.outcomes import PASSED, RETRIED, Outcome
 from torch_conformance.model.protocol import MAX_ATTACHMENT
 from torch_conformance.model.results import UNAVAILABLE, CaseResult, result_of
+from torch_conformance.optional.options import ExecutionOptions, RunOptions
 from torch_conformance.plan import schedule
 from torch_conformance.plan.schedule import Environment
 from torch_conformance.plan.selection import is_optional, without_benches
 from torch_conformance.plan.worker_plan import digest_of, make_plan, seed_of
 from torch_conformance.record.case_files import OBSERVATION, SERVICES, code_of_worker, digest
 from torch_conformance.record.run_folder import RunFolder
+from torch_conformance.vocabulary.backend import Backend
 
 FACTS = "facts"
 """The name of the job that reports the facts of the machine."""

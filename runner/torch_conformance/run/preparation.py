@@ -34,9 +34,9 @@ from torch_conformance.model.case import Case
 from torch_conformance.model.diagnostics import UsageError, unknown
 from torch_conformance.model.escaping import counted
 from torch_conformance.model.header import RunHeader
-from torch_conformance.model.optional import hooks
-from torch_conformance.model.options import RunOptions
 from torch_conformance.model.results import Policy
+from torch_conformance.optional.options import RunOptions
+from torch_conformance.optional.tools import hooks
 from torch_conformance.plan import schedule, selection
 from torch_conformance.plan.selection import (
     read_shard,

@@ -13,7 +13,6 @@ from pathlib import Path
 from torch_conformance.judge.evidence import read_facts
 from torch_conformance.judge.judge import judge
 from torch_conformance.judge.waiving import Waivers, apply
-from torch_conformance.language.backends import Backend
 from torch_conformance.language.expand import surroundings_for
 from torch_conformance.language.load import Suite, load_specs, surroundings_of
 from torch_conformance.language.read.spec_files import SpecPath
@@ -35,6 +34,7 @@ from torch_conformance.record.case_files import (
     RecordedFiles,
     alterations,
 )
+from torch_conformance.vocabulary.backend import Backend
 
 
 def problems(

@@ -39,7 +39,7 @@ from torch_conformance.language.read.anatomy import (
     stage_of,
     with_data,
 )
-from torch_conformance.language.read.document import DataPath, Document, mapped
+from torch_conformance.language.read.document import mapped
 from torch_conformance.language.read.matrix import REPEAT, TARGETS
 from torch_conformance.language.read.python_source import PARAMS
 from torch_conformance.language.torch_names import (
@@ -59,9 +59,10 @@ from torch_conformance.model.conditions import (
 )
 from torch_conformance.model.devices import CPU, kind_of
 from torch_conformance.model.diagnostics import Diagnostic, one_of, unknown_word
-from torch_conformance.model.optional import hooks
+from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.protocol import NO_ASSERTS
 from torch_conformance.model.targets import EXAMPLE, OFFLINE_BACKENDS
+from torch_conformance.optional.tools import hooks
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.expectations.close import Close
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torch_conformance.language.read import python_source
-from torch_conformance.language.read.document import BESIDE_KIND, DataPath, Document
+from torch_conformance.language.read.document import BESIDE_KIND
 from torch_conformance.model.case import CodeBlock
 from torch_conformance.model.diagnostics import Diagnostic
+from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.expectation import Expectation
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.steps import SAMPLES, SHORT_FORM, STEPS, TRITON

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from torch_conformance.language.backends import Backend
-from torch_conformance.language.read.document import DataPath, Document, walk
+from torch_conformance.language.read.document import walk
 from torch_conformance.model.conditions import MATRIX, as_list
 from torch_conformance.model.diagnostics import Diagnostic, nearest, one_of, unknown_word
+from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.targets import AXIS
+from torch_conformance.vocabulary.backend import Backend
 
 TARGETS = "targets"
 """The key of a spec that adds the first axis."""

@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch_conformance.language.read.document import DataPath, Document, mapped, walk
+from torch_conformance.language.read.document import mapped, walk
 from torch_conformance.language.read.yaml_source import WHOLE
 from torch_conformance.model import conditions
 from torch_conformance.model.diagnostics import Diagnostic, unknown_word
+from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.problem_texts import TEMPLATE_PARTS
 from torch_conformance.vocabulary.steps import STEPS, TRITON
 

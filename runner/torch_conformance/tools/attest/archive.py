@@ -35,6 +35,7 @@ from torch_conformance.machine.scratch import open_untrusted
 from torch_conformance.model.codec import encode
 from torch_conformance.model.diagnostics import UsageError, one_line, shown_path
 from torch_conformance.record.case_files import digest
+from torch_conformance.record.conclusion import profile_statement
 from torch_conformance.record.journal import Run, totals
 
 if TYPE_CHECKING:
@@ -322,7 +323,7 @@ def statement_of(run: Run, members: Mapping[str, bytes], signer: str) -> bytes:
         "exit_code": run.footer.exit_code,
         "profile": profile,
         "statement": [encode(statement)]
-        if (statement := run.header.statement(run.results))
+        if (statement := profile_statement(run.header, run.results))
         else [],
         "signer": signer,
     }

@@ -18,13 +18,14 @@ from typing import Any
 from torch_conformance.language.backends import read_named
 from torch_conformance.language.check.spec import condition_problems
 from torch_conformance.language.load import Suite, load
-from torch_conformance.language.read.document import PROFILE, DataPath, Document
+from torch_conformance.language.read.document import PROFILE
 from torch_conformance.language.torch_names import committed_tables
-from torch_conformance.language.waivers import Waiver, WaiverFiles, load_waivers
+from torch_conformance.language.waivers import load_waivers
 from torch_conformance.machine import capabilities
 from torch_conformance.machine.cache_dirs import folder
 from torch_conformance.machine.capabilities import Machine
 from torch_conformance.machine.installed_torch import installed_torch, release
+from torch_conformance.matching.patterns import Ids, glob
 from torch_conformance.model.case import Availability, Case, CaseId
 from torch_conformance.model.conditions import BadRange, Surroundings, VersionRange, as_list, holds
 from torch_conformance.model.diagnostics import (
@@ -35,9 +36,10 @@ from torch_conformance.model.diagnostics import (
     shown_path,
     unknown,
 )
+from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.header import PermittedWaiver, ProfileLevel, ProfileRecord
-from torch_conformance.model.matching.patterns import Ids, glob
-from torch_conformance.model.options import REFUSED, RunOptions
+from torch_conformance.model.waivers import Waiver, WaiverFiles
+from torch_conformance.optional.options import REFUSED, RunOptions
 from torch_conformance.plan.case_ledger import NAME, compare, read_ledger
 from torch_conformance.plan.selection import no_case, requested
 from torch_conformance.plan.worker_plan import digest_of

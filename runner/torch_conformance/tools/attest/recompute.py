@@ -19,9 +19,9 @@ from torch_conformance.model.case import Case, Step
 from torch_conformance.model.devices import CPU, kind_of
 from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.escaping import one_line
-from torch_conformance.model.options import ExecutionOptions
 from torch_conformance.model.protocol import Json, decode
 from torch_conformance.model.results import CaseResult
+from torch_conformance.optional.options import ExecutionOptions
 from torch_conformance.record.case_files import OBSERVATION, RecordedFiles, digest
 from torch_conformance.run.auditing import run_cases
 from torch_conformance.tools.attest.against import Apart, grouped

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from torch_conformance.judge.evidence import CarriedOut
-from torch_conformance.language.backends import Backend
 from torch_conformance.model.case import Case, Expected
 from torch_conformance.model.expectation import Status, Verdict
 from torch_conformance.model.results import PROOF, CaseResult
 from torch_conformance.model.targets import ISA, TARGETS, WRAPPER, Level, evidence_of
 from torch_conformance.tools.offline import generated_kernels, problems_of_texts
 from torch_conformance.tools.offline.target_checks import target_problems
+from torch_conformance.vocabulary.backend import Backend
 from torch_conformance.vocabulary.expectations.compiled_kernels import kernels_of
 from torch_conformance.vocabulary.expectations.counters import Choices
 from torch_conformance.vocabulary.steps import parsed

@@ -20,9 +20,9 @@ from torch_conformance.language.read.spec_files import SpecPath, discover, is_sp
 from torch_conformance.model.case import Case
 from torch_conformance.model.diagnostics import Diagnostic, UsageError, errors, shown_path
 from torch_conformance.model.escaping import one_line, plain
-from torch_conformance.model.options import RunOptions
 from torch_conformance.model.outcomes import JUnitTag, Outcome
 from torch_conformance.model.results import CaseResult
+from torch_conformance.optional.options import RunOptions
 from torch_conformance.plan.selection import requested, select, without_benches
 from torch_conformance.report import note_lines, verdict_text
 from torch_conformance.tools.pytest_plugin.session_run import SessionRun, name_in_file

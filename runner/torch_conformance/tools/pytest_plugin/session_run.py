@@ -28,9 +28,9 @@ from torch_conformance.model import codec
 from torch_conformance.model.case import Case
 from torch_conformance.model.escaping import plain
 from torch_conformance.model.events import CaseFinished, Listener, RunEvent
-from torch_conformance.model.options import RunOptions
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.model.results import CaseResult
+from torch_conformance.optional.options import RunOptions
 from torch_conformance.record.run_folder import RunFolder
 from torch_conformance.report.reporters import Reporters
 from torch_conformance.run.controller import run_prepared

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from torch_conformance.model.expectation import Expectation
-from torch_conformance.model.optional import OnDemand
 from torch_conformance.vocabulary.expectations.expectation_base import (
     BadExpectation as BadExpectation,
 )
+from torch_conformance.vocabulary.on_demand import OnDemand
 
 _CLASSES: Mapping[str, str] = {
     "close": "close:Close",

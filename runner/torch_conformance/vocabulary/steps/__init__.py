@@ -1,9 +1,12 @@
 """The table of the kinds of steps; ARCHITECTURE.md says what a new one touches."""
 
 from collections.abc import Mapping
+from typing import Any
 
-from torch_conformance.model.case import Step
-from torch_conformance.model.optional import OnDemand
+from torch_conformance.model.case import Case, Step
+from torch_conformance.model.conditions import Surroundings
+from torch_conformance.vocabulary.expectations.expectation_base import EAGER
+from torch_conformance.vocabulary.on_demand import OnDemand
 from torch_conformance.vocabulary.steps.step_base import NotCarriedOut as NotCarriedOut
 from torch_conformance.vocabulary.steps.step_base import StepKind as StepKind
 from torch_conformance.vocabulary.steps.step_base import Traits
@@ -57,3 +60,33 @@ def is_partial(step: Step) -> bool:
     """
     # the class is looked up by its word
     return step.kind == SAMPLES and getattr(parsed(step), "most") is not None  # noqa: B009
+
+
+def python_of(step: Step) -> Mapping[str, Any] | None:
+    """Return the Python block of a step; None where it has none."""
+    return step.arguments.get(traits_of(step).python)
+
+
+def expects_raise(step: Step, surroundings: Surroundings) -> bool:
+    """Whether the spec expects an exception in this step."""
+    raises = (expected.check for expected in step.expectations if expected.kind == "raises")
+    return step.runs(surroundings) and any(check.applies(surroundings) for check in raises)
+
+
+def needs_eager(case: Case) -> bool:
+    """Whether a step refers to the eager reference, or a part of it."""
+    names = [name for step in case.steps for name in parsed(step).names]
+    names += [
+        name
+        for step in case.steps
+        for expected in step.expectations
+        for name in expected.check.names
+    ]
+    return any(name.partition(".")[0] == EAGER for name in names)
+
+
+def calls_compiler(step: Step) -> bool:
+    """Whether what a step calls must have been compiled: then the proof of a compiler other than
+    inductor looks at the call.
+    """
+    return traits_of(step).is_proof and (parsed(step).runs_graphs or step.kind == SAMPLES)

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from torch_conformance.model.optional import hooks
 from torch_conformance.model.results import PROOF
+from torch_conformance.optional.tools import hooks
 from torch_conformance.vocabulary.expectations import MEASURED, OF_SAMPLES, close
 from torch_conformance.vocabulary.expectations.additional_calls import (
     CannotRepeat,
