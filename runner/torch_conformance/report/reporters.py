@@ -64,7 +64,7 @@ class JournalReporter:
 class Reporter:
     """An entry of the table.
 
-    A file that the user names for a report is a ``report_file`` of the options (``optional/options``).
+    A file that the user names for a report is a ``report_file`` (``optional/options``).
     """
 
     make: Callable[[ReportSetup], Listener]

@@ -30,6 +30,7 @@ from torch_conformance.vocabulary.forms import (
     some_of,
     whole,
 )
+from torch_conformance.vocabulary.worker_session import Again
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 
@@ -43,13 +44,6 @@ class Poison:
 
     allocations: int = 0
     bytes: int = 0
-
-
-Again = Any
-"""The call of a step, which can be made again: ``RepeatableCall`` of ``worker/case/additional``.
-
-Nothing here imports it.
-"""
 
 
 @contextlib.contextmanager

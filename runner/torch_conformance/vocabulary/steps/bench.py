@@ -24,11 +24,11 @@ from torch_conformance.vocabulary.steps.step_base import (
     Around,
     Callee,
     DataPath,
-    Session,
     StepKind,
     Traits,
     needed,
 )
+from torch_conformance.vocabulary.worker_session import Session
 from torch_conformance.vocabulary.worker_torch import torch
 
 WARM_UP = 3

@@ -35,13 +35,12 @@ from torch_conformance.vocabulary.steps.step_base import (
     Callee,
     Compared,
     DataPath,
-    Session,
-    Side,
     StepKind,
     Traits,
     needed,
     values_of,
 )
+from torch_conformance.vocabulary.worker_session import Session, Side
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 

@@ -30,11 +30,11 @@ from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OU
 from torch_conformance.vocabulary.steps.step_base import (
     Around,
     NotCarriedOut,
-    Session,
     StepKind,
     Traits,
     needed,
 )
+from torch_conformance.vocabulary.worker_session import Session
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 Given = tuple[list[Any], dict[str, Any]]

@@ -54,6 +54,7 @@ from torch_conformance.vocabulary.steps.call import (
     gradients_of,
 )
 from torch_conformance.vocabulary.steps.samples import Done, Given, raised
+from torch_conformance.vocabulary.worker_session import Again
 from torch_conformance.worker.case import copies, soundness
 from torch_conformance.worker.case.copies import bytes_of
 from torch_conformance.worker.case.effects import MOST, Inexact
@@ -591,7 +592,7 @@ class EagerRuns:
 
 
 @dataclass
-class RepeatableCall:
+class RepeatableCall(Again):
     """A call of the compiled side with the state before it.
 
     An expectation that repeats it gets one of its own.

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from torch_conformance.vocabulary import worker_session
 from torch_conformance.vocabulary.expectations.close import is_eager, measure
 from torch_conformance.vocabulary.expectations.compilation import COMPILATION
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
@@ -207,7 +208,7 @@ class EachRepetition:
             return None
 
 
-class Session:
+class Session(worker_session.Session):
     """The state of a case while its steps run."""
 
     def __init__(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from torch_conformance.vocabulary import worker_session
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from torch_conformance.vocabulary.picture import Picture
 from torch_conformance.vocabulary.steps.call import (
@@ -91,7 +92,7 @@ class Compiled:
         self._scope = scope
         self.by_name: dict[str, Callable[..., Any]] = {}
 
-    def target(self, side: Side, name: str) -> Callable[..., Any]:
+    def target(self, side: worker_session.Side, name: str) -> Callable[..., Any]:
         """Return ``torch.compile`` of a function of a side; the same object for each call."""
         if name not in self.by_name:
             self.by_name[name] = self.of(side.targets[name])
@@ -171,7 +172,7 @@ class Unseen:
             yield seen
 
 
-class Reference:
+class Reference(worker_session.Reference):
     """The result of the eager side in a step."""
 
     def __init__(
