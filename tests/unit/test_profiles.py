@@ -45,13 +45,13 @@ from torch_conformance.model.expectation import Status
 from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.model.results import AppliedWaiver, CaseResult, WaiverEffect
 from torch_conformance.model.statement import Conformance
+from torch_conformance.plan.profile import Resolved
 from torch_conformance.plan.worker_plan import make_plan
 from torch_conformance.record.conclusion import profile_statement
 from torch_conformance.record.journal import JournalError, read_run
 from torch_conformance.run.rejudge import surroundings_of_record
 from torch_conformance.tools.attest.conformance import statement_of
 from torch_conformance.tools.attest.profiles import (
-    Resolved,
     cases_of,
     for_compiler,
     load_shipped,

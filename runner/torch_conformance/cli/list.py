@@ -32,7 +32,7 @@ from torch_conformance.optional.options import (
     shard_option,
     tags,
 )
-from torch_conformance.optional.tools import hooks
+from torch_conformance.plan.profile import profiles
 from torch_conformance.plan.selection import (
     is_of_operator,
     requested,
@@ -91,7 +91,7 @@ def main(options: ListOptions) -> ExitCode:
         read = suite.cases
         output.note(taken(options.paths, len(read)))
     else:
-        vendor = hooks("attest")
+        vendor = profiles()
         profile = vendor.load_profile(
             options.profile, options.paths, options.backends, options.backend
         )
@@ -140,8 +140,7 @@ def main(options: ListOptions) -> ExitCode:
         if cases:
             output.lines(_totals(cases, verdicts))
         if options.profile:
-            record = profile.record
-            output.lines(vendor.lines_of(record, vendor.prospect_of(profile, machine)))
+            output.lines(vendor.outlook_of(profile, machine))
     if not cases:
         output.note(
             why_nothing_selected(

@@ -19,11 +19,11 @@ The ending of the process is judged first, then the validity of the observation,
 import posixpath
 import re
 import signal
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from torch_conformance.judge.evidence import CALL, carried_out, first_line, folded
+from torch_conformance.judge.evidence import CALL, CarriedOut, carried_out, first_line, folded
 from torch_conformance.judge.mutants import verdicts_of_audit
 from torch_conformance.judge.proof import operators_of, own_names, proof, with_who_computed
 from torch_conformance.judge.verdicts import verdicts_of, verdicts_of_services
@@ -43,6 +43,21 @@ _OWN_EXCEPTIONS = (
     "torch_conformance.worker.process.seal.Broken",
 )
 """Exceptions that the worker itself raises: their text needs neither type nor traceback."""
+
+
+class Offline(Protocol):
+    """What is asked of the tool ``offline``."""
+
+    def proof(self, case: Case, backend: Backend, steps: Sequence[CarriedOut]) -> Verdict:
+        """Judge that every text names the target and has the kernel."""
+
+    def with_level(self, case: Case, passed: CaseResult) -> CaseResult:
+        """Return an OFFLINE_PASS with its level of evidence."""
+
+
+def _offline() -> Offline:
+    offline: Offline = hooks("offline")
+    return offline
 
 
 def judge(case: Case, backend: Backend, surroundings: Surroundings, facts: Facts) -> CaseResult:
@@ -74,7 +89,7 @@ def judge(case: Case, backend: Backend, surroundings: Surroundings, facts: Facts
     if not has_raised:
         verdicts.extend(verdicts_of_services(case, facts.services, steps, surroundings))
     if case.target:
-        verdicts.append(hooks("offline").proof(case, backend, steps))
+        verdicts.append(_offline().proof(case, backend, steps))
     elif backend.compiles and not has_raised:
         verdicts.append(
             proof(
@@ -95,7 +110,7 @@ def judge(case: Case, backend: Backend, surroundings: Surroundings, facts: Facts
         result = operators_of(result, steps)
     elif backend.compiles and outcome is Outcome.PASS and not any(generated):
         result = with_who_computed(result, steps)
-    return hooks("offline").with_level(case, result) if case.target and first is None else result
+    return _offline().with_level(case, result) if case.target and first is None else result
 
 
 # -- how a process ended ---------------------------------------------------------------------------

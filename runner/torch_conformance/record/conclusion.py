@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from torch_conformance.model.case import Case
-from torch_conformance.model.header import RunHeader, problems
+from torch_conformance.model.header import ProfileRecord, RunHeader, problems
 from torch_conformance.model.outcomes import ExitCode, exit_code
 from torch_conformance.model.results import CaseResult
 from torch_conformance.model.statement import Statement
@@ -17,11 +17,19 @@ class Statements(Protocol):
     def statement_of_run(self, header: RunHeader, results: Iterable[CaseResult]) -> Statement:
         """Return what results say of the profile of their run."""
 
+    def problem_of_record(self, profile: ProfileRecord) -> str:
+        """Return why no run recorded this profile; empty where one may have."""
+
+
+def statements() -> Statements:
+    """Return the tool; raise ``UsageError`` where it was not installed."""
+    attest: Statements = hooks("attest")
+    return attest
+
 
 def profile_statement(header: RunHeader, results: Iterable[CaseResult]) -> Statement | None:
     """Return what these results say of the run's profile; None for a run without one."""
-    attest: Statements = hooks("attest")
-    return attest.statement_of_run(header, results) if header.profile else None
+    return statements().statement_of_run(header, results) if header.profile else None
 
 
 def conclusion_of(

@@ -45,9 +45,8 @@ from torch_conformance.model.results import (
     outcome_of,
     waived,
 )
-from torch_conformance.optional.tools import hooks
 from torch_conformance.record.case_files import OBSERVATION
-from torch_conformance.record.conclusion import conclusion_of
+from torch_conformance.record.conclusion import conclusion_of, statements
 from torch_conformance.record.run_folder import JOURNAL, find_run, require_still
 
 FORMAT = 1
@@ -266,7 +265,7 @@ def _problem_of_header(header: RunHeader) -> str:
     if len(header.profile) > 1:
         return "two profiles"
     return (
-        next(filter(None, map(hooks("attest").problem_of_record, header.profile)), "")
+        next(filter(None, map(statements().problem_of_record, header.profile)), "")
         if header.profile
         else ""
     )

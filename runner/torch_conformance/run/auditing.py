@@ -5,10 +5,10 @@ their results and trials.
 import contextlib
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self, TypeAlias
 
 from torch_conformance.judge.evidence import carried_out, recorded_facts
 from torch_conformance.judge.mutants import Fate, Trial, try_case, with_control
@@ -381,6 +381,39 @@ def _tried(ran: Ran, case: Case, result: CaseResult) -> list[Trial] | None:
         raise UsageError(f"{folder}: not what a run leaves: {error}") from error
 
 
+RunCases: TypeAlias = Callable[[Sequence[Case]], tuple[list[tuple[Case, CaseResult]], Surroundings]]
+"""Runs cases; returns those that were executed with their results, and what is known of the
+machine.
+"""
+
+
+class AuditReport(Protocol):
+    """What a tool found."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was tried."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether there is no finding."""
+
+    def lines(self) -> Iterator[str]:
+        """Yield it for people."""
+
+    def as_json(self) -> Mapping[str, Any]:
+        """Return it for programs."""
+
+
+class AuditTool(Protocol):
+    """A tool that ``audit`` has an option for."""
+
+    def report(
+        self, cases: Iterable[Case], suite: Suite, run: RunCases, folder: Path
+    ) -> AuditReport:
+        """Run the cases as the tool changes them."""
+
+
 def _with(
     tool: str, cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Path
 ) -> ExitCode:
@@ -389,7 +422,8 @@ def _with(
     def run(chosen: Sequence[Case]) -> tuple[list[tuple[Case, CaseResult]], Surroundings]:
         return run_cases(chosen, suite, options, folder, label="ran")
 
-    report = hooks(tool).report(cases, suite, run, folder)
+    audit: AuditTool = hooks(tool)
+    report = audit.report(cases, suite, run, folder)
     if options.json:
         output.document(report.as_json())
     else:

@@ -26,6 +26,7 @@ from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.model.results import NODE_LOST, CaseResult
 from torch_conformance.optional.options import RunOptions, report_files
 from torch_conformance.optional.tools import hooks, is_there
+from torch_conformance.plan.profile import profiles
 from torch_conformance.plan.schedule import cores, tools_of
 from torch_conformance.plan.worker_plan import digest_of
 from torch_conformance.record.case_files import alterations
@@ -189,9 +190,10 @@ class Controller:
         recorded_ids = {result.case_id for result in executions}
         recorded = [case for case in prepared.selected if case.id in recorded_ids]
         if options.executor == "ray":
-            runner: CaseRunner = hooks("fleet").FleetRunner(
-                prepared, self._folder, waiting, recorded
-            )
+            of_fleet: Callable[
+                [Prepared, RunFolder, Sequence[Case], Sequence[Case]], CaseRunner
+            ] = hooks("fleet").FleetRunner
+            runner = of_fleet(prepared, self._folder, waiting, recorded)
         else:
             runner = CaseRunner(
                 options,
@@ -392,7 +394,7 @@ class Controller:
         }
         names = frozenset().union(*tools.values())
         if self._machine is not None and names and is_there("attest"):
-            for name, text in hooks("attest").warnings_of(self._machine, names):
+            for name, text in profiles().warnings_of(self._machine, names):
                 yield MachineWarning(
                     text=text,
                     cases=tuple(case_id for case_id, of_case in tools.items() if name in of_case),

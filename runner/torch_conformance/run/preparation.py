@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 from torch_conformance import __version__
 from torch_conformance.execute.engine import LocalExecutor
@@ -38,6 +39,7 @@ from torch_conformance.model.results import Policy
 from torch_conformance.optional.options import RunOptions
 from torch_conformance.optional.tools import hooks
 from torch_conformance.plan import schedule, selection
+from torch_conformance.plan.profile import profiles
 from torch_conformance.plan.selection import (
     read_shard,
     requested,
@@ -51,6 +53,13 @@ from torch_conformance.plan.selection import (
 from torch_conformance.plan.worker_plan import digest_of
 from torch_conformance.record.journal import digest_of_selection, recorded_run
 from torch_conformance.record.run_folder import JOURNAL, LATEST, REPORTS, find_run, new_run_id
+
+
+class FleetTool(Protocol):
+    """What is asked of the tool ``fleet``."""
+
+    def check_fleet(self, options: RunOptions) -> None:
+        """Raise ``UsageError`` for options that contradict each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +95,11 @@ def prepare(
     durations of ``latest``, so it is called before the new run becomes ``latest``.
     """
     if options.executor != "local" or options.address or options.lab:
-        hooks("fleet").check_fleet(options)
+        fleet: FleetTool = hooks("fleet")
+        fleet.check_fleet(options)
     profile = failed = None
     if options.profile is not None:
-        options, profile = hooks("attest").with_profile(options, options.profile)
+        options, profile = profiles().with_profile(options, options.profile)
     workers = schedule.workers(options.jobs)
     policy = Policy.of(
         retries=options.retries,
@@ -116,7 +126,7 @@ def prepare(
     not_requested, record = 0, None
     whole: Sequence[Case]
     if profile is not None:
-        resolved = hooks("attest").cases_of(profile, suite, files)
+        resolved = profiles().cases_of(profile, suite, files)
         files, whole, record = resolved.waivers, resolved.cases, resolved.record
     else:
         matching = select(
@@ -221,7 +231,7 @@ def prepare(
         environment=redacted_texts(
             {
                 **facts_of_files(installed_torch()),
-                **(hooks("attest").changed_files() if options.profile else {}),
+                **(profiles().changed_files() if options.profile else {}),
                 **declarations(
                     suite.backends.by_name[name] for name in {case.backend for case in whole}
                 ),

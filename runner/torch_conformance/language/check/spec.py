@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from torch_conformance.language.backends import Backends, read_requirements
 from torch_conformance.language.check.functions import (
@@ -115,11 +116,19 @@ _NEEDS_TARGETS = ("resources", "metadata")
 """Expectations of kernels that are compiled for targets."""
 
 
+class TargetChecks(Protocol):
+    """What is asked of the tool ``offline``."""
+
+    def target_problems(self, anatomy: Anatomy) -> Iterator[Diagnostic]:
+        """Yield the problems of a spec with targets."""
+
+
 def _problems_of_targets(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield the problems of a spec with targets, and of one that needs some."""
     document, data = anatomy.document, anatomy.data
     if TARGETS in data:
-        yield from hooks("offline").target_problems(anatomy)
+        offline: TargetChecks = hooks("offline")
+        yield from offline.target_problems(anatomy)
         return
     expectations = [expectation for step in anatomy.steps for expectation in step.expectations]
     for backend in OFFLINE_BACKENDS:

@@ -3,7 +3,7 @@ run on a fleet.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from torch_conformance.execute.engine import LocalExecutor
 from torch_conformance.execute.executor_protocol import Execution
@@ -130,3 +130,10 @@ class FleetRunner(CaseRunner):
         return result_of_unavailable(
             case, CaseAvailability(Availability.NO, why), (), self._repro(case)
         )
+
+
+if TYPE_CHECKING:
+    from torch_conformance.run.preparation import FleetTool
+    from torch_conformance.tools.fleet import hooks
+
+    _CHECKED: FleetTool = hooks

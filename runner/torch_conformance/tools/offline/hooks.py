@@ -6,6 +6,7 @@ A case is compiled for its target and not executed; its result has the level of 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from torch_conformance.judge.evidence import CarriedOut
 from torch_conformance.model.case import Case, Expected
@@ -96,3 +97,11 @@ def _held(expected: Expected, result: CaseResult) -> bool:
         judged.kind == expected.kind and judged.position in places and judged.status is Status.HELD
         for judged in result.verdicts
     )
+
+
+if TYPE_CHECKING:
+    from torch_conformance.judge.judge import Offline
+    from torch_conformance.language.check.spec import TargetChecks
+    from torch_conformance.tools.offline import hooks
+
+    _CHECKED: tuple[Offline, TargetChecks] = hooks, hooks

@@ -52,7 +52,7 @@ from torch_conformance.model.targets import (
     TARGETS,
 )
 from torch_conformance.optional.options import argument, backend_files, flag, paths, profile_option
-from torch_conformance.optional.tools import hooks
+from torch_conformance.plan.profile import profiles
 from torch_conformance.plan.schedule import is_exclusive
 from torch_conformance.plan.selection import is_optional, no_case, select, without_benches
 from torch_conformance.plan.worker_plan import body_as_json, digest_of, seed_of
@@ -418,7 +418,7 @@ class ExplainOptions:
 def main(options: ExplainOptions) -> ExitCode:
     """Print every case that the id or glob selects."""
     profile = (
-        hooks("attest").load_profile(options.profile, options.paths, options.backends, None)
+        profiles().load_profile(options.profile, options.paths, options.backends, None)
         if options.profile
         else None
     )
