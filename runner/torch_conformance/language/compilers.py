@@ -6,7 +6,6 @@ Such a case is UNAVAILABLE on that compiler, and its reason names the word and t
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from torch_conformance.model.case import Case
 from torch_conformance.model.expectation import About
@@ -111,7 +110,7 @@ def _unclaimed(case: Case, backend: Backend) -> Iterator[str]:
         )
 
 
-def _dtypes(value: Any, default: str) -> Iterator[str]:
+def _dtypes(value: object, default: str) -> Iterator[str]:
     if isinstance(value, Mapping):
         usual = next(
             (

@@ -270,7 +270,7 @@ def redacted_result(record: _Record) -> _Record:
     return masked
 
 
-def _masked(value: Any) -> Any:
+def _masked(value: object) -> Any:
     if isinstance(value, str):
         shown = redacted(value) if value else value
         return value if shown == value else shown

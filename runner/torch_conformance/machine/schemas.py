@@ -71,7 +71,7 @@ def _registry() -> Any:
     return registry(retrieve=lambda file: Resource.from_contents(load(file.partition(".")[0])))
 
 
-def _resolve(node: Any, file: str) -> Any:
+def _resolve(node: object, file: str) -> Any:
     if isinstance(node, list):
         return [_resolve(item, file) for item in node]
     if not isinstance(node, dict):
@@ -104,13 +104,13 @@ def _dialect() -> Any:
     from jsonschema.validators import extend
 
     def needs(kind: str, fits: Callable[[Any, Any], object]) -> Any:
-        def keyword(validator: Any, argument: Any, value: Any, node: Any) -> Iterator[Any]:
+        def keyword(validator: Any, argument: object, value: object, node: object) -> Iterator[Any]:
             if validator.is_type(value, kind) and not fits(value, argument):
                 yield ValidationError("")
 
         return keyword
 
-    def unique(validator: Any, argument: Any, value: Any, node: Any) -> Iterator[Any]:
+    def unique(validator: object, argument: object, value: object, node: object) -> Iterator[Any]:
         seen: set[str] = set()
         for index, item in enumerate(value if isinstance(value, list) else ()):
             written = json.dumps(item, sort_keys=True)  # as JSON: true is not 1
@@ -135,13 +135,13 @@ def _dialect() -> Any:
     # takes half of its time
     evolve, made = dialect.evolve, dict[int, Any]()
 
-    def of_part(self: Any, *, schema: Any, **changes: Any) -> Any:
+    def of_part(self: object, *, schema: object, **changes: object) -> Any:
         if id(schema) not in made:  # it lives as long as its validator
             made[id(schema)] = evolve(self, schema=schema, **changes)
         return made[id(schema)]
 
     def descend(
-        self: Any, instance: Any, schema: Any, path: Any = None, schema_path: Any = None
+        self: Any, instance: object, schema: object, path: object = None, schema_path: Any = None
     ) -> Iterator[Any]:
         for error in self.evolve(schema=schema).iter_errors(instance):
             error.path.extendleft([] if path is None else [path])
@@ -152,7 +152,7 @@ def _dialect() -> Any:
     return dialect
 
 
-def misfit(value: Any, name: str) -> str | None:
+def misfit(value: object, name: str) -> str | None:
     """Return in words where a value first does not fit the schema ``name``, for values that are in
     no file; None where it fits.
     """
@@ -296,13 +296,13 @@ def _required_by(branches: Iterable[Any]) -> list[str]:
 
 
 def _unknown_word(
-    value: Any, allowed: Iterable[Any], what: str, title: str, path: DataPath
+    value: object, allowed: Iterable[Any], what: str, title: str, path: DataPath
 ) -> Problem:
     problem = unknown_word("word", str(value), map(str, allowed), kind=what, title=title)
     return Problem("unknown-word", path, dict(problem.arguments))
 
 
-def _wrong_type(value: Any, node: Any, path: DataPath) -> Problem:
+def _wrong_type(value: object, node: Any, path: DataPath) -> Problem:
     """Return the problem of a value of a wrong type, with an example of the schema."""
     kinds = node.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds

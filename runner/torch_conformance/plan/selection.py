@@ -336,7 +336,7 @@ def _settings_file() -> Path | None:
     return None
 
 
-def _paths(names: Any, root: Path) -> tuple[Path, ...]:
+def _paths(names: object, root: Path) -> tuple[Path, ...]:
     return tuple(root / name for name in as_list(names))
 
 

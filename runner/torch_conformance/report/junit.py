@@ -95,7 +95,7 @@ class JUnitReporter(FileReport):
 
 
 def write_junit(
-    path: Path, header: RunHeader, results: Sequence[CaseResult], **settings: Any
+    path: Path, header: RunHeader, results: Sequence[CaseResult], **settings: object
 ) -> None:
     """Write the report (``settings`` are fields of ``_Report``), and replace a former one
     atomically.

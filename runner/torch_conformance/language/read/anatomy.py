@@ -189,7 +189,7 @@ def take_apart(document: Document, area: str, defaults: tuple[Document, ...] = (
     )
 
 
-def with_data(anatomy: Anatomy, data: Any) -> Anatomy:
+def with_data(anatomy: Anatomy, data: object) -> Anatomy:
     """Return a spec with evaluated templates: the same positions, other values."""
     return replace(anatomy, document=replace(anatomy.document, data=data), steps=_steps(data))
 

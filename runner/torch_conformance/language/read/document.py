@@ -18,7 +18,7 @@ BESIDE_KIND = ("expect", "when", "repeat")
 """The keys of a step beside its kind."""
 
 
-def walk(value: Any, path: DataPath = ()) -> list[tuple[DataPath, Any]]:
+def walk(value: object, path: DataPath = ()) -> list[tuple[DataPath, Any]]:
     """Return the path and the value of everything in plain data, the outer before the inner."""
     places = [(path, value)]
     for place, item in places:
@@ -29,7 +29,7 @@ def walk(value: Any, path: DataPath = ()) -> list[tuple[DataPath, Any]]:
     return places
 
 
-def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+def mapped(value: object, change: Callable[[Any], Any]) -> Any:
     """Return plain data in which everything that is no list and no map is changed."""
     if isinstance(value, dict):
         return {key: mapped(item, change) for key, item in value.items()}
@@ -76,7 +76,7 @@ class Kind:
         """How such a file looks, for texts."""
         return KINDS[self.name][1]
 
-    def recognises(self, text: str, file_name: str = "", data: Any = None) -> bool:
+    def recognises(self, text: str, file_name: str = "", data: object = None) -> bool:
         """Whether a file is of this kind: by its parsed keys, or else by the keys found in its
         text.
         """

@@ -47,7 +47,7 @@ class Axis:
     included: tuple[int, ...] = ()
     """The index of the value of each row of ``include``."""
 
-    def places(self, excluded: Any) -> frozenset[int]:
+    def places(self, excluded: object) -> frozenset[int]:
         """Return the indices of the values that an exclusion or a condition selects, by value or by
         given id.
         """
@@ -63,7 +63,7 @@ class Axis:
             or (named and label == _text(excluded))
         )
 
-    def is_only_id(self, constant: Any) -> bool:
+    def is_only_id(self, constant: object) -> bool:
         """Whether a constant is the id of a value, and neither a value or a part of one nor in the
         text of one.
         """
@@ -204,11 +204,11 @@ def _id_and_value(document: Document, place: DataPath, entry: Any) -> tuple[str,
     return _text(entry["id"] if is_named else entry), value
 
 
-def _is_scalar(value: Any) -> bool:
+def _is_scalar(value: object) -> bool:
     return not isinstance(value, dict | list)
 
 
-def _id_of(value: Any) -> str:
+def _id_of(value: object) -> str:
     """Return the parts of a row as one text: ``m64_n8_dtype-float16``, ``64x8``."""
     if isinstance(value, list):
         return "x".join(map(_id_of, value))
@@ -221,7 +221,7 @@ def _id_of(value: Any) -> str:
     )
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Return a value as text of YAML's core schema."""
     return (
         {True: "true", False: "false", None: "null"}[value]

@@ -84,7 +84,7 @@ def describe(data: Any, name: str, path: DataPath = (), *, pointer: str = "") ->
 _UNKNOWN_KEYS = ("unknown-key", "key-of-specs")
 
 
-def containers_at(data: Any, name: str, path: DataPath) -> frozenset[str]:
+def containers_at(data: object, name: str, path: DataPath) -> frozenset[str]:
     """Return which of ``array`` and ``object`` a template at ``path`` stands for; empty where it
     stands for a text or a number.
     """

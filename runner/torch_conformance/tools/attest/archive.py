@@ -144,7 +144,7 @@ def as_json(value: object) -> bytes:
     )
 
 
-def changed(value: Any, change: Callable[[str, str], str], key: str = "") -> Any:
+def changed(value: object, change: Callable[[str, str], str], key: str = "") -> Any:
     """Return JSON with each text changed; ``change`` is given the text and the key of the object
     that it stands in.
     """

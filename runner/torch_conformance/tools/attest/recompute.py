@@ -179,7 +179,7 @@ def _compares(step: Step) -> list[int]:
     ]
 
 
-def _close_of(check: Any) -> Any:
+def _close_of(check: object) -> Any:
     return check.check if isinstance(check, EachSample) else check
 
 
@@ -200,7 +200,7 @@ def _as_run(case: Case, recorded: Sequence[_Number]) -> Case:
     for the recorded places.
     """
 
-    def asking(check: Any, number: int, place: int) -> Any:
+    def asking(check: object, number: int, place: int) -> Any:
         at = dict[str, Any]()
         for one in recorded:
             if (one.step, one.check) == (number, place) and one.worst:

@@ -1032,7 +1032,7 @@ _FILES = ("file", "spec")
 """Keys of positions and results whose values are names of files."""
 
 
-def _agree(said: Any, gives: Any) -> bool:
+def _agree(said: object, gives: object) -> bool:
     """Whether JSON of a line is what it should be; what is masked may differ."""
     match said, gives:
         case str(), str():

@@ -575,7 +575,7 @@ def wide(tensor: Any) -> Any:
     )
 
 
-def flat(tensor: Any) -> Any:
+def flat(tensor: object) -> Any:
     """Return the same with the parts of complex numbers as numbers."""
     return wide(in_parts(tensor))
 
@@ -603,7 +603,7 @@ def units_of(reference: Any, form: Format) -> Any:
     return torch.exp2((exponent - form.bits).clamp(min=float(form.least)))
 
 
-def errors_of(answer: Any, reference: Any) -> Any:
+def errors_of(answer: object, reference: Any) -> Any:
     """Return |answer - reference|; 0 where one of them is not finite."""
     error = (answer - reference).abs()
     return torch.where(error.isfinite(), error, 0.0)
@@ -643,7 +643,7 @@ def fine_runs_of(numel: int) -> int:
     return max(3, math.ceil(256 / max(numel, 32)))
 
 
-def nudged(tensor: Any, generator: Any, least: float = 0.0) -> Any:
+def nudged(tensor: Any, generator: object, least: float = 0.0) -> Any:
     """Return a floating-point tensor with every value nearer to 0 by up to eight units of its
     resolution: eager rounds it differently.
 
@@ -664,7 +664,7 @@ def nudged(tensor: Any, generator: Any, least: float = 0.0) -> Any:
     return (tensor.detach().to(torch.float64) * (1 - less.to(tensor.device))).to(tensor.dtype)
 
 
-def is_reordered(answers: Sequence[Any], reference: Any) -> bool:
+def is_reordered(answers: Sequence[Any], reference: object) -> bool:
     """Whether answers to the same inputs are so near to the reference that another order of
     additions explains how they differ.
 
@@ -680,7 +680,7 @@ def is_reordered(answers: Sequence[Any], reference: Any) -> bool:
     )
 
 
-def _drawn(samples: Sequence[Sample], dtype: Any) -> tuple[list[Any], Any]:
+def _drawn(samples: Sequence[Sample], dtype: object) -> tuple[list[Any], Any]:
     """Return the errors of each run, and how far the reference moved at most."""
     errors: list[Any] = []
     first = flat(samples[0].reference)
@@ -741,7 +741,7 @@ def _in_block(values: Any) -> Any:
     return values.new_zeros(len(values)).scatter_reduce(0, block, values, "amax")[block]
 
 
-def _unexplained(own: Any, eager: Any, right: Any, moved: Any, form: Format) -> int:
+def _unexplained(own: Any, eager: object, right: object, moved: Any, form: Format) -> int:
     """Return in how many elements eager's error is greater than rounding explains; 0 for a few,
     where results may flip, as of a comparison.
 
@@ -763,7 +763,7 @@ def _unexplained(own: Any, eager: Any, right: Any, moved: Any, form: Format) -> 
 
 
 def unexplained_in(
-    answer: Any, reference: Any, jittered: Sequence[Any], amplitude: float = 1.0
+    answer: Any, reference: object, jittered: Sequence[Any], amplitude: float = 1.0
 ) -> int:
     """Return in how many elements an answer is farther from the reference than rounding explains.
 
@@ -858,7 +858,7 @@ def _ways_to_group(
         )
 
 
-def _deviations(answer: Any, reference: Any, scale: Scale) -> dict[str, Any]:
+def _deviations(answer: object, reference: Any, scale: Scale) -> dict[str, Any]:
     """Return answer - reference as eager's last dtype rounds it, in multiples of each element's
     bound; 0 where one of them is not finite.
 
@@ -872,7 +872,7 @@ def _deviations(answer: Any, reference: Any, scale: Scale) -> dict[str, Any]:
     return {"value": deviating, "size": deviating * reference.sign()}
 
 
-def _bias_facts(answer: Any, shape: tuple[int, ...], scale: Scale) -> list[dict[str, Json]]:
+def _bias_facts(answer: object, shape: tuple[int, ...], scale: Scale) -> list[dict[str, Json]]:
     """Return for each way to group the group that is nearest to its bound, or farthest outside; for
     values and for sizes.
     """
@@ -906,7 +906,7 @@ def _bias_facts(answer: Any, shape: tuple[int, ...], scale: Scale) -> list[dict[
 # -- medians ---------------------------------------------------------------------------------------
 
 
-def is_suspect(actual: Any, scale: Scale) -> bool:
+def is_suspect(actual: object, scale: Scale) -> bool:
     """Whether more runs of eager decide on an answer: an element is outside of its bound, or most
     elements of a group are far from eager or float64.
     """
@@ -965,7 +965,7 @@ def _medians(ulps: Any, shape: tuple[int, ...], scale: Scale) -> Iterator[dict[s
 def scale_of(
     samples: Sequence[Sample],
     answer: Any,
-    reference: Any,
+    reference: object,
     through: str = "",
     jittered: Sequence[Any] = (),
     amplitude: float = 1.0,
@@ -1203,7 +1203,7 @@ def bounds_of(scale: Scale) -> Any:
 
 
 def compare(
-    actual: Any, scale: Scale, *, equal_nan: bool = True, histogram: bool = True
+    actual: object, scale: Scale, *, equal_nan: bool = True, histogram: bool = True
 ) -> dict[str, Json]:
     """Return the facts of an answer: nonfinite mismatches, the element nearest to its bound,
     quantiles, and a histogram.
@@ -1291,7 +1291,7 @@ def compare(
 
 
 def changed_elements(
-    actual: Any, scale: Scale, unwritten: Any, before: Any = None
+    actual: Any, scale: Scale, unwritten: Any, before: object = None
 ) -> dict[str, Json] | None:
     """Return the elements that eager does not write and that differ in an answer: their number, and
     the first; None without any.
@@ -1348,7 +1348,7 @@ answer may differ by as much.
 
 
 def other_change(
-    ours: Any, theirs: Any, before: Any, precise: Any = None, movement: Any = None
+    ours: Any, theirs: Any, before: object, precise: object = None, movement: Any = None
 ) -> dict[str, Json] | None:
     """Return how the compiled side changed a tensor, or 64 neighbours of it, otherwise than eager;
     None where it did not.

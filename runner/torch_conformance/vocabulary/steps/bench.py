@@ -110,7 +110,7 @@ def _after_backward(
         )
     leaves = gradient_leaves(called)
 
-    def after(result: Any) -> None:
+    def after(result: object) -> None:
         LOSSES[SUM](result).backward()
         if optimizer is not None:
             optimizer.step()

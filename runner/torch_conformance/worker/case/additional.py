@@ -384,7 +384,7 @@ class EagerCall:
         return runs
 
 
-def _read(read: Callable[[Any, list[Any]], Any], result: Any, called: list[Any]) -> Any:
+def _read(read: Callable[[Any, list[Any]], Any], result: object, called: list[Any]) -> Any:
     try:
         return copies.frozen(read(result, called))
     except Exception as error:  # attributes and items of a result are code of the spec's classes
@@ -414,7 +414,7 @@ class EagerRuns:
         inputs, compared = [call.inputs[0], *arguments], [call.compared[self.index]]
         return EagerRuns(replace(call, inputs=inputs, compared=compared, kept={}))
 
-    def answers(self, eager: Any) -> Answers:
+    def answers(self, eager: object) -> Answers:
         """Return the reference of the case's own inputs and pairs of eager and reference; raise
         ``NoReference``.
 
@@ -435,7 +435,7 @@ class EagerRuns:
             raise value.error
         return value
 
-    def _made(self, eager: Any) -> Answers:
+    def _made(self, eager: object) -> Answers:
         call = self.call
         if isinstance(call, str) or isinstance(call.inputs, str):
             raise NoReference(call if isinstance(call, str) else str(call.inputs))
@@ -523,7 +523,7 @@ class EagerRuns:
         )
 
     def _reference(
-        self, call: EagerCall, again: Any, *, has_double: bool
+        self, call: EagerCall, again: object, *, has_double: bool
     ) -> tuple[torch.dtype, bool, bool]:
         """Return what the function reads as the dtype of float64 tensors, whether its casts round
         there too, and whether it computes with numpy.
@@ -713,7 +713,7 @@ class RepeatableCall(Again):
             call.run(around=self.device_api.peak_memory(peak))
         return peak[0]
 
-    def close(self, arguments: Mapping[str, Any], result: Any) -> dict[str, Any]:
+    def close(self, arguments: Mapping[str, Any], result: object) -> dict[str, Any]:
         """Return the facts of ``close`` for a result of the function and eager's."""
         reference = self.reference
         facts: dict[str, Any] = close.measure(
@@ -823,7 +823,7 @@ def _changed(own: Callable[[], Any], chosen: Callable[[torch.Tensor], bool], tim
     return values
 
 
-def _in_memory_of(earlier: Any, arguments: Any) -> Any:
+def _in_memory_of(earlier: object, arguments: object) -> Any:
     """Return the arguments; their tensors lie where those of an earlier call did."""
     for before, leaf in zip(*map(pytree.tree_leaves, (earlier, arguments)), strict=False):
         if all(
@@ -836,7 +836,7 @@ def _in_memory_of(earlier: Any, arguments: Any) -> Any:
     return arguments
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: object) -> Any:
     """Return a copy of an argument; modules in it stay the same."""
     memo = {
         id(leaf): leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.nn.Module)
@@ -1077,7 +1077,7 @@ class AdditionalCalls:
     # -- other inputs ------------------------------------------------------------------------------
 
     def _compare_other_inputs(
-        self, facts: dict[str, Any], arguments: Mapping[str, Any], reference: Any
+        self, facts: dict[str, Any], arguments: Mapping[str, Any], reference: object
     ) -> None:
         """Add the measurement of the stand-in "other inputs", which completes the facts of
         ``close``.
@@ -1343,7 +1343,7 @@ def _goes_on(before: ReferenceCall, call: ReferenceCall) -> bool:
 
 
 def _compared(
-    part: str, changed: Callable[[list[Any]], Any] | None, result: Any, called: list[Any]
+    part: str, changed: Callable[[list[Any]], Any] | None, result: object, called: list[Any]
 ) -> Any:
     return follow(result, part, EAGER) if changed is None else changed(called)
 
@@ -1352,7 +1352,7 @@ def _of_sample(done: Done, called: list[Any], around: AbstractContextManager[Any
     yield done.again(called, around)
 
 
-def _is_equal(left: Any, right: Any) -> bool:
+def _is_equal(left: object, right: object) -> bool:
     if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
         return bool(torch.equal(left, right))
     return bool(left == right)
@@ -1362,7 +1362,7 @@ def _raise(error: Exception) -> None:
     raise error
 
 
-def _may_be_drawn(leaf: Any) -> bool:
+def _may_be_drawn(leaf: object) -> bool:
     return (
         isinstance(leaf, torch.Tensor)
         and copies.is_plain_strided(leaf)

@@ -235,7 +235,7 @@ class Reference(worker_session.Reference):
         self.is_there = False
         self.latest_call = None
 
-    def stepped(self, result: Any, again: Callable[[list[Any]], Any]) -> None:
+    def stepped(self, result: object, again: Callable[[list[Any]], Any]) -> None:
         """Store the result of an optimizer's step on what the last backward left; ``again`` makes
         it on a target and its arguments.
         """
@@ -247,7 +247,7 @@ class Reference(worker_session.Reference):
         )
         self.keep(result)
 
-    def keep(self, result: Any) -> None:
+    def keep(self, result: object) -> None:
         """Store a copy of a result as the result of this step."""
         # the compiled call may write to an object that both sides share, such as a global buffer
         self.output = copies.frozen(result)

@@ -70,7 +70,7 @@ def facts_of_step(
     plan: Mapping[str, Any],
     index: int,
     step: Mapping[str, Any],
-    raised: Any,
+    raised: object,
     texts: Sequence[str],
     compiled: Compiled | None,
 ) -> dict[str, Any]:
