@@ -20,7 +20,6 @@ import posixpath
 import re
 import signal
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from torch_conformance.judge.evidence import CALL, CarriedOut, carried_out, first_line, folded
@@ -33,7 +32,7 @@ from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.expectation import Status, Verdict
 from torch_conformance.model.outcomes import Outcome
-from torch_conformance.model.results import CaseResult, fold, result_of
+from torch_conformance.model.results import Judged, fold
 from torch_conformance.optional.tools import hooks
 from torch_conformance.vocabulary.backend import Backend
 from torch_conformance.vocabulary.steps import expects_raise, python_of
@@ -51,7 +50,7 @@ class Offline(Protocol):
     def proof(self, case: Case, backend: Backend, steps: Sequence[CarriedOut]) -> Verdict:
         """Judge that every text names the target and has the kernel."""
 
-    def with_level(self, case: Case, passed: CaseResult) -> CaseResult:
+    def with_level(self, case: Case, passed: Judged) -> Judged:
         """Return an OFFLINE_PASS with its level of evidence."""
 
 
@@ -60,7 +59,7 @@ def _offline() -> Offline:
     return offline
 
 
-def judge(case: Case, backend: Backend, surroundings: Surroundings, facts: Facts) -> CaseResult:
+def judge(case: Case, backend: Backend, surroundings: Surroundings, facts: Facts) -> Judged:
     """Judge one case: return its outcome with the reason, without data about its execution."""
     if (ended := by_ending(case, facts)) is not None:
         return ended
@@ -102,8 +101,12 @@ def judge(case: Case, backend: Backend, surroundings: Surroundings, facts: Facts
         outcome, failure_type, first = fold(verdicts, case.target)
     reason = first_line(first.message) if first else ""
     place = first.position if first and outcome is not Outcome.FELL_BACK else None
-    result = result_of(
-        case, outcome, reason, failure_type, verdicts=tuple(verdicts), position=place
+    result = Judged(
+        outcome=outcome,
+        reason=reason,
+        failure_type=failure_type,
+        verdicts=tuple(verdicts),
+        position=place or case.position,
     )
     generated = [known.facts.metrics.get("generated_kernel_count", 1) for known in steps]
     if backend.proof.served is not None:
@@ -201,7 +204,7 @@ def frame_within(files: Collection[str], frames: Iterable[Frame]) -> Frame | Non
     )
 
 
-def by_ending(case: Case, facts: Facts) -> CaseResult | None:
+def by_ending(case: Case, facts: Facts) -> Judged | None:
     """Return the result of a case whose process was killed, died, broke the protocol or sent no
     answer; None for any other.
 
@@ -245,7 +248,7 @@ ENDS_PYTHON = ("builtins.SystemExit", "builtins.KeyboardInterrupt")
 """Exceptions that end a Python process. The worker catches them, so that it can report them."""
 
 
-def ended_by_code(case: Case, surroundings: Surroundings, facts: Facts) -> CaseResult | None:
+def ended_by_code(case: Case, surroundings: Surroundings, facts: Facts) -> Judged | None:
     """Return the result of a case whose code raised an exception that ends the process, if its spec
     does not expect it.
     """
@@ -281,7 +284,7 @@ def _ended(
     frame: Frame | None,
     detail: str,
     note: str = "",
-) -> CaseResult:
+) -> Judged:
     """Return a CRASH or a TIMEOUT in a phase, of a step if the case has several, at a line of the
     spec.
     """
@@ -292,9 +295,8 @@ def _ended(
     reason = f"{what} while in phase '{phase}'{of_step}{in_spec}{note}"
     # a deadline is that of the whole case
     position = _place(case, frame, None if outcome is Outcome.TIMEOUT else step)
-    return replace(
-        _unjudged(case, reason, position, detail, outcome=outcome, expected="an answer"),
-        phase=phase,
+    return _unjudged(
+        case, reason, position, detail, outcome=outcome, expected="an answer", phase=phase
     )
 
 
@@ -338,7 +340,8 @@ def _unjudged(
     *,
     outcome: Outcome = Outcome.ERROR,
     expected: str = "",
-) -> CaseResult:
+    phase: str = "",
+) -> Judged:
     """Return the result of a case that could not be judged: an ERROR, a CRASH or a TIMEOUT."""
     kind, place = outcome.label.lower(), position or case.position
     verdict = Verdict(
@@ -349,4 +352,11 @@ def _unjudged(
         observed=reason,
         detail=detail,
     )
-    return result_of(case, outcome, reason, kind, verdicts=(verdict,), position=place)
+    return Judged(
+        outcome=outcome,
+        reason=reason,
+        failure_type=kind,
+        verdicts=(verdict,),
+        position=place,
+        phase=phase,
+    )

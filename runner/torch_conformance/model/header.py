@@ -10,7 +10,7 @@ from typing import Any
 from torch_conformance.model.case import Case
 from torch_conformance.model.codec import REQUIRED
 from torch_conformance.model.outcomes import Outcome
-from torch_conformance.model.results import CaseResult
+from torch_conformance.model.results import CaseResult, Published, Redacted
 
 DECLARES = ".declares"
 """Behind the name of a backend in the facts of a run: what its entry declares."""
@@ -184,15 +184,14 @@ class RunFooter:
     """
     warnings: tuple[MachineWarning, ...] = ()
 
-    def warned(self, results: Iterable[CaseResult]) -> tuple[CaseResult, ...]:
+    def warned(self, results: Iterable[Redacted]) -> tuple[Published, ...]:
         """Return the results with the warnings of this footer."""
         texts: dict[str, tuple[str, ...]] = {}
         for warning in self.warnings:
             texts |= {case_id: (*texts.get(case_id, ()), warning.text) for case_id in warning.cases}
-        return (
-            tuple(replace(result, warnings=texts.get(result.case_id, ())) for result in results)
-            if texts
-            else tuple(results)
+        return tuple(
+            Published(replace(result, warnings=texts.get(result.case_id, ())) if texts else result)
+            for result in results
         )
 
 

@@ -6,7 +6,7 @@ from typing import Protocol
 from torch_conformance.model.case import Case
 from torch_conformance.model.header import ProfileRecord, RunHeader, problems
 from torch_conformance.model.outcomes import ExitCode, exit_code
-from torch_conformance.model.results import CaseResult
+from torch_conformance.model.results import Redacted
 from torch_conformance.model.statement import Statement
 from torch_conformance.optional.tools import hooks
 
@@ -14,7 +14,7 @@ from torch_conformance.optional.tools import hooks
 class Statements(Protocol):
     """What is asked of the tool for profiles."""
 
-    def statement_of_run(self, header: RunHeader, results: Iterable[CaseResult]) -> Statement:
+    def statement_of_run(self, header: RunHeader, results: Iterable[Redacted]) -> Statement:
         """Return what results say of the profile of their run."""
 
     def problem_of_record(self, profile: ProfileRecord) -> str:
@@ -27,13 +27,13 @@ def statements() -> Statements:
     return attest
 
 
-def profile_statement(header: RunHeader, results: Iterable[CaseResult]) -> Statement | None:
+def profile_statement(header: RunHeader, results: Iterable[Redacted]) -> Statement | None:
     """Return what these results say of the run's profile; None for a run without one."""
     return statements().statement_of_run(header, results) if header.profile else None
 
 
 def conclusion_of(
-    header: RunHeader, results: Sequence[CaseResult], whole: Sequence[Case] = ()
+    header: RunHeader, results: Sequence[Redacted], whole: Sequence[Case] = ()
 ) -> tuple[ExitCode, tuple[str, ...]]:
     """Return the exit code of an uninterrupted run, and a line for each name of ``--require``
     that turns it into NOTHING.

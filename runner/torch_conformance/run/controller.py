@@ -23,7 +23,7 @@ from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import JournalAltered
 from torch_conformance.model.header import MachineWarning, RunFooter, RunHeader
 from torch_conformance.model.outcomes import ExitCode, Outcome
-from torch_conformance.model.results import NODE_LOST, CaseResult
+from torch_conformance.model.results import NODE_LOST, Redacted
 from torch_conformance.optional.options import RunOptions, report_files
 from torch_conformance.optional.tools import hooks, is_there
 from torch_conformance.plan.profile import profiles
@@ -98,13 +98,13 @@ class Controller:
         self._has_header = self._is_resumed
         """Whether the header is recorded."""
         self._header: RunHeader = folder.header or replace(prepared.header, run_id=folder.run_id)
-        self._results: dict[CaseId, CaseResult] = {
+        self._results: dict[CaseId, Redacted] = {
             result.case_id: result for result in folder.finished
         }
-        self._attempts: dict[CaseId, list[CaseResult]] = {
+        self._attempts: dict[CaseId, list[Redacted]] = {
             case_id: list(results) for case_id, results in folder.attempts.items()
         }
-        self._executed: list[CaseResult] = []
+        self._executed: list[Redacted] = []
         """The results of this part of the run, with each attempt."""
         self._failed: set[CaseId] = set()
         """The cases that ``--max-failures`` counts."""
@@ -150,7 +150,7 @@ class Controller:
             for problem in alterations(self._folder.path, result):
                 raise JournalAltered(f"{problem}; a later case or another program changed it")
 
-    def _ordered(self) -> tuple[CaseResult, ...]:
+    def _ordered(self) -> tuple[Redacted, ...]:
         """Return the known results, in the order of reports."""
         return tuple(
             self._results[case.id] for case in self._prepared.selected if case.id in self._results
@@ -293,7 +293,7 @@ class Controller:
             ]
             alone = True
 
-    def _count_failure(self, result: CaseResult) -> None:
+    def _count_failure(self, result: Redacted) -> None:
         """Count a case that failed, for ``--max-failures``."""
         is_run = result.outcome is not Outcome.NOT_RUN
         if result.outcome.is_failure and is_run and not self._header.lets_pass(result):
@@ -303,7 +303,7 @@ class Controller:
         """Whether as many cases failed as ``--max-failures`` lets."""
         return 0 < self._options.most_failures <= len(self._failed)
 
-    def _take(self, result: CaseResult, *, had_all_attempts: bool = True) -> None:
+    def _take(self, result: Redacted, *, had_all_attempts: bool = True) -> None:
         """Record the result of a case."""
         self._emit(events.CaseFinished(result=result, had_all_attempts=had_all_attempts))
         self._results[result.case_id] = result
@@ -370,7 +370,7 @@ class Controller:
         return code
 
     def _machine_warnings(
-        self, results: Sequence[CaseResult], code: ExitCode
+        self, results: Sequence[Redacted], code: ExitCode
     ) -> Iterator[MachineWarning]:
         """Yield what ``doctor`` says of the tools of cases that crashed, and of required cases that
         failed their profile.

@@ -31,7 +31,7 @@ from torch_conformance.model import events
 from torch_conformance.model.case import Case
 from torch_conformance.model.diagnostics import InvalidSpecs, UsageError, one_line
 from torch_conformance.model.header import RunFooter
-from torch_conformance.model.results import Attempt, CaseResult
+from torch_conformance.model.results import Attempt, Redacted
 from torch_conformance.optional.options import MergeOptions, report_files
 from torch_conformance.plan.worker_plan import digest_of
 from torch_conformance.record.case_files import alterations
@@ -43,7 +43,7 @@ from torch_conformance.run import rejudge
 from torch_conformance.run.preparation import judging_files
 from torch_conformance.vocabulary.backend import Backend
 
-_Piece = TypeVar("_Piece", Attempt, CaseResult)
+_Piece = TypeVar("_Piece", Attempt, Redacted)
 OpenReporters: TypeAlias = Callable[[MergeOptions, RunFolder], events.Listener]
 
 _SHARD = re.compile(r"([1-9][0-9]*)/([1-9][0-9]*)")
@@ -325,11 +325,12 @@ def merge(
                 output.note(f"warning: not copied: {left[0]}{more}")
             for result in run.results:
                 listener.on_event(events.CaseFinished(result=result))
+            results = run.footer.warned(run.results)
             listener.on_event(
-                events.ResultsCompleted(header=run.header, results=run.results, footer=run.footer)
+                events.ResultsCompleted(header=run.header, results=results, footer=run.footer)
             )
             listener.on_event(
-                events.RunEnded(header=run.header, results=run.results, footer=run.footer)
+                events.RunEnded(header=run.header, results=results, footer=run.footer)
             )
     finally:
         folder.release()

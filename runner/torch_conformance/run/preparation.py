@@ -27,7 +27,7 @@ from torch_conformance.machine.installed_torch import facts_of_files, installed_
 from torch_conformance.machine.redaction import (
     environment_variables,
     redacted,
-    redacted_result,
+    redacted_record,
     redacted_texts,
 )
 from torch_conformance.machine.scratch import open_untrusted
@@ -221,7 +221,7 @@ def prepare(
     if profile is not None and record is not None:
         judged_by |= {record.file: profile.document.digest}
         record = replace(
-            record, waivers=tuple(map(redacted_result, record.waivers))
+            record, waivers=tuple(map(redacted_record, record.waivers))
         )  # as the results that name them are
     header = RunHeader(
         run_id=run_id,

@@ -32,7 +32,7 @@ from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import (
     PHASES_BEFORE_CLAIM,
     AppliedWaiver,
-    CaseResult,
+    Redacted,
     WaiverEffect,
 )
 from torch_conformance.model.statement import (
@@ -62,7 +62,7 @@ class Standing(Enum):
     NOT_EXECUTED = "not executed"
 
 
-def statement_of_run(header: RunHeader, results: Iterable[CaseResult]) -> Statement:
+def statement_of_run(header: RunHeader, results: Iterable[Redacted]) -> Statement:
     """Return what results say of the profile of their run, by the waivers of the day on which it
     began.
     """
@@ -82,7 +82,7 @@ def statement_of_run(header: RunHeader, results: Iterable[CaseResult]) -> Statem
 
 def statement_of(
     profile: ProfileRecord,
-    results: Iterable[CaseResult],
+    results: Iterable[Redacted],
     *,
     environment: Mapping[str, str],
     day: date,
@@ -92,7 +92,7 @@ def statement_of(
     """Return the statement by the facts of the machine (``environment``) on a ``day``; ``shard`` is
     empty for a whole run, and ``challenge`` the text of --challenge.
     """
-    by_id: dict[str, CaseResult] = {result.case_id: result for result in results}
+    by_id: dict[str, Redacted] = {result.case_id: result for result in results}
     nodes = (
         part.node for result in by_id.values() for part in (result, *result.attempts) if part.node
     )
@@ -254,7 +254,7 @@ def _failure(when: Mapping[str, Any], facts: Mapping[str, str]) -> str:
 
 
 def standing(
-    result: CaseResult | None,
+    result: Redacted | None,
     permitted: frozenset[tuple[str, str, str]],
     shard: str = "",
     *,
@@ -297,7 +297,7 @@ def standing(
     return Standing.FAILED, reason
 
 
-def _matched(result: CaseResult) -> AppliedWaiver | None:
+def _matched(result: Redacted) -> AppliedWaiver | None:
     """Return the waiver that made this an XFAIL: the first that matches counts."""
     return next(
         (waiver for waiver in result.waivers if waiver.effect is WaiverEffect.MATCHED), None

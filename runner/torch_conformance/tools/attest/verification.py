@@ -41,7 +41,7 @@ from torch_conformance.model.escaping import plain
 from torch_conformance.model.header import ProfileRecord, RunHeader
 from torch_conformance.model.module_files import described
 from torch_conformance.model.outcomes import ExitCode, Outcome
-from torch_conformance.model.results import NOT_CLAIMED, WEAK, CaseResult, result_of
+from torch_conformance.model.results import NOT_CLAIMED, WEAK, CaseResult, Judged, Redacted
 from torch_conformance.model.statement import Statement
 from torch_conformance.model.targets import simulated
 from torch_conformance.optional.options import (
@@ -646,7 +646,7 @@ def _judge_again(
         found.rests_on, found.code_of_cases = rests_on, conclusion_of(header, run.results)[0]
 
 
-def _required_of(header: RunHeader, results: Sequence[CaseResult]) -> list[str]:
+def _required_of(header: RunHeader, results: Sequence[Redacted]) -> list[str]:
     """Return the ids of the required cases; all without a profile."""
     if (statement := profile_statement(header, results)) is None:
         return [str(result.case_id) for result in results]
@@ -905,16 +905,15 @@ def problems_of_case(
             "operators",
         )
     }
-    judged = result_of(
-        case,
-        result.outcome,
-        result.reason,
-        result.failure_type,
+    judged = Judged(
+        outcome=result.outcome,
+        reason=result.reason,
+        failure_type=result.failure_type,
         verdicts=result.verdicts,
         position=result.position,
     )
     for part, now in rejudge.again(case, backend, then.known, result, place):
-        if part is result and isinstance(now, CaseResult) and not rejudge.is_too_slow(now.verdicts):
+        if part is result and isinstance(now, Judged) and not rejudge.is_too_slow(now.verdicts):
             files = RecordedFiles(place / result.folder, result.evidence)
             facts = read_facts(files.observation(), files.code)
             problems = (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from torch_conformance.judge.evidence import CarriedOut
 from torch_conformance.model.case import Case, Expected
 from torch_conformance.model.expectation import Status, Verdict
-from torch_conformance.model.results import PROOF, CaseResult
+from torch_conformance.model.results import PROOF, Judged
 from torch_conformance.model.targets import ISA, TARGETS, WRAPPER, Level, evidence_of
 from torch_conformance.tools.offline import generated_kernels, problems_of_texts
 from torch_conformance.tools.offline.target_checks import target_problems
@@ -69,7 +69,7 @@ def _problems(case: Case, known: CarriedOut) -> Iterator[str]:
     yield from (f"the wrapper defines no kernel '{name}'" for name in sorted(there - set(kernels)))
 
 
-def with_level(case: Case, passed: CaseResult) -> CaseResult:
+def with_level(case: Case, passed: Judged) -> Judged:
     """Return an OFFLINE_PASS with its level of evidence, the highest of its expectations, and with
     its reason.
     """
@@ -91,7 +91,7 @@ def _level(expected: Expected) -> Level:
     return Level.INSTRUCTIONS if stage in ISA.values() else Level.COMPILED
 
 
-def _held(expected: Expected, result: CaseResult) -> bool:
+def _held(expected: Expected, result: Judged) -> bool:
     places = {expected.position, *expected.leaves.values()}
     return any(
         judged.kind == expected.kind and judged.position in places and judged.status is Status.HELD
