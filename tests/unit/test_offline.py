@@ -23,7 +23,6 @@ from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.expectation import Status
 from torch_conformance.model.outcomes import ExitCode, Outcome, exit_code
 from torch_conformance.model.results import CaseResult, executed
-from torch_conformance.model.results import result_of as completed
 from torch_conformance.model.targets import TARGETS
 from torch_conformance.plan.worker_plan import make_plan
 from torch_conformance.record.journal import problem_of_result
@@ -364,8 +363,7 @@ def test_every_mutant_is_refused(
 
 
 def test_an_offline_case_never_passes(tmp_path: Path) -> None:
-    case = cases_of(tmp_path)[0]
-    result = completed(case, result_of(case))
+    result = result_of(cases_of(tmp_path)[0])
     assert (result.outcome, result.level, result.target) == (
         Outcome.OFFLINE_PASS,
         "O3",

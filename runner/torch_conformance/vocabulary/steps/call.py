@@ -14,7 +14,7 @@ from torch_conformance.model.conditions import is_template
 from torch_conformance.model.diagnostics import Diagnostic, did_you_mean, unknown
 from torch_conformance.model.expectation import About
 from torch_conformance.model.protocol import Json, encode
-from torch_conformance.vocabulary.expectations import MEASURED
+from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.expectations.comparing import opened
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from torch_conformance.vocabulary.forms import (
@@ -158,7 +158,7 @@ class Call(Calling):
                     key=True,
                 )
         for kind, path in around.expected if self.processes else ():
-            if kind in MEASURED and MEASURED[kind].calls_again:
+            if kind in EXPECTATIONS and EXPECTATIONS[kind].calls_again:
                 yield around.problem(
                     path,
                     f"'{kind}' of a call in several processes: a rank makes no additional calls",

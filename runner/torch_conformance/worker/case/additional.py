@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from torch_conformance.model.results import PROOF
 from torch_conformance.optional.tools import hooks
-from torch_conformance.vocabulary.expectations import MEASURED, OF_SAMPLES, close
+from torch_conformance.vocabulary.expectations import OF_SAMPLES, close
 from torch_conformance.vocabulary.expectations.additional_calls import (
     CannotRepeat,
     comparing,
@@ -47,7 +47,7 @@ from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OU
 from torch_conformance.vocabulary.expectations.served import OF_OPERATORS
 from torch_conformance.vocabulary.expectations.stand_ins import Comparer
 from torch_conformance.vocabulary.picture import Picture, is_freed
-from torch_conformance.vocabulary.steps import SAMPLES
+from torch_conformance.vocabulary.steps import MEASURED, SAMPLES
 from torch_conformance.vocabulary.steps.call import (
     Differentiate,
     differentiation,
