@@ -101,53 +101,20 @@ class Kind:
 SPEC = Kind(
     name="spec",
     keys=frozenset(
-        [
-            "summary",
-            "covers",
-            "tags",
-            "backends",
-            "matrix",
-            "exclude",
-            "include",
-            "requires",
-            "config",
-            "dynamo_config",
-            "functorch_config",
-            "env",
-        ]
-        + [
-            "torch",
-            "context",
-            "prelude",
-            "entry",
-            "function",
-            "functions",
-            "let",
-            "spies",
-            "handlers",
-            "inputs",
-            "compile",
-            "steps",
-        ]
-        + ["expect", "control", "services", "isolation", "timeout", "exclusive", "group", "retries"]
+        (
+            "summary covers tags backends matrix exclude include requires config "
+            "dynamo_config functorch_config env"
+        ).split()
+        + (
+            "torch context prelude entry function functions let spies handlers inputs compile steps"
+        ).split()
+        + "expect control services isolation timeout exclusive group retries".split()
         + ["on_request", "source", "targets", "triton"]
     ),
-    marks=frozenset(
-        ["summary", "covers", "backends", "prelude", "function", "functions", "expect", "targets"]
-    ),
+    marks=frozenset("summary covers backends prelude function functions expect targets".split()),
 )
 _DEFAULTS = frozenset(
-    [
-        "config",
-        "dynamo_config",
-        "functorch_config",
-        "torch",
-        "isolation",
-        "context",
-        "tags",
-        "prelude",
-        "groups",
-    ]
+    ("config dynamo_config functorch_config torch isolation context tags prelude groups").split()
 )
 DEFAULTS = Kind(
     name="defaults",
@@ -158,9 +125,7 @@ DEFAULTS = Kind(
 )
 BACKENDS = Kind(
     name="backends",
-    keys=frozenset(
-        ["summary", "device", "joins", "only_tags", "requires", "config", "compiles", "proof"]
-    ),
+    keys=frozenset("summary device joins only_tags requires config compiles proof".split()),
     marks=frozenset(["device", "joins", "only_tags", "compiles", "proof"]),
     anywhere=True,
 )
@@ -172,26 +137,14 @@ CLAIMS = Kind(name="claims", keys=_DTYPES, marks=_DTYPES, least=1, file_name="cl
 EXPECTED = Kind(name="expected", keys=_DTYPES, marks=_DTYPES, least=1, file_name="expected.yaml")
 WAIVERS = Kind(
     name="waivers",
-    keys=frozenset(["waivers", "cases", "failure", "reason", "issue", "until", "flaky"]),
+    keys=frozenset("waivers cases failure reason issue until flaky".split()),
     marks=frozenset(["waivers", "cases", "failure"]),
     anywhere=True,
     file_name="waivers.yaml",
 )
 PROFILE = Kind(
     name="profile",
-    keys=frozenset(
-        [
-            "profile",
-            "version",
-            "summary",
-            "torch",
-            "specs",
-            "backends",
-            "backend",
-            "waivers",
-            "levels",
-        ]
-    ),
+    keys=frozenset("profile version summary torch specs backends backend waivers levels".split()),
     marks=frozenset(["profile", "levels"]),
 )
 SETTINGS = Kind(
