@@ -101,20 +101,15 @@ class Kind:
 SPEC = Kind(
     name="spec",
     keys=frozenset(
-        (
-            "summary covers tags backends matrix exclude include requires config "
-            "dynamo_config functorch_config env"
-        ).split()
-        + (
-            "torch context prelude entry function functions let spies handlers inputs compile steps"
-        ).split()
-        + "expect control services isolation timeout exclusive group retries".split()
-        + ["on_request", "source", "targets", "triton"]
+        "summary covers tags backends matrix exclude include requires config dynamo_config "
+        "functorch_config env torch context prelude entry function functions let spies handlers "
+        "inputs compile steps expect control services isolation timeout exclusive group retries "
+        "on_request source targets triton".split()
     ),
     marks=frozenset("summary covers backends prelude function functions expect targets".split()),
 )
 _DEFAULTS = frozenset(
-    ("config dynamo_config functorch_config torch isolation context tags prelude groups").split()
+    "config dynamo_config functorch_config torch isolation context tags prelude groups".split()
 )
 DEFAULTS = Kind(
     name="defaults",

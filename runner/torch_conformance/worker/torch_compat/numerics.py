@@ -276,7 +276,7 @@ def _deviation(
     unbiased: Any = True,
     keepdim: object = False,
     *,
-    correction: object = None,
+    correction: Any = None,
 ) -> Any:
     """Return a variance by way of the mean, whose rounding shows where all numbers are equal."""
     dim = dim or list(range(numbers.ndim))
@@ -606,7 +606,7 @@ class Widened(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow 
         )
 
 
-def is_what_casts_lose(eager: object, wide: object, kept: object) -> bool:
+def is_what_casts_lose(eager: Any, wide: Any, kept: Any) -> bool:
     """Whether eager's answer is what the casts of the function lose: in 64 neighbours the float64
     answer without their roundings is another one for a quarter of the elements.
 
