@@ -123,7 +123,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Check types with mypy. torch is left out: mypy does not follow its types."""
+    """Check types with mypy, without torch: ``stubs`` has the types of tensors."""
     session.install(
         *RUNTIME, *named("mypy", "types-PyYAML"), *PROJECT["optional-dependencies"]["remote"]
     )

@@ -9,6 +9,7 @@ from tests.unit.test_junit import HEADER, result
 from torch_conformance.model.header import ProfileLevel, ProfileRecord
 from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.model.results import CaseResult
+from torch_conformance.record.conclusion import conclusion_of
 from torch_conformance.report.github import RunReport
 
 TEXTS = [
@@ -47,7 +48,7 @@ def profile_of(report: RunReport, *lost: str) -> RunReport:
     return replace(
         report,
         header=header,
-        footer=replace(report.footer, exit_code=int(header.conclusion(report.results)[0])),
+        footer=replace(report.footer, exit_code=int(conclusion_of(header, report.results)[0])),
     )
 
 

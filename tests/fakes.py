@@ -23,7 +23,7 @@ from tests import prestart
 from torch_conformance.execute.executor_protocol import Execution, ExecutorSettings, Job
 from torch_conformance.judge.evidence import read_facts
 from torch_conformance.judge.judge import judge
-from torch_conformance.language.backends import Backend, Proof, load_backends
+from torch_conformance.language.backends import load_backends
 from torch_conformance.language.load import Suite, load
 from torch_conformance.machine.capabilities import ANSWERS
 from torch_conformance.model.case import (
@@ -41,8 +41,9 @@ from torch_conformance.model.devices import HOLDS
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.events import Activity
 from torch_conformance.model.expectation import Verdict
-from torch_conformance.model.results import CaseResult
+from torch_conformance.model.results import CaseResult, result_of
 from torch_conformance.plan.schedule import Capacity
+from torch_conformance.vocabulary.backend import Backend, Proof
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -237,7 +238,7 @@ def verdict_of(
     services: Sequence[ServiceReport] = (),
     stderr: str = "",
 ) -> CaseResult:
-    """Judge a case on an observation."""
+    """Judge a case on an observation, and return its result."""
 
     def read(index: int, piece: int, _sent: str) -> str:
         try:
@@ -252,7 +253,8 @@ def verdict_of(
         "services": tuple(services),
         "stderr": stderr,
     }
-    return judge(judged_case, by or backend(), here, read_facts(facts, read, **known))
+    known_facts = read_facts(facts, read, **known)
+    return result_of(judged_case, judge(judged_case, by or backend(), here, known_facts))
 
 
 COUNTED = expected("counter", {"inductor.fxgraph_cache_miss": 1})

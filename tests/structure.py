@@ -60,7 +60,7 @@ expect:
 """What ``--trace`` runs."""
 
 TRACED = """\
-import json, sys, threading, torch_conformance.machine.redaction, torch_conformance.model.diagnostics, torch_conformance.model.options, torch_conformance.model.outcomes
+import json, sys, threading, torch_conformance.machine.redaction, torch_conformance.model.diagnostics, torch_conformance.optional.options, torch_conformance.model.outcomes
 from torch_conformance.cli.parser import main
 functions = set()
 def note(frame, event, argument):

@@ -24,6 +24,7 @@ from torch_conformance.cli.parser import main
 from torch_conformance.execute.executor_protocol import Execution, Job
 from torch_conformance.model.codec import encode
 from torch_conformance.record.case_files import digest
+from torch_conformance.record.conclusion import profile_statement
 from torch_conformance.record.journal import JournalError, Run, read_run, totals
 from torch_conformance.report.junit import document_of
 from torch_conformance.tools.attest import archive
@@ -245,7 +246,7 @@ class Archive:
         }
         predicate["totals"], predicate["exit_code"] = totals(run.results), footer["exit_code"]
         predicate["statement"] = (
-            [encode(statement)] if (statement := run.header.statement(run.results)) else []
+            [encode(statement)] if (statement := profile_statement(run.header, run.results)) else []
         )
         predicate["run"].update(
             {"id": header["run_id"], "started": header["started"], "ended": footer["ended"]}
@@ -260,7 +261,7 @@ class Archive:
         report.
         """
         run = self._run()
-        statement = run.header.statement(run.results)
+        statement = profile_statement(run.header, run.results)
 
         def change(line: dict[str, Any]) -> None:
             line["exit_code"] = (

@@ -29,7 +29,7 @@ from torch_conformance.cli.parser import PROGRAM, commands, parser
 from torch_conformance.language import upstream
 from torch_conformance.language.backends import load_backends
 from torch_conformance.language.load import load
-from torch_conformance.language.read import spec_schema
+from torch_conformance.machine import schemas
 from torch_conformance.machine.capabilities import CAPABILITIES
 from torch_conformance.model.case import Case
 
@@ -64,8 +64,8 @@ def main() -> None:
     """Write the schemas, then the pages that show them."""
     for name, text in generate_schemas.written().items():
         (generate_schemas.SCHEMAS / name).write_text(text, "utf-8")
-    spec_schema.load.cache_clear()
-    spec_schema.resolved.cache_clear()
+    schemas.load.cache_clear()
+    schemas.resolved.cache_clear()
     for name, text in generated(load([]).cases).items():
         path = DOCS / name
         path.parent.mkdir(exist_ok=True)
@@ -119,9 +119,9 @@ def _table(path: str) -> Iterator[str]:
 def _node(path: str) -> Any:
     file, *keys = path.split("/")
     node = (
-        spec_schema.resolved(file, f"/$defs/{keys[1]}")
+        schemas.resolved(file, f"/$defs/{keys[1]}")
         if keys[:1] == ["$defs"]
-        else spec_schema.resolved(file)
+        else schemas.resolved(file)
     )
     for key in keys[2:] if keys[:1] == ["$defs"] else keys:
         node = node[key]
@@ -138,7 +138,7 @@ def _type(node: Any) -> str:
         return f"`{json.dumps(node['const'])}`"
     kinds = node.get("type", "any")
     words = [kinds] if isinstance(kinds, str) else list(kinds)
-    if node.get("pattern") == spec_schema.TEMPLATE_PATTERN and len(words) > 1:
+    if node.get("pattern") == schemas.TEMPLATE_PATTERN and len(words) > 1:
         words.remove("string")  # the string is a template, whose value may have any type
     return " or ".join(words)
 
@@ -149,14 +149,14 @@ _MOST_WORDS = 6
 
 def _kinds(file: str, member: str) -> Iterator[str]:
     """``kinds FILE MEMBER``: a section for each kind of step or expectation."""
-    raw = spec_schema.load(file)["$defs"]
+    raw = schemas.load(file)["$defs"]
     for name in raw[member]["properties"]:
         if name in raw:
             yield from _kind(file, name, raw[name])
 
 
 def _kind(file: str, name: str, raw: Any) -> Iterator[str]:
-    node = spec_schema.resolved(file, f"/$defs/{name}")
+    node = schemas.resolved(file, f"/$defs/{name}")
     yield f"### `{name}`"
     yield ""
     yield node["description"]
@@ -173,9 +173,7 @@ def _inputs() -> Iterator[str]:
     """``inputs``: the keys of an input, and examples."""
     yield from _table("inputs/$defs/input")
     yield ""
-    yield from _examples(
-        "inputs", "input", spec_schema.load("inputs")["$defs"]["input"]["examples"]
-    )
+    yield from _examples("inputs", "input", schemas.load("inputs")["$defs"]["input"]["examples"])
 
 
 def _examples(file: str, name: str, entries: list[Any]) -> Iterator[str]:

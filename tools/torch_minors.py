@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tools.reports import table
+from torch_conformance.model.folded_ids import fold
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult
-from torch_conformance.plan.case_ledger import fold
 from torch_conformance.record.journal import Run, read_run
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "torch-minors.md"

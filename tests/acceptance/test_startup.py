@@ -124,7 +124,7 @@ def test_help_imports_little(program: Program) -> None:
         "inspect",
         "pathlib",
         "typing",
-        "torch_conformance.model.options",
+        "torch_conformance.optional.options",
         "torch_conformance.machine.redaction",
     }
 

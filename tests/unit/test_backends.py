@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from torch_conformance.language.backends import load_backends
+from torch_conformance.matching.filecheck import parse
 from torch_conformance.model.diagnostics import InvalidSpecs
-from torch_conformance.model.matching.filecheck import parse
 from torch_conformance.vocabulary.expectations.texts import check_specific_checks
 
 VENDOR = (

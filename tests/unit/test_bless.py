@@ -24,8 +24,8 @@ from tests.fakes import (
 from torch_conformance.cli.parser import main
 from torch_conformance.execute.executor_protocol import Execution, Job
 from torch_conformance.language.load import load
-from torch_conformance.language.read.document import Document
 from torch_conformance.model.case_facts import Ending
+from torch_conformance.model.document import Document
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.tools.author.blessed_counts import NotBlessed, Row, counted, expression
 from torch_conformance.tools.author.commands.bless import patch

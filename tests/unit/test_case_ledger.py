@@ -7,8 +7,9 @@ import pytest
 
 from tests.fakes import ROOT, shipped_suite, write_specs
 from torch_conformance.cli.parser import main
+from torch_conformance.model.folded_ids import fold, unfold
 from torch_conformance.model.outcomes import ExitCode
-from torch_conformance.plan.case_ledger import NAME, fold, unfold
+from torch_conformance.plan.case_ledger import NAME
 
 SPEC = """\
 summary: Twice a tensor is computed

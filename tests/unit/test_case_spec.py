@@ -19,7 +19,7 @@ from torch_conformance.model.case import Case, WrittenFunction
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.plan.selection import is_of_operator
-from torch_conformance.plan.worker_plan import python_of, seed_of
+from torch_conformance.plan.worker_plan import seed_of
 from torch_conformance.tools.author.commands.explain import (
     Decision,
     Origins,
@@ -29,6 +29,7 @@ from torch_conformance.tools.author.commands.explain import (
     text_of,
     without_idle_spies,
 )
+from torch_conformance.vocabulary.steps import python_of
 
 SCHEMA = ROOT / "schemas" / "spec.schema.json"
 SPECS = ROOT / "specs"

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tests.fakes import backend, case, expected, observation, observed_steps, seen, step, verdict_of
-from torch_conformance.language.backends import Serves
 from torch_conformance.model.case_facts import TALLIED, Tunings
 from torch_conformance.model.outcomes import Outcome
+from torch_conformance.vocabulary.backend import Serves
 
 HOLDS = expected("counter", {"inductor.fxgraph_cache_miss": 1})
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.recorded import recorded, run_of
-from torch_conformance.model.matching.patterns import stable_lines
+from torch_conformance.matching.patterns import stable_lines
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult
 from torch_conformance.record.journal import NamedRun

@@ -2,7 +2,6 @@
 not claim.
 """
 
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from torch_conformance.language.waivers import load_waivers
 from torch_conformance.model.diagnostics import InvalidSpecs
 from torch_conformance.model.expectation import Status, Verdict
 from torch_conformance.model.outcomes import Outcome
-from torch_conformance.model.results import result_of
+from torch_conformance.model.results import Judged
 
 OTHER = """\
 other:
@@ -174,8 +173,14 @@ def test_a_known_gap_fails_as_expected_and_in_no_other_way(
     ]
     status = Status.HELD if outcome is Outcome.PASS else Status.FAILED
     verdict = Verdict(kind=kind, status=status, expected="right", observed=message)
-    judged = replace(
-        result_of(case, outcome, message), verdicts=(verdict,), by_aten=by_aten, eager_operators=8
+    judged = Judged(
+        outcome=outcome,
+        reason=message,
+        failure_type="",
+        position=case.position,
+        verdicts=(verdict,),
+        by_aten=by_aten,
+        eager_operators=8,
     )
     waivers = Waivers(load_waivers((), suite.backends), date(2026, 11, 28))
     around = surroundings_for(suite.backends.by_name["other"], HERE)

@@ -15,7 +15,6 @@ from tests.fakes import case, shipped_suite, used, write_specs
 from torch_conformance.cli.parser import main
 from torch_conformance.language.backends import load_backends
 from torch_conformance.language.load import Suite
-from torch_conformance.language.read import spec_schema
 from torch_conformance.language.upstream import (
     KINDS,
     SAME,
@@ -28,6 +27,7 @@ from torch_conformance.language.upstream import (
     load,
     seeds,
 )
+from torch_conformance.machine import schemas
 from torch_conformance.model.outcomes import ExitCode
 
 CLEAR = "test_codecache.py::TestFxGraphCache::test_cache_clear"
@@ -284,7 +284,7 @@ def listed(here: Path) -> Path:
 def test_list_says_the_same_as_json(listed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--coverage", "--json", str(listed)]) == ExitCode.OK
     said = json.loads(capsys.readouterr().out)
-    Draft202012Validator(spec_schema.load("coverage")).validate(said)
+    Draft202012Validator(schemas.load("coverage")).validate(said)
     assert said["totals"] == {
         "tests": 89,
         "covered_tests": 1,
@@ -329,7 +329,7 @@ def test_list_says_in_which_assertions_a_device_differs_from_the_seed(
     spec = str(LEDGER.parent / "freezing" / "layout-conversion-single-clone.yaml")
     assert main(["list", "--json", *options, spec]) == ExitCode.OK
     said = json.loads(capsys.readouterr().out)
-    Draft202012Validator(spec_schema.load("coverage")).validate(said)
+    Draft202012Validator(schemas.load("coverage")).validate(said)
     (row,) = [test for test in said["tests"] if test["test"].endswith(CLONES)]
     assert {one["seed"] for one in row["differences"]} & {CLOSE, CONTIGUOUS} == differ
     assert {tuple(one["backends"]) for one in row["differences"]} == {(backend,)}

@@ -16,8 +16,8 @@ import yaml
 from tests.fences import CI, ROOT, Fence, every_fence, home
 from torch_conformance.cli.parser import main, parser
 from torch_conformance.language.load import load
+from torch_conformance.matching.patterns import glob
 from torch_conformance.model.case import Case
-from torch_conformance.model.matching.patterns import glob
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.tools.attest.profiles import find_profile
 

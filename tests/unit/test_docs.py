@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from tests.fences import FILES, ROOT, Fence, every_fence, home, is_generated, pages, run_in, write
 from tests.json_schemas import validator
 from torch_conformance.cli.parser import main
-from torch_conformance.language.read import spec_schema
+from torch_conformance.machine import schemas
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.tools.fleet.lab import read_lab
 
@@ -107,7 +107,7 @@ def test_labs_are_read(fence: Fence, tmp_path: Path) -> None:
 @pytest.mark.parametrize("fence", fences("examples"), ids=str)
 def test_examples_fit_their_schema(fence: Fence) -> None:
     file, _, name = fence.name.partition("/")
-    definition = spec_schema.resolved(file, f"/$defs/{name}")
+    definition = schemas.resolved(file, f"/$defs/{name}")
     entries = yaml.safe_load(fence.text)
     for entry in entries:
         value = entry[name] if file != "inputs" else entry

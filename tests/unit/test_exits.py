@@ -10,6 +10,7 @@ import pytest
 from tests.recorded import recorded, run_of
 from tests.results import footer_of
 from torch_conformance.model.outcomes import ExitCode, Outcome, exit_code
+from torch_conformance.record.conclusion import conclusion_of
 from torch_conformance.report.terminal import why_no_success
 
 HARMLESS = [Outcome.XFAIL, Outcome.UNAVAILABLE, Outcome.OFFLINE_PASS]
@@ -67,7 +68,7 @@ def test_what_passed_offline_may_count_and_is_named(
     outcome: Outcome, options: dict[str, str], code: ExitCode
 ) -> None:
     run = run_of(recorded("one", outcome, target="cuda:sm_90"), options=options)
-    assert run.header.conclusion(run.results)[0] is code
+    assert conclusion_of(run.header, run.results)[0] is code
     footer = replace(run.footer or footer_of(run.results), exit_code=int(code))
     why = "".join(why_no_success(run.header, run.results, footer))
     named = "1 passed offline, which --count-offline counts" in why

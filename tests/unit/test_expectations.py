@@ -25,6 +25,7 @@ from tests.fakes import (
     verdict_of,
 )
 from tests.fakes import case as make_case
+from torch_conformance.matching import filecheck, patterns
 from torch_conformance.model.case_facts import (
     Cause,
     ChildExit,
@@ -36,7 +37,6 @@ from torch_conformance.model.case_facts import (
     Tunings,
 )
 from torch_conformance.model.expectation import Status
-from torch_conformance.model.matching import filecheck, patterns
 from torch_conformance.vocabulary.expectations import EXPECTATIONS, BadExpectation
 from torch_conformance.vocabulary.expectations.additional_calls import spread
 from torch_conformance.vocabulary.expectations.close import contradiction

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from tests.fakes import ROOT
-from torch_conformance.model.matching.filecheck import (
+from torch_conformance.matching.filecheck import (
     Change,
     ChecksError,
     EmptyText,
@@ -27,7 +27,7 @@ from torch_conformance.model.matching.filecheck import (
     parse,
     run,
 )
-from torch_conformance.model.matching.time_limit import PatternTooSlow
+from torch_conformance.matching.time_limit import PatternTooSlow
 
 HOLDS = 0
 """Any other verdict is the line of the directive that failed."""
@@ -589,7 +589,7 @@ def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_nothing_is_written_and_the_environment_does_not_matter(tmp_path: Path) -> None:
-    code = "from torch_conformance.model.matching.filecheck import parse, run\n"
+    code = "from torch_conformance.matching.filecheck import parse, run\n"
     code += "assert run(parse('CHECK-DAG: a\\nCHECK-DAG: b\\nCHECK-NOT: c\\n'), 'b a').passed\n"
     environment = {
         **os.environ,

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from tests.fakes import HERE
+from torch_conformance.matching.generated_code import code_of, commented_out
 from torch_conformance.model.expectation import Status
-from torch_conformance.model.matching.generated_code import code_of, commented_out
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 
 WRAPPER = '''# AOT ID: ['0_inference']

@@ -19,9 +19,9 @@ from torch_conformance.model.case import CaseId
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.events import RunAbandoned
 from torch_conformance.model.expectation import Status
-from torch_conformance.model.options import RunOptions
 from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.model.results import WEAK, CaseResult
+from torch_conformance.optional.options import RunOptions
 from torch_conformance.record.run_folder import RunFolder
 from torch_conformance.report import ReportSetup
 from torch_conformance.report.github import (

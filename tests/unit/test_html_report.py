@@ -18,9 +18,9 @@ from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.events import RunAbandoned, RunEnded
 from torch_conformance.model.expectation import Status, Verdict
 from torch_conformance.model.header import RunHeader
-from torch_conformance.model.options import RunOptions
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult
+from torch_conformance.optional.options import RunOptions
 from torch_conformance.record.case_files import digest
 from torch_conformance.record.run_folder import RunFolder
 from torch_conformance.report import ReportSetup, page

@@ -21,10 +21,10 @@ from tests.fakes import (
     step,
     verdict_of,
 )
-from torch_conformance.language.backends import Choices
+from torch_conformance.matching import filecheck, patterns
 from torch_conformance.model.case_facts import Ending, ServiceReport
-from torch_conformance.model.matching import filecheck, patterns
 from torch_conformance.model.outcomes import Outcome
+from torch_conformance.vocabulary.backend import Choices
 
 FAILS = expected("counter", {"inductor.fxgraph_cache_miss": 2}, line=11)
 RAISES = expected("raises", {"type": "RuntimeError", "match": "broken"}, line=14)

@@ -12,10 +12,10 @@ import pytest
 from tests.fakes import HERE
 from tests.json_schemas import validator
 from torch_conformance.judge.waiving import Failure
-from torch_conformance.language.waivers import Signature
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.expectation import Status
 from torch_conformance.model.protocol import decode, dumps, encode, loads
+from torch_conformance.model.waivers import Signature
 from torch_conformance.tools.author.commands.waive import signature_of
 from torch_conformance.vocabulary.expectations import EXPECTATIONS, comparing
 from torch_conformance.vocabulary.expectations.comparing import default_tolerance

@@ -8,8 +8,8 @@ import pytest
 
 from tests.conftest import GOOD
 from torch_conformance.cli.parser import EXAMPLES, commands, main, parse
-from torch_conformance.model.options import RunOptions
 from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.optional.options import RunOptions
 from torch_conformance.run.preparation import option_texts
 
 

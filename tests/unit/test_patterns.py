@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from torch_conformance.model.matching.filecheck import parse
-from torch_conformance.model.matching.filecheck.directives import BadPattern, from_posix
-from torch_conformance.model.matching.patterns import (
+from torch_conformance.matching.filecheck import parse
+from torch_conformance.matching.filecheck.directives import BadPattern, from_posix
+from torch_conformance.matching.patterns import (
     are_general,
     check_pattern,
     is_general_pattern,
     search,
 )
-from torch_conformance.model.matching.time_limit import PatternTooSlow, time_limit
+from torch_conformance.matching.time_limit import PatternTooSlow, time_limit
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.expectations.expectation_base import BadExpectation
 

@@ -15,7 +15,8 @@ from torch_conformance.language.load import load, surroundings_of
 from torch_conformance.language.read.templates import Deferred, TemplateError, parse
 from torch_conformance.model.case import Case
 from torch_conformance.model.protocol import decode
-from torch_conformance.plan.worker_plan import digest_of, expects_raise, make_plan, seed_of
+from torch_conformance.plan.worker_plan import digest_of, make_plan, seed_of
+from torch_conformance.vocabulary.steps import expects_raise
 
 SPEC = """
 summary: A spec that the plans are made from

@@ -22,8 +22,8 @@ from torch_conformance.language.backends import load_backends
 from torch_conformance.language.load import load
 from torch_conformance.model.case import Case, CaseId
 from torch_conformance.model.diagnostics import UsageError
-from torch_conformance.model.options import RunOptions
 from torch_conformance.model.outcomes import ExitCode, Outcome
+from torch_conformance.optional.options import RunOptions
 from torch_conformance.plan.selection import requested, select
 from torch_conformance.record.run_folder import JOURNAL, REPORTS
 from torch_conformance.run import preparation

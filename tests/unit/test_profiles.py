@@ -26,8 +26,8 @@ from torch_conformance.judge.waiving import Waivers
 from torch_conformance.language import torch_names
 from torch_conformance.language.expand import surroundings_for
 from torch_conformance.language.load import Suite, load, surroundings_of
-from torch_conformance.language.read import spec_schema
 from torch_conformance.language.waivers import load_waivers
+from torch_conformance.machine import schemas
 from torch_conformance.machine.capabilities import (
     Machine,
     availability_of,
@@ -44,12 +44,14 @@ from torch_conformance.model.diagnostics import InvalidSpecs
 from torch_conformance.model.expectation import Status
 from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.model.results import AppliedWaiver, CaseResult, WaiverEffect
+from torch_conformance.model.statement import Conformance
+from torch_conformance.plan.profile import Resolved
 from torch_conformance.plan.worker_plan import make_plan
+from torch_conformance.record.conclusion import profile_statement
 from torch_conformance.record.journal import JournalError, read_run
 from torch_conformance.run.rejudge import surroundings_of_record
-from torch_conformance.tools.attest.conformance import Conformance, statement_of
+from torch_conformance.tools.attest.conformance import statement_of
 from torch_conformance.tools.attest.profiles import (
-    Resolved,
     cases_of,
     for_compiler,
     load_shipped,
@@ -326,7 +328,7 @@ def of_shipped(name: str, suite: Suite) -> tuple[Suite, Resolved]:
     Path("ours.yaml").write_text(ENTRY.format("ours", "served: all"))
     profile = read_profile(name)
     assert profile.name == name
-    assert Draft202012Validator(spec_schema.resolved("profile")).is_valid(profile.document.data)
+    assert Draft202012Validator(schemas.resolved("profile")).is_valid(profile.document.data)
     if profile.is_for_any:
         profile, suite = (
             for_compiler(profile, ["ours"]),
@@ -699,13 +701,13 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         if not Path(out, "run.jsonl").exists():
             return ExitCode(code), {}
         lines = Path(out, "run.jsonl").read_text().splitlines()
-        validator = Draft202012Validator(spec_schema.resolved("journal"))
+        validator = Draft202012Validator(schemas.resolved("journal"))
         assert not [
             error.message for line in lines for error in validator.iter_errors(json.loads(line))
         ]
         run = read_run(Path(out, "run.jsonl"))
-        statement = encode(run.header.statement(run.results))
-        form = spec_schema.resolved("verify")["properties"]["statement"]
+        statement = encode(profile_statement(run.header, run.results))
+        form = schemas.resolved("verify")["properties"]["statement"]
         assert not [error.message for error in Draft202012Validator(form).iter_errors(statement)]
         return ExitCode(code), statement
 
@@ -947,7 +949,7 @@ def test_a_shard_is_incomplete_and_the_merged_run_is_whole(
     assert "not in shard 1/2" in capsys.readouterr().out
     assert main(["merge", "s1", "s2", "--out", "whole"]) == ExitCode.OK
     whole = read_run(Path("whole/run.jsonl"))
-    statement = whole.header.statement(whole.results)
+    statement = profile_statement(whole.header, whole.results)
     assert (statement.conformance.value, statement.executed) == ("CONFORMANT", 4)
     assert "CONFORMANT: 4 passed of 4 required" in capsys.readouterr().out
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests import fakes
+from torch_conformance.machine.capabilities import CaseAvailability
 from torch_conformance.machine.redaction import (
     KNOWN,
     RECORDED_VARIABLES,
@@ -16,11 +18,12 @@ from torch_conformance.machine.redaction import (
     redacted_result,
     redacted_texts,
 )
-from torch_conformance.model.case import CaseId
+from torch_conformance.model.case import Availability, CaseId
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.expectation import Status, Verdict
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import AppliedWaiver, Attempt, CaseResult, WaiverEffect
+from torch_conformance.run.pipeline import result_of_unavailable, result_of_unrun
 
 
 @pytest.fixture(autouse=True)
@@ -200,6 +203,18 @@ LEAK = "password=s3cret"
 FAILED = Verdict(
     kind="close", status=Status.FAILED, position=AT, expected=LEAK, observed=LEAK, detail=LEAK
 )
+
+
+def test_a_result_of_a_case_that_was_not_run_has_no_secrets() -> None:
+    lacking = CaseAvailability(Availability.NO, LEAK)
+    written = fakes.case(summary=LEAK)
+    for result in (
+        result_of_unavailable(written, lacking, (), LEAK),
+        result_of_unavailable(written, lacking, [written.backend], LEAK),
+        result_of_unrun(written, LEAK, LEAK),
+    ):
+        assert "s3cret" not in str(result)
+        assert "password=***" in result.reason
 
 
 def test_free_text_of_result_is_masked_and_identifiers_stay() -> None:

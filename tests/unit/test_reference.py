@@ -9,7 +9,7 @@ import pytest
 from tests.fakes import shipped_suite
 from tests.fences import ROOT, is_generated
 from tools import generate_docs, generate_schemas
-from torch_conformance.language.read import spec_schema
+from torch_conformance.machine import schemas
 from torch_conformance.model.outcomes import ExitCode, Outcome
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -84,7 +84,7 @@ def test_every_key_of_a_schema_is_in_the_reference(file: str, pages: dict[str, s
     names = ("language", "capabilities-and-backends") if file in LANGUAGE else ("journal",)
     text = "".join(pages[f"reference/{name}.md"] for name in names)
     code = set(re.findall(r"[$\w.]+", " ".join(re.findall(r"`([^`\n]+)`", text))))
-    missing = sorted(set(keys_of(spec_schema.load(file))) - code)
+    missing = sorted(set(keys_of(schemas.load(file))) - code)
     assert missing == [], f"schemas/{file}.schema.json has keys that the reference does not name"
 
 
@@ -93,7 +93,7 @@ def test_every_enumerated_word_of_the_language_is_in_the_reference() -> None:
     words = {
         word
         for file in LANGUAGE
-        for word in enumerated(spec_schema.load(file))
+        for word in enumerated(schemas.load(file))
         if isinstance(word, str)
     }
     assert sorted(word for word in words if not re.search(rf"\b{re.escape(word)}\b", text)) == []

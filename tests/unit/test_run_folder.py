@@ -17,7 +17,7 @@ from tests.unit.test_junit import HEADER
 from torch_conformance.cli.parser import main
 from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.events import ResultsCompleted, RunStarted
-from torch_conformance.model.options import RunOptions
+from torch_conformance.optional.options import RunOptions
 from torch_conformance.record.run_folder import (
     JOURNAL,
     LOCK,

@@ -13,6 +13,7 @@ from tests.fakes import ROOT, observation
 from tests.json_schemas import validator
 from torch_conformance.language.read import spec_schema
 from torch_conformance.language.read.yaml_source import read
+from torch_conformance.machine import schemas
 
 SPEC: dict[str, Any] = {
     "summary": "A product of two matrices is right",
@@ -31,7 +32,7 @@ def said(changes: dict[str, Any], name: str = "spec") -> list[str]:
     ]
 
 
-def shown(problem: spec_schema.Problem) -> str:
+def shown(problem: schemas.Problem) -> str:
     return f"{'.'.join(map(str, problem.path))}{' (key)' if problem.at_key else ''}: {problem.code}"
 
 
@@ -156,7 +157,7 @@ def deep(depth: int) -> Any:
 )
 def test_what_a_worker_sent_is_judged_as_a_whole(changes: Any, said: str | None) -> None:
     begun = time.process_time()
-    assert spec_schema.misfit(observation() | changes, "observation") == said
+    assert schemas.misfit(observation() | changes, "observation") == said
     assert time.process_time() - begun < 5
 
 
@@ -189,7 +190,7 @@ def _documents() -> list[tuple[str, Any]]:
         name = "profile" if path.parent.name == "profiles" else kinds.get(path.stem, "spec")
         found.append((name, read(path).data))
     for name in ("spec", "defaults", "backends", "claims", "waivers", "profile"):
-        found.extend((name, example) for example in spec_schema.load(name)["examples"])
+        found.extend((name, example) for example in schemas.load(name)["examples"])
     return found
 
 
@@ -240,7 +241,7 @@ def _agree(name: str, document: Any, mutations: Sequence[Any]) -> None:
         verdicts.add(expected)
         found = spec_schema.describe(mutated, name)
         assert (not found) is expected, json.dumps(mutated, default=str)[:500]
-        assert (spec_schema.misfit(mutated, name) is None) is expected
+        assert (schemas.misfit(mutated, name) is None) is expected
     assert verdicts == {True, False}, (
         "the mutations must include documents that fit and documents that do not"
     )

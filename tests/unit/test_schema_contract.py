@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.fakes import ROOT
-from torch_conformance.language.read import spec_schema
+from torch_conformance.machine import schemas
 
 FILES = sorted(
     path.name.removesuffix(".schema.json") for path in (ROOT / "schemas").glob("*.schema.json")
@@ -84,7 +84,7 @@ IN_PLACE = (
 
 
 def definition(file: str, name: str) -> Any:
-    return spec_schema.load(file)["$defs"][name]
+    return schemas.load(file)["$defs"][name]
 
 
 def nodes(node: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -108,7 +108,7 @@ def every_node(files: list[str]) -> list[tuple[str, dict[str, Any]]]:
     return [
         found
         for file in files
-        for found in nodes(spec_schema.load(file), f"schemas/{file}.schema.json")
+        for found in nodes(schemas.load(file), f"schemas/{file}.schema.json")
     ]
 
 
@@ -117,8 +117,8 @@ def every_node(files: list[str]) -> list[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.parametrize("file", FILES)
 def test_every_schema_is_one(file: str) -> None:
-    Draft202012Validator.check_schema(spec_schema.load(file))
-    assert spec_schema.load(file)["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    Draft202012Validator.check_schema(schemas.load(file))
+    assert schemas.load(file)["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -136,7 +136,7 @@ def test_every_reference_leads_to_a_definition(file: str) -> None:
         if "$ref" in node:
             target, _, pointer = node["$ref"].partition("#/$defs/")
             name = target.removesuffix(".schema.json") or file
-            assert pointer in spec_schema.load(name)["$defs"], (
+            assert pointer in schemas.load(name)["$defs"], (
                 f"edit {place}: no definition {node['$ref']}"
             )
 
@@ -144,13 +144,13 @@ def test_every_reference_leads_to_a_definition(file: str) -> None:
 @pytest.mark.parametrize("file", FILES)
 def test_every_example_is_one(file: str) -> None:
     count = 0
-    for place, node in nodes(spec_schema.resolved(file), f"schemas/{file}.schema.json"):
+    for place, node in nodes(schemas.resolved(file), f"schemas/{file}.schema.json"):
         for example in node.get("examples", []):
             errors = [error.message for error in Draft202012Validator(node).iter_errors(example)]
             assert not errors, f"edit {place}: the example {example!r} does not fit: {errors}"
             count += 1
-    for name in spec_schema.load(file).get("$defs", {}):
-        node = spec_schema.resolved(file, f"/$defs/{name}")
+    for name in schemas.load(file).get("$defs", {}):
+        node = schemas.resolved(file, f"/$defs/{name}")
         for example in node.get("examples", []):
             errors = [error.message for error in Draft202012Validator(node).iter_errors(example)]
             assert not errors, (

@@ -10,9 +10,9 @@ import pytest
 
 from tests.fakes import case
 from torch_conformance.language.backends import load_backends
+from torch_conformance.matching.patterns import Ids, glob
 from torch_conformance.model.case import Case, CaseId
 from torch_conformance.model.diagnostics import UsageError
-from torch_conformance.model.matching.patterns import Ids, glob
 from torch_conformance.plan.selection import read_shard, select, shards_of, unmatched
 
 IDS = [

@@ -14,7 +14,7 @@ from torch_conformance.language.load import load
 from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.expectation import Verdict
 from torch_conformance.model.outcomes import Outcome
-from torch_conformance.model.results import result_of
+from torch_conformance.model.results import CaseResult, Judged, result_of
 from torch_conformance.tools.author.commands import repro
 from torch_conformance.tools.author.commands.repro import (
     PASSES,
@@ -283,8 +283,14 @@ def failing(
     verdict = dataclasses.replace(
         Verdict.failed(expected=expected, observed=observed), kind=kind, position=place(3)
     )
-    found = result_of(case(), Outcome.FAIL, "reason", kind, verdicts=(verdict,))
-    return dataclasses.replace(found, **changes)
+    return dataclasses.replace(
+        result(Outcome.FAIL, reason="reason", failure_type=kind, verdicts=(verdict,)), **changes
+    )
+
+
+def result(outcome: Outcome, **judged: Any) -> CaseResult:
+    known = {"reason": "", "failure_type": "", "position": case().position, **judged}
+    return result_of(case(), Judged(outcome=outcome, **known))
 
 
 def raised(text: str, kind: str = "raised", expected: str = "no exception") -> Any:
@@ -360,7 +366,7 @@ def test_another_expectation_outcome_form_or_exception_is_another_failure(
     "outcome", [Outcome.PASS, Outcome.UNAVAILABLE, Outcome.NOT_RUN, Outcome.XFAIL]
 )
 def test_what_does_not_fail_has_no_signature(outcome: Outcome) -> None:
-    assert signature_of(result_of(case(), outcome, "why")) is None
+    assert signature_of(result(outcome, reason="why")) is None
 
 
 # -- the cause of wrong numbers --------------------------------------------------------------------
@@ -462,7 +468,7 @@ def refused(
     return str(error.value)
 
 
-PASSES_AGAIN = result_of(case(), Outcome.PASS)
+PASSES_AGAIN = result(Outcome.PASS)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from tests.fakes import ROOT
-from torch_conformance.language.read.document import Document
 from torch_conformance.language.read.yaml_source import (
     MAX_DEPTH,
     MAX_NODES,
@@ -20,6 +19,7 @@ from torch_conformance.language.read.yaml_source import (
     resolve,
 )
 from torch_conformance.model.diagnostics import InvalidSpecs
+from torch_conformance.model.document import Document
 
 SPECS = sorted((ROOT / "specs").rglob("*.yaml"))
 HERE = Path("spec.yaml")

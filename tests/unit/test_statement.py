@@ -16,7 +16,8 @@ from torch_conformance.model.case import Availability
 from torch_conformance.model.header import PermittedWaiver, ProfileLevel, ProfileRecord
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import AppliedWaiver, CaseResult, WaiverEffect
-from torch_conformance.tools.attest.conformance import Conformance, Standing, standing, statement_of
+from torch_conformance.model.statement import Conformance
+from torch_conformance.tools.attest.conformance import Standing, standing, statement_of
 from torch_conformance.tools.attest.profiles import prospect_of_cases
 
 TODAY = date(2026, 12, 1)

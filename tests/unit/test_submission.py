@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from tests.submissions import CODE, Archive, a_run, write_keys
 from torch_conformance.cli.parser import main
-from torch_conformance.language.read import spec_schema
+from torch_conformance.machine import schemas
 from torch_conformance.machine.redaction import KNOWN
 from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.record.journal import read_run
@@ -50,7 +50,7 @@ def test_a_submission_is_the_same_bytes_and_verifies(
         == ExitCode.OK
     )
     said = json.loads(capsys.readouterr().out.partition("\n")[2])
-    assert not list(Draft202012Validator(spec_schema.load("submit")).iter_errors(said))
+    assert not list(Draft202012Validator(schemas.load("submit")).iter_errors(said))
     data = (folder / "one.tar.zst").read_bytes()
     assert data == (folder / "two.tar.zst").read_bytes()
     assert (said["bytes"], said["unjudged"]) == (len(data), [])
@@ -138,7 +138,7 @@ def test_the_reasons_of_weak_claims_are_in_the_document(
         capsys.readouterr()
         assert main(["submit", "out", "--json"]) == ExitCode.OK
         said = json.loads(capsys.readouterr().out)
-    assert not list(Draft202012Validator(spec_schema.load("submit")).iter_errors(said))
+    assert not list(Draft202012Validator(schemas.load("submit")).iter_errors(said))
     assert said["weak"] == [
         "files/own/specs/area/one.yaml:12:6: filecheck also holds with "
         + ", ".join(

@@ -11,12 +11,14 @@ import pytest
 
 from torch_conformance.language import torch_names
 from torch_conformance.language.load import inspect_specs
-from torch_conformance.language.read import spec_schema, templates
-from torch_conformance.language.read.document import DataPath, walk
+from torch_conformance.language.read import templates
+from torch_conformance.language.read.document import walk
 from torch_conformance.language.read.spec_files import SpecPath
 from torch_conformance.language.read.yaml_source import parse
+from torch_conformance.machine import schemas
 from torch_conformance.machine.installed_torch import installed_torch
 from torch_conformance.model.diagnostics import errors
+from torch_conformance.model.document import DataPath
 
 SPEC: Mapping[str, Any] = {
     "summary": "A claim of {{ n }}",
@@ -65,7 +67,7 @@ def specs() -> Iterator[tuple[str, dict[str, Any]]]:
     for key, value in SECTIONS.items():
         yield key, {**SPEC, key: value}
     for file, key in (("expectations", "expect"), ("steps", "steps")):
-        for name, node in spec_schema.load(file)["$defs"].items():
+        for name, node in schemas.load(file)["$defs"].items():
             for example in node.get("examples", []):
                 yield (
                     f"{key}.{name}",
@@ -74,7 +76,7 @@ def specs() -> Iterator[tuple[str, dict[str, Any]]]:
                         key: [{name: example, **({"expect": []} if key == "steps" else {})}],
                     },
                 )
-    for example in spec_schema.load("inputs")["$defs"]["input"]["examples"]:
+    for example in schemas.load("inputs")["$defs"]["input"]["examples"]:
         yield "inputs", {**SPEC, "inputs": [example, *SPEC["inputs"]]}
 
 

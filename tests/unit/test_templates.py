@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from torch_conformance.language.read import templates
-from torch_conformance.language.read.document import Document
 from torch_conformance.language.read.templates import (
     MAX_EXPRESSION,
     MAX_RESULT,
     TemplateError,
     parse,
 )
+from torch_conformance.model.document import Document
 
 NAMES: dict[str, Any] = {
     "n": 4,

@@ -11,8 +11,8 @@ from tests.conftest import GOOD
 from tests.fakes import ENDED, HERE, observation, seen, use_executor, write_specs
 from torch_conformance.cli.parser import main
 from torch_conformance.execute.executor_protocol import Execution, Job
+from torch_conformance.matching.patterns import search
 from torch_conformance.model.conditions import Surroundings
-from torch_conformance.model.matching.patterns import search
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.tools.author.commands.waive import FILL_IN, pattern_of, smallest_condition
 

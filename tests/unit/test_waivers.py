@@ -30,13 +30,14 @@ from torch_conformance.cli.parser import main
 from torch_conformance.judge import waiving as module
 from torch_conformance.judge.waiving import WAIVABLE, Waivers, apply
 from torch_conformance.language.backends import Backends, load_backends
-from torch_conformance.language.waivers import Signature, WaiverFiles, load_waivers
-from torch_conformance.language.waivers import Waiver as KnownFailure
+from torch_conformance.language.waivers import load_waivers
 from torch_conformance.model.case import Step
 from torch_conformance.model.diagnostics import InvalidSpecs
 from torch_conformance.model.expectation import Status, Verdict, WrongValue
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult, WaiverEffect
+from torch_conformance.model.waivers import Signature, WaiverFiles
+from torch_conformance.model.waivers import Waiver as KnownFailure
 
 TODAY = date(2026, 12, 1)
 PASSED = verdict_of(case(step(COUNTED)), observation(seen()))

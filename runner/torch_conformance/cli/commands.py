@@ -8,13 +8,14 @@ from functools import partial
 from torch_conformance.machine import output
 from torch_conformance.model.diagnostics import UsageError, shown_path
 from torch_conformance.model.escaping import one_line
-from torch_conformance.model.options import (
+from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.optional.options import (
     MergeOptions,
     ReportOptions,
     RunOptions,
     report_files,
 )
-from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.record.conclusion import conclusion_of, profile_statement
 
 
 def run(options: RunOptions) -> ExitCode:
@@ -52,7 +53,7 @@ def merge(options: MergeOptions) -> ExitCode:
     folder, run = merging.merge(parts, options, partial(Reporters, "merge"))
     header, footer = run.header, run.footer
     assert footer is not None, "a merged run has ended"
-    statement = header.statement(run.results)
+    statement = profile_statement(header, run.results)
     if options.json:
         output.document(
             {
@@ -70,7 +71,7 @@ def merge(options: MergeOptions) -> ExitCode:
     else:
         show_end(folder, options, header, run.results, footer)
     if footer.exit_code == ExitCode.NOTHING and statement is None:
-        for line in header.conclusion(run.results)[1]:
+        for line in conclusion_of(header, run.results)[1]:
             output.note(line)
     for line in why_no_success(header, run.results, footer):
         output.note(line)

@@ -18,8 +18,9 @@ from torch_conformance.model import escaping
 from torch_conformance.model.case import Availability, Case
 from torch_conformance.model.diagnostics import UsageError, one_line, shown_path
 from torch_conformance.model.escaping import counted
-from torch_conformance.model.optional import hooks
-from torch_conformance.model.options import (
+from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.model.protocol import encode
+from torch_conformance.optional.options import (
     backend_files,
     backends_chosen,
     durations,
@@ -31,8 +32,7 @@ from torch_conformance.model.options import (
     shard_option,
     tags,
 )
-from torch_conformance.model.outcomes import ExitCode
-from torch_conformance.model.protocol import encode
+from torch_conformance.plan.profile import profiles
 from torch_conformance.plan.selection import (
     is_of_operator,
     requested,
@@ -91,7 +91,7 @@ def main(options: ListOptions) -> ExitCode:
         read = suite.cases
         output.note(taken(options.paths, len(read)))
     else:
-        vendor = hooks("attest")
+        vendor = profiles()
         profile = vendor.load_profile(
             options.profile, options.paths, options.backends, options.backend
         )
@@ -140,8 +140,7 @@ def main(options: ListOptions) -> ExitCode:
         if cases:
             output.lines(_totals(cases, verdicts))
         if options.profile:
-            record = profile.record
-            output.lines(vendor.lines_of(record, vendor.prospect_of(profile, machine)))
+            output.lines(vendor.outlook_of(profile, machine))
     if not cases:
         output.note(
             why_nothing_selected(
@@ -320,7 +319,8 @@ def _ledger(options: ListOptions, cases: Sequence[Case]) -> ExitCode:
     """Compare the ledger of ``--against``, or write that of ``--update`` again; FAILED when cases
     of the first are gone.
     """
-    from torch_conformance.plan.case_ledger import compare, fold, problems, read_ledger, text_of
+    from torch_conformance.model.folded_ids import fold
+    from torch_conformance.plan.case_ledger import compare, problems, read_ledger, text_of
 
     path = options.update or options.against
     assert path is not None

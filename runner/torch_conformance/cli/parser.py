@@ -19,15 +19,15 @@ from torch_conformance import __version__
 from torch_conformance.machine import output
 from torch_conformance.machine.output import OUT_OF_SPACE, guarded
 from torch_conformance.model.escaping import line
-from torch_conformance.model.optional import is_there
+from torch_conformance.optional.tools import is_there
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, NoReturn
 
-    from torch_conformance.model.options import Reads
     from torch_conformance.model.outcomes import ExitCode
+    from torch_conformance.optional.options import Reads
 
 PROGRAM = "torch-conformance"
 
@@ -231,7 +231,7 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
 
 def add_options(command: argparse.ArgumentParser, options: type) -> None:
     """Add the options of a class, as its fields say."""
-    from torch_conformance.model.options import written
+    from torch_conformance.optional.options import written
 
     group_of = {
         name: group
@@ -286,7 +286,7 @@ def parse(argv: Sequence[str] | None = None) -> tuple[str, Any]:
     command: Command = known[name := values.pop("command")]
     if unknown:
         from torch_conformance.model.diagnostics import did_you_mean
-        from torch_conformance.model.options import written
+        from torch_conformance.optional.options import written
 
         names = [
             f"--{how.get('word', field.replace('_', '-'))}"

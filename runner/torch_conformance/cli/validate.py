@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from torch_conformance.judge.waiving import Waivers, remarks
 from torch_conformance.language.load import inspect, load
@@ -20,9 +19,15 @@ from torch_conformance.model.diagnostics import (
     errors,
 )
 from torch_conformance.model.escaping import counted
-from torch_conformance.model.optional import hooks
-from torch_conformance.model.options import backend_files, flag, paths, profile_option, waiver_files
 from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.optional.options import (
+    backend_files,
+    flag,
+    paths,
+    profile_option,
+    waiver_files,
+)
+from torch_conformance.plan.profile import Profile, profiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +51,14 @@ def main(options: ValidateOptions) -> ExitCode:
     Every problem is printed once, in the order of the files; of a profile those that it has with
     valid specs, backends and waivers.
     """
-    profile: Any = None
+    profile: Profile | None = None
     if options.profile is not None:
         if options.paths:
             raise UsageError(
                 "--profile: PATH does not go with it: the profile names its specs (remove PATH)"
             )
         try:
-            profile = hooks("attest").read_profile(options.profile)
+            profile = profiles().read_profile(options.profile)
         except InvalidSpecs as error:  # which specs it names is not known
             return _report(options, (), error.diagnostics)
         backends = tuple(dict.fromkeys([*profile.backends, *options.backends]))
@@ -75,7 +80,7 @@ def main(options: ValidateOptions) -> ExitCode:
     if profile is not None and not errors(problems):
         try:
             suite = load(options.paths, options.backends)
-            hooks("attest").cases_of(profile, suite, load_waivers(options.waivers, suite.backends))
+            profiles().cases_of(profile, suite, load_waivers(options.waivers, suite.backends))
         except InvalidSpecs as error:
             problems.extend(error.diagnostics)
     return _report(options, cases, sorted(set(problems)))

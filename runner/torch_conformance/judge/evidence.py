@@ -108,7 +108,7 @@ def read_facts(sent: object, code: ReadCode, **known: Any) -> Facts:
     """
     if sent is None:
         return Facts(is_answered=False, **known)
-    from torch_conformance.language.read.spec_schema import misfit  # reads the schemas
+    from torch_conformance.machine.schemas import misfit  # reads the schemas
 
     if (problem := misfit(sent, "observation")) is None:
         assert isinstance(sent, dict), "the schema lets nothing else through"

@@ -19,24 +19,23 @@ The ending of the process is judged first, then the validity of the observation,
 import posixpath
 import re
 import signal
-from collections.abc import Collection, Iterable
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple, Protocol
 
-from torch_conformance.judge.evidence import CALL, carried_out, first_line, folded
+from torch_conformance.judge.evidence import CALL, CarriedOut, carried_out, first_line, folded
 from torch_conformance.judge.mutants import verdicts_of_audit
 from torch_conformance.judge.proof import operators_of, own_names, proof, with_who_computed
 from torch_conformance.judge.verdicts import verdicts_of, verdicts_of_services
-from torch_conformance.language.backends import Backend
 from torch_conformance.model.case import Case
 from torch_conformance.model.case_facts import Facts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.expectation import Status, Verdict
-from torch_conformance.model.optional import hooks
 from torch_conformance.model.outcomes import Outcome
-from torch_conformance.model.results import CaseResult, fold, result_of
-from torch_conformance.plan.worker_plan import expects_raise, python_of
+from torch_conformance.model.results import Judged, fold
+from torch_conformance.optional.tools import hooks
+from torch_conformance.vocabulary.backend import Backend
+from torch_conformance.vocabulary.steps import expects_raise, python_of
 
 _OWN_EXCEPTIONS = (
     "torch_conformance.vocabulary.steps.step_base.NotCarriedOut",
@@ -45,7 +44,22 @@ _OWN_EXCEPTIONS = (
 """Exceptions that the worker itself raises: their text needs neither type nor traceback."""
 
 
-def judge(case: Case, backend: Backend, surroundings: Surroundings, facts: Facts) -> CaseResult:
+class Offline(Protocol):
+    """What is asked of the tool ``offline``."""
+
+    def proof(self, case: Case, backend: Backend, steps: Sequence[CarriedOut]) -> Verdict:
+        """Judge that every text names the target and has the kernel."""
+
+    def with_level(self, case: Case, passed: Judged) -> Judged:
+        """Return an OFFLINE_PASS with its level of evidence."""
+
+
+def _offline() -> Offline:
+    offline: Offline = hooks("offline")
+    return offline
+
+
+def judge(case: Case, backend: Backend, surroundings: Surroundings, facts: Facts) -> Judged:
     """Judge one case: return its outcome with the reason, without data about its execution."""
     if (ended := by_ending(case, facts)) is not None:
         return ended
@@ -74,7 +88,7 @@ def judge(case: Case, backend: Backend, surroundings: Surroundings, facts: Facts
     if not has_raised:
         verdicts.extend(verdicts_of_services(case, facts.services, steps, surroundings))
     if case.target:
-        verdicts.append(hooks("offline").proof(case, backend, steps))
+        verdicts.append(_offline().proof(case, backend, steps))
     elif backend.compiles and not has_raised:
         verdicts.append(
             proof(
@@ -87,15 +101,19 @@ def judge(case: Case, backend: Backend, surroundings: Surroundings, facts: Facts
         outcome, failure_type, first = fold(verdicts, case.target)
     reason = first_line(first.message) if first else ""
     place = first.position if first and outcome is not Outcome.FELL_BACK else None
-    result = result_of(
-        case, outcome, reason, failure_type, verdicts=tuple(verdicts), position=place
+    result = Judged(
+        outcome=outcome,
+        reason=reason,
+        failure_type=failure_type,
+        verdicts=tuple(verdicts),
+        position=place or case.position,
     )
     generated = [known.facts.metrics.get("generated_kernel_count", 1) for known in steps]
     if backend.proof.served is not None:
         result = operators_of(result, steps)
     elif backend.compiles and outcome is Outcome.PASS and not any(generated):
         result = with_who_computed(result, steps)
-    return hooks("offline").with_level(case, result) if case.target and first is None else result
+    return _offline().with_level(case, result) if case.target and first is None else result
 
 
 # -- how a process ended ---------------------------------------------------------------------------
@@ -186,7 +204,7 @@ def frame_within(files: Collection[str], frames: Iterable[Frame]) -> Frame | Non
     )
 
 
-def by_ending(case: Case, facts: Facts) -> CaseResult | None:
+def by_ending(case: Case, facts: Facts) -> Judged | None:
     """Return the result of a case whose process was killed, died, broke the protocol or sent no
     answer; None for any other.
 
@@ -230,7 +248,7 @@ ENDS_PYTHON = ("builtins.SystemExit", "builtins.KeyboardInterrupt")
 """Exceptions that end a Python process. The worker catches them, so that it can report them."""
 
 
-def ended_by_code(case: Case, surroundings: Surroundings, facts: Facts) -> CaseResult | None:
+def ended_by_code(case: Case, surroundings: Surroundings, facts: Facts) -> Judged | None:
     """Return the result of a case whose code raised an exception that ends the process, if its spec
     does not expect it.
     """
@@ -266,7 +284,7 @@ def _ended(
     frame: Frame | None,
     detail: str,
     note: str = "",
-) -> CaseResult:
+) -> Judged:
     """Return a CRASH or a TIMEOUT in a phase, of a step if the case has several, at a line of the
     spec.
     """
@@ -277,9 +295,8 @@ def _ended(
     reason = f"{what} while in phase '{phase}'{of_step}{in_spec}{note}"
     # a deadline is that of the whole case
     position = _place(case, frame, None if outcome is Outcome.TIMEOUT else step)
-    return replace(
-        _unjudged(case, reason, position, detail, outcome=outcome, expected="an answer"),
-        phase=phase,
+    return _unjudged(
+        case, reason, position, detail, outcome=outcome, expected="an answer", phase=phase
     )
 
 
@@ -323,7 +340,8 @@ def _unjudged(
     *,
     outcome: Outcome = Outcome.ERROR,
     expected: str = "",
-) -> CaseResult:
+    phase: str = "",
+) -> Judged:
     """Return the result of a case that could not be judged: an ERROR, a CRASH or a TIMEOUT."""
     kind, place = outcome.label.lower(), position or case.position
     verdict = Verdict(
@@ -334,4 +352,11 @@ def _unjudged(
         observed=reason,
         detail=detail,
     )
-    return result_of(case, outcome, reason, kind, verdicts=(verdict,), position=place)
+    return Judged(
+        outcome=outcome,
+        reason=reason,
+        failure_type=kind,
+        verdicts=(verdict,),
+        position=place,
+        phase=phase,
+    )

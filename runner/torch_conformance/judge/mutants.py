@@ -16,16 +16,15 @@ from typing import Any
 
 from torch_conformance.judge.evidence import ANOTHER_FORM, CarriedOut, judge_expectation
 from torch_conformance.judge.verdicts import facts_of, with_code
+from torch_conformance.matching.time_limit import PatternTooSlow
 from torch_conformance.model.case import Case, Expected
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.escaping import one_line
 from torch_conformance.model.expectation import Mutant, Status, Verdict
-from torch_conformance.model.matching.time_limit import PatternTooSlow
 from torch_conformance.model.results import COULD_NOT_HAVE_FAILED, WEAK
-from torch_conformance.plan.worker_plan import expects_raise
-from torch_conformance.vocabulary.steps import TRITON
+from torch_conformance.vocabulary.steps import TRITON, expects_raise
 
 _SECONDS = 5.0
 """The time limit for all mutants of one expectation: patterns may be slow, although each is within

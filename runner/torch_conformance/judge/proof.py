@@ -9,22 +9,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partialmethod
 
 from torch_conformance.judge.evidence import CarriedOut, first_line
-from torch_conformance.language.backends import INDUCTOR, Backend, Serves
+from torch_conformance.matching.filecheck import EmptyText, passes
+from torch_conformance.matching.filecheck import run as check_text
+from torch_conformance.matching.generated_code import code_of, joined
+from torch_conformance.matching.patterns import search
+from torch_conformance.matching.time_limit import PatternTooSlow, time_limit
 from torch_conformance.model.case import Case
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.devices import kind_of
 from torch_conformance.model.expectation import Status, Verdict
-from torch_conformance.model.matching.filecheck import EmptyText, passes
-from torch_conformance.model.matching.filecheck import run as check_text
-from torch_conformance.model.matching.generated_code import code_of, joined
-from torch_conformance.model.matching.patterns import search
-from torch_conformance.model.matching.time_limit import PatternTooSlow, time_limit
 from torch_conformance.model.protocol import decode
-from torch_conformance.model.results import NOT_MEASURED, CaseResult, OperatorCalls
-from torch_conformance.plan.worker_plan import PROOF, calls_compiler, expects_raise
+from torch_conformance.model.results import NOT_MEASURED, PROOF, Judged, OperatorCalls
+from torch_conformance.vocabulary.backend import INDUCTOR, Backend, Serves
 from torch_conformance.vocabulary.expectations.served import calls_of, replaced_by
-from torch_conformance.vocabulary.steps import parsed, traits_of
+from torch_conformance.vocabulary.steps import calls_compiler, expects_raise, parsed, traits_of
 from torch_conformance.vocabulary.steps.call import Call
 
 _REGISTERING = frozenset(
@@ -446,7 +445,7 @@ def proof(
     return next((verdict for verdict in verdicts if verdict is not None), ran)
 
 
-def operators_of(result: CaseResult, steps: Sequence[CarriedOut]) -> CaseResult:
+def operators_of(result: Judged, steps: Sequence[CarriedOut]) -> Judged:
     """Return a result with the operators that eager runs in the calls that a proof measured, and
     in place of how many of them each of ATen's in the compiled ones may have run.
     """
@@ -473,7 +472,7 @@ _OTHER_KERNELS = re.compile(
 )
 
 
-def with_who_computed(result: CaseResult, steps: Sequence[CarriedOut]) -> CaseResult:
+def with_who_computed(result: Judged, steps: Sequence[CarriedOut]) -> Judged:
     """Return the result of a case for which Inductor generated no kernel, with the operators that
     its code calls, where it calls nothing else: as ATen's, or in a note where some are not ATen's.
     """

@@ -10,6 +10,8 @@ from torch_conformance.judge.evidence import (
     judge_expectation,
     nonsense,
 )
+from torch_conformance.matching.generated_code import code_of, joined
+from torch_conformance.matching.time_limit import PatternTooSlow
 from torch_conformance.model.case import Case, Expected, Step
 from torch_conformance.model.case_facts import ServiceReport, StepFacts
 from torch_conformance.model.conditions import Surroundings, asks_for_code
@@ -22,13 +24,11 @@ from torch_conformance.model.expectation import (
     Status,
     Verdict,
 )
-from torch_conformance.model.matching.generated_code import code_of, joined
-from torch_conformance.model.matching.time_limit import PatternTooSlow
 from torch_conformance.model.protocol import Json, decode
-from torch_conformance.plan.worker_plan import PROOF, expects_raise, needs_eager
+from torch_conformance.model.results import PROOF
 from torch_conformance.vocabulary.expectations import side_effects
 from torch_conformance.vocabulary.expectations.close import contradiction
-from torch_conformance.vocabulary.steps import parsed, traits_of
+from torch_conformance.vocabulary.steps import expects_raise, needs_eager, parsed, traits_of
 
 
 def with_code(

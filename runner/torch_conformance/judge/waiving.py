@@ -23,15 +23,15 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import NamedTuple
 
-from torch_conformance.language.waivers import Signature, Waiver, WaiverFiles
+from torch_conformance.matching.patterns import glob, search
+from torch_conformance.matching.time_limit import PatternTooSlow
 from torch_conformance.model.case import Case
 from torch_conformance.model.conditions import Surroundings, holds
 from torch_conformance.model.diagnostics import Diagnostic, Severity
 from torch_conformance.model.expectation import WrongValue
-from torch_conformance.model.matching.patterns import glob, search
-from torch_conformance.model.matching.time_limit import PatternTooSlow
 from torch_conformance.model.outcomes import PASSED, WAIVABLE, Outcome
-from torch_conformance.model.results import AppliedWaiver, Attempt, CaseResult, WaiverEffect, waived
+from torch_conformance.model.results import AppliedWaiver, Judged, Judgement, WaiverEffect, waived
+from torch_conformance.model.waivers import Signature, Waiver, WaiverFiles
 from torch_conformance.vocabulary.steps import is_partial
 
 
@@ -109,9 +109,7 @@ def remarks(
         yield replace(remark, position=waiver.position, severity=Severity.WARNING)
 
 
-def apply(
-    judged: CaseResult, case: Case, surroundings: Surroundings, waivers: Waivers
-) -> CaseResult:
+def apply(judged: Judged, case: Case, surroundings: Surroundings, waivers: Waivers) -> Judged:
     """Return the outcome of a case once it is held against the waivers that are for it."""
     candidates = [
         waiver
@@ -203,12 +201,12 @@ def _names(signature: Signature, failure: Failure) -> bool:
     )
 
 
-def failures_of(judged: Attempt) -> list[Failure]:
+def failures_of(judged: Judgement) -> list[Failure]:
     """Return every failure of a result: of a comparison one for each wrong value.
 
     After an exception, a failed proof is no failure.
     """
-    failed, of_process = judged.failed, judged.phase if isinstance(judged, CaseResult) else ""
+    failed, of_process = judged.failed, judged.phase if isinstance(judged, Judged) else ""
     raised = any(verdict.kind == "raised" for verdict in failed)
     failures = []
     for verdict in failed:

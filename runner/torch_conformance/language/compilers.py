@@ -6,12 +6,11 @@ Such a case is UNAVAILABLE on that compiler, and its reason names the word and t
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
-from torch_conformance.language.backends import INDUCTOR, Backend
 from torch_conformance.model.case import Case
 from torch_conformance.model.expectation import About
 from torch_conformance.model.results import NOT_CLAIMED
+from torch_conformance.vocabulary.backend import INDUCTOR, Backend
 from torch_conformance.vocabulary.inputs import INPUTS
 from torch_conformance.vocabulary.steps import SAMPLES, STEPS, traits_of
 
@@ -111,7 +110,7 @@ def _unclaimed(case: Case, backend: Backend) -> Iterator[str]:
         )
 
 
-def _dtypes(value: Any, default: str) -> Iterator[str]:
+def _dtypes(value: object, default: str) -> Iterator[str]:
     if isinstance(value, Mapping):
         usual = next(
             (

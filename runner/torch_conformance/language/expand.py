@@ -5,13 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from torch_conformance.language.backends import (
-    INDUCTOR,
-    Backend,
-    Backends,
-    Claims,
-    read_requirements,
-)
+from torch_conformance.language.backends import Backends, read_requirements
 from torch_conformance.language.check.functions import entry_of
 from torch_conformance.language.check.names import (
     GUARD_FILTER,
@@ -21,7 +15,6 @@ from torch_conformance.language.check.names import (
 )
 from torch_conformance.language.read import matrix, python_source, templates
 from torch_conformance.language.read.anatomy import SOURCE, Anatomy, RawStep, with_data
-from torch_conformance.language.read.document import DataPath, Document
 from torch_conformance.language.torch_names import CONFIG_FILES, NameTables
 from torch_conformance.model.case import (
     Case,
@@ -39,7 +32,9 @@ from torch_conformance.model.case import (
 from torch_conformance.model.conditions import Surroundings, holds
 from torch_conformance.model.devices import is_accelerator
 from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, Position, unknown_word
+from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.targets import AXIS, DEVICE, OFFLINE_BACKENDS, SIMULATED, TARGETS
+from torch_conformance.vocabulary.backend import INDUCTOR, Backend, Claims
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.expectations.filecheck import FileCheck
 from torch_conformance.vocabulary.steps import TRITON

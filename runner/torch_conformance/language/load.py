@@ -21,7 +21,7 @@ from torch_conformance.language.check.spec import (
 )
 from torch_conformance.language.expand import expand
 from torch_conformance.language.read.anatomy import PROGRAMS, SOURCE, Anatomy, take_apart
-from torch_conformance.language.read.document import SPEC, Document
+from torch_conformance.language.read.document import SPEC
 from torch_conformance.language.read.matrix import TARGETS
 from torch_conformance.language.read.rows import Tables, with_rows
 from torch_conformance.language.read.spec_files import (
@@ -40,6 +40,7 @@ from torch_conformance.machine.installed_torch import InstalledTorch, installed_
 from torch_conformance.model.case import Case
 from torch_conformance.model.conditions import BadRange, Surroundings
 from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, errors, shown_path
+from torch_conformance.model.document import Document
 from torch_conformance.model.targets import BACKEND, SIMULATED
 from torch_conformance.vocabulary.steps import TRITON
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from torch_conformance.language.read.anatomy import PROGRAMS
-from torch_conformance.language.read.document import Document
 from torch_conformance.model.diagnostics import Diagnostic
+from torch_conformance.model.document import Document
 
 VERSION = 3
 """The number in the ids; another one wherever the same seed gives another text."""

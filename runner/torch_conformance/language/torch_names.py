@@ -19,7 +19,6 @@ from functools import cache, cached_property
 from itertools import compress, product
 from pathlib import Path
 
-from torch_conformance.language.read.document import DataPath, Document
 from torch_conformance.machine.cache_dirs import cache_folder
 from torch_conformance.machine.installed_torch import InstalledTorch, minor, release, version_facts
 from torch_conformance.model.diagnostics import (
@@ -29,6 +28,7 @@ from torch_conformance.model.diagnostics import (
     one_of,
     unknown_word,
 )
+from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.problem_texts import shown_types
 
 CONFIG_FILES = {

@@ -1,23 +1,22 @@
-"""Waivers as data: known failures with their cases, their signature, the defect of torch, and the
-last day.
-"""
+"""Reads the files of waivers."""
 
-import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from torch_conformance.language.backends import Backend, Backends, read_named
+from torch_conformance.language.backends import Backends, read_named
 from torch_conformance.language.check.spec import condition_problems
-from torch_conformance.language.read.document import WAIVERS, DataPath, Document
+from torch_conformance.language.read.document import WAIVERS
 from torch_conformance.machine.cache_dirs import folder
+from torch_conformance.matching.patterns import check_pattern, is_unspecific
 from torch_conformance.model.conditions import as_list
-from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, Position, unknown_word
-from torch_conformance.model.matching.patterns import check_pattern, is_unspecific
+from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, unknown_word
+from torch_conformance.model.document import DataPath, Document
+from torch_conformance.model.waivers import Signature, Waiver, WaiverFiles
+from torch_conformance.vocabulary.backend import Backend
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 
 OUTSIDE_OF_EXPECTATIONS = ("raised", "side-effects", "fell-back", "crash", "timeout")
@@ -25,79 +24,6 @@ OUTSIDE_OF_EXPECTATIONS = ("raised", "side-effects", "fell-back", "crash", "time
 
 ``error`` cannot be waived, because such a case claims nothing.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """The signature of a failure: its type in JUnit, and a regular expression for its message."""
-
-    type: str
-    match: str
-    phases: tuple[str, ...] = ()
-    """The phases in which the failure may have happened; empty for any."""
-    numbers: Mapping[str, float] = field(default_factory=dict)
-    """What is known of the wrong numbers: ``error`` or ``most``, and the words of ``answer``; empty
-    for any.
-    """
-
-    def covers(self, seen: Mapping[str, float]) -> bool:
-        """Whether these are the numbers of a failure, about; those without numbers are of another
-        failure.
-        """
-        if not self.numbers:
-            return True
-        known = {"nonfinite": 0.0, **self.numbers}
-        most = known.pop("most", math.inf)
-        return (
-            bool(seen)
-            and seen["error"] <= most
-            and all(_is_about(word, seen.get(word, 0.0), number) for word, number in known.items())
-        )
-
-
-def _is_about(word: str, seen: float, known: float) -> bool:
-    if word in ("likeness", "bias", "outward"):
-        return abs(seen - known) <= LIKENESS
-    if word == "nonfinite" and not known:
-        return seen == 0
-    factor = SIZE if word == "size" else ERROR
-    return known / factor <= seen <= known * factor or (
-        word == "share" and abs(seen - known) <= SHARE
-    )
-
-
-ERROR, SIZE, SHARE, LIKENESS = 4.0, 2.0, 0.05, 0.5
-"""The same defect on other inputs: its error, and the share of wrong elements, within a factor of 4
-(or 0.05 of a share); the size within one of 2; the likeness, and which way errors go, within 0.5."""  # noqa: E501 - text that is read by its lines
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiver:
-    """One known failure."""
-
-    cases: str
-    """A glob over ids."""
-    when: Mapping[str, Any] | None
-    failures: tuple[Signature, ...]
-    reason: str
-    issue: str
-    until: date
-    """The last day on which the waiver applies."""
-    flaky: bool = False
-    """Whether its cases pass in some runs."""
-    is_cell: bool = False
-    """Whether it is a known gap of a compiler, as its entry expects it."""
-    position: Position
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaiverFiles:
-    """The waivers in file order, the shipped file first."""
-
-    waivers: tuple[Waiver, ...] = ()
-    documents: tuple[Document, ...] = ()
-    user_files: frozenset[str] = frozenset()
-    """Files of the command line, by their names in messages."""
 
 
 def load_waivers(extra: Sequence[Path], backends: Backends | None) -> WaiverFiles:

@@ -27,6 +27,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
+from torch_conformance.model.results import CaseResult, Redacted
+
 MASK = "***"
 
 RECORDED_VARIABLES = frozenset(
@@ -262,15 +264,20 @@ IDENTIFIERS = frozenset(
 _Record = TypeVar("_Record")
 
 
-def redacted_result(record: _Record) -> _Record:
-    """Return a result with all free text masked, also in its verdicts, waivers and attempts; the
-    same object where nothing changes.
+def redacted_record(record: _Record) -> _Record:
+    """Return a record with all free text masked, also in the records within it; the same object
+    where nothing changes.
     """
     masked: _Record = _masked(record)
     return masked
 
 
-def _masked(value: Any) -> Any:
+def redacted_result(result: CaseResult) -> Redacted:
+    """Return a result with all free text masked, also in its verdicts, waivers and attempts."""
+    return Redacted(redacted_record(result))
+
+
+def _masked(value: object) -> Any:
     if isinstance(value, str):
         shown = redacted(value) if value else value
         return value if shown == value else shown

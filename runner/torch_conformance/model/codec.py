@@ -27,7 +27,7 @@ KEY = "key"
 # follow from the fields
 
 
-def encode(value: Any) -> Json:
+def encode(value: object) -> Json:
     """Return a record as JSON."""
     match value:
         case Outcome():

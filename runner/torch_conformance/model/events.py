@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from torch_conformance.model.header import RunFooter, RunHeader
-from torch_conformance.model.results import CaseResult
+from torch_conformance.model.results import Published, Redacted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class HeaderCompleted:
 class AttemptFinished:
     """One of several attempts of a case ended. ``CaseFinished`` follows the last one."""
 
-    result: CaseResult
+    result: Redacted
     number: int
     bound: str
     """How many attempts the case has, in words."""
@@ -76,7 +76,7 @@ class AttemptFinished:
 class CaseFinished:
     """The result of a case is known."""
 
-    result: CaseResult
+    result: Redacted
     had_all_attempts: bool = True
     """False where the run ended before that; this is the result that counts."""
 
@@ -104,7 +104,7 @@ class ResultsCompleted:
     """
 
     header: RunHeader
-    results: tuple[CaseResult, ...]
+    results: tuple[Published, ...]
     """In the order of the selection."""
     footer: RunFooter
     """How the run ended, up to here: the journal's footer also has the time that the files took."""
@@ -115,7 +115,7 @@ class RunEnded:
     """All report files are written. The journal gets its footer, the console its report."""
 
     header: RunHeader
-    results: tuple[CaseResult, ...]
+    results: tuple[Published, ...]
     footer: RunFooter
 
 
@@ -126,7 +126,7 @@ class RunAbandoned:
     """
 
     header: RunHeader
-    results: tuple[CaseResult, ...]
+    results: tuple[Redacted, ...]
     """Those that were known."""
     why: str
 

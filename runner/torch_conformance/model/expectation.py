@@ -217,7 +217,7 @@ class Expectation:
         return False
 
     @classmethod
-    def parse(cls, body: Any) -> Self:
+    def parse(cls, body: object) -> Self:
         """Read the body that the schema let through; raise ``BadExpectation``."""
         raise NotImplementedError
 

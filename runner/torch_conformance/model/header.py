@@ -9,9 +9,8 @@ from typing import Any
 
 from torch_conformance.model.case import Case
 from torch_conformance.model.codec import REQUIRED
-from torch_conformance.model.optional import hooks
-from torch_conformance.model.outcomes import ExitCode, Outcome, exit_code
-from torch_conformance.model.results import CaseResult
+from torch_conformance.model.outcomes import Outcome
+from torch_conformance.model.results import CaseResult, Published, Redacted
 
 DECLARES = ".declares"
 """Behind the name of a backend in the facts of a run: what its entry declares."""
@@ -125,12 +124,12 @@ class RunHeader:
     @property
     def retries(self) -> int:
         """How many more times what failed is run."""
-        return self._number("retries", 0)
+        return self.number("retries", 0)
 
     @property
     def repeat(self) -> int:
         """How many times every case is run."""
-        return self._number("repeat", 1)
+        return self.number("repeat", 1)
 
     @property
     def required_names(self) -> list[str]:
@@ -156,45 +155,10 @@ class RunHeader:
         offline = Outcome.OFFLINE_PASS if self.options.get("count-offline") else None
         return sum(result.is_executed or result.outcome is offline for result in results)
 
-    def _number(self, option: str, default: int) -> int:
+    def number(self, option: str, default: int) -> int:
+        """Return the value of an option; ``default`` where it has none."""
         text = self.options.get(option, "")
         return int(text) if text.isdecimal() else default
-
-    def statement(self, results: Iterable[CaseResult]) -> Any:
-        """Return the ``Statement`` (``tools/attest``) of these results on the run's profile; None
-        for a run without one.
-        """
-        return hooks("attest").statement_of_run(self, results) if self.profile else None
-
-    def conclusion(
-        self, results: Sequence[CaseResult], whole: Sequence[Case] = ()
-    ) -> tuple[ExitCode, tuple[str, ...]]:
-        """Return the exit code of an uninterrupted run, and a line for each name of ``--require``
-        that turns it into NOTHING.
-
-        ``whole`` is the selection of all shards, where it is known: what a shard must exercise
-        depends on it.
-        """
-        if (statement := self.statement(results)) is not None:
-            return ExitCode(statement.conformance.exit_code), ()
-        outcomes = (result.outcome for result in results)
-        code = exit_code(
-            outcomes,
-            self._number("min-executed", 1),
-            lets_flaky_pass=self.lets_flaky_pass,
-            executed=self.counted(results),
-        )
-        if code not in (ExitCode.OK, ExitCode.NOTHING) or (self.shard and not whole):
-            return code, ()
-        unexercised = tuple(
-            problems(
-                self.required_names,
-                whole or results,
-                results,
-                {result.case_id: result for result in results},
-            )
-        )
-        return (ExitCode.NOTHING if unexercised else code), unexercised
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,15 +186,14 @@ class RunFooter:
     """The seconds of each phase until the first case began."""
     warnings: tuple[MachineWarning, ...] = ()
 
-    def warned(self, results: Iterable[CaseResult]) -> tuple[CaseResult, ...]:
+    def warned(self, results: Iterable[Redacted]) -> tuple[Published, ...]:
         """Return the results with the warnings of this footer."""
         texts: dict[str, tuple[str, ...]] = {}
         for warning in self.warnings:
             texts |= {case_id: (*texts.get(case_id, ()), warning.text) for case_id in warning.cases}
-        return (
-            tuple(replace(result, warnings=texts.get(result.case_id, ())) for result in results)
-            if texts
-            else tuple(results)
+        return tuple(
+            Published(replace(result, warnings=texts.get(result.case_id, ())) if texts else result)
+            for result in results
         )
 
 

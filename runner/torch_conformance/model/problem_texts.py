@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
-from typing import Any
 
 _UNKNOWN = (
     "unknown $what '$word'<? in $place?>",
@@ -84,7 +83,7 @@ def shown_types(types: Sequence[str]) -> str:
     return " or ".join(_TYPES.get(name, name) for name in types)
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return a value of a file in words."""
     match value:
         case None:

@@ -70,7 +70,7 @@ MAX_DEPTH = 200
 """The maximum depth of nested maps and lists; all code that walks a message recurses no deeper."""
 
 
-def encode(value: Any) -> Any:
+def encode(value: object) -> Any:
     """Return a value in the form of strict JSON."""
     match value:
         case bool() | None | str():
@@ -97,7 +97,7 @@ def encode(value: Any) -> Any:
     return {"$type": f"{type(value).__module__}.{type(value).__qualname__}", "$repr": _repr(value)}
 
 
-def _repr(value: Any) -> str:
+def _repr(value: object) -> str:
     try:
         return repr(value)[:1000]
     except Exception as error:
@@ -108,7 +108,7 @@ def _repr(value: Any) -> str:
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
-def decode(value: Any) -> Any:
+def decode(value: object) -> Any:
     """Reverse ``encode`` for floats and bytes; a value with only a repr stays a map.
 
     Raise for forms that ``encode`` never writes.
@@ -124,7 +124,7 @@ def decode(value: Any) -> Any:
     return value
 
 
-def dumps(message: Any) -> bytes:
+def dumps(message: object) -> bytes:
     """Return one line of strict JSON."""
     return (
         json.dumps(message, allow_nan=False, ensure_ascii=True, separators=(",", ":")).encode(
@@ -157,7 +157,7 @@ def finite(text: str) -> float:
     return number
 
 
-def _is_deeper(value: Any, limit: int) -> bool:
+def _is_deeper(value: object, limit: int) -> bool:
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(limit):
         inner = itertools.chain.from_iterable(

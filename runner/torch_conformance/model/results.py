@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar, NewType
 from urllib.parse import unquote
 
 from torch_conformance.model.case import Case, CaseId
@@ -86,14 +86,29 @@ def waived(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """The result of one attempt of a case, without what all attempts of the case share."""
+class Judgement:
+    """An outcome with its reason and its verdicts."""
 
     outcome: Outcome
     reason: str
     """One line: why it is not a PASS. Blank for a PASS alone."""
     failure_type: str
     """JUnit's ``type``: counter, close, filecheck, raised, fell-back, crash, unavailable ..."""
+    verdicts: tuple[Verdict, ...] = ()
+    """One for each leaf of each expectation; of one of several attempts those alone that speak
+    against the case.
+    """
+
+    @property
+    def failed(self) -> tuple[Verdict, ...]:
+        """The verdicts that speak against the case."""
+        return tuple(v for v in self.verdicts if v.status in (Status.FAILED, Status.ERROR))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt(Judgement):
+    """The result of one attempt of a case, without what all attempts of the case share."""
+
     seconds: float
     isolation: str
     """How the worker was made: ``fork`` or ``process``; empty when there was none."""
@@ -102,10 +117,6 @@ class Attempt:
     evidence: Mapping[str, str] = field(default_factory=dict)
     """sha256 of each file in it that the case was judged by: the observation, generated code,
     reports of services.
-    """
-    verdicts: tuple[Verdict, ...] = ()
-    """One for each leaf of each expectation; of one of several attempts those alone that speak
-    against the case.
     """
     stdout: str = ""
     stderr: str = ""
@@ -137,11 +148,6 @@ class Attempt:
     Empty for the machine of the run's header.
     """
 
-    @property
-    def failed(self) -> tuple[Verdict, ...]:
-        """The verdicts that speak against the case."""
-        return tuple(v for v in self.verdicts if v.status in (Status.FAILED, Status.ERROR))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorCalls:
@@ -158,56 +164,21 @@ class OperatorCalls:
     """How many of them the compiler cannot be shown to have computed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseResult(Attempt):
-    """A case's outcome with everything a report says about it."""
+@dataclass(frozen=True, kw_only=True)  # without slots, as CaseResult has two bases
+class Judged(Judgement):
+    """A case as its facts and the waivers judge it, without data about its execution."""
 
-    DERIVED: ClassVar[tuple[str, ...]] = ("area", "name", "backend")
-    case_id: CaseId
-    spec: str
-    verdicts: tuple[Verdict, ...]
-    isolation: str = ""
-    folder: str = ""
     position: Position
     """The line that a report points to: the failing expectation's, or the spec's."""
-    phases: Mapping[str, float] = field(default_factory=dict)
-    repro: str = ""
-    summary: str = ""
-    """What the spec claims; empty for a PASS, as are the next two."""
-    options: tuple[str, ...] = ()
-    """The options in force, a line each: ``config.freezing: true``."""
-    code: tuple[str, ...] = ()
-    """The files of generated code in the case's folder."""
-    digest: str = ""
     phase: str = ""
     """The phase in which its process crashed or outlived its deadline, as the worker announced it;
     empty otherwise.
     """
-    covers: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    """The tags of its spec."""
-    target: str = ""
-    """The GPU that it was checked for without being executed (``model.targets``); empty for a case
-    that is executed.
-    """
     level: str = ""
     """The level of evidence of an OFFLINE_PASS: the highest that one of its expectations gives."""
-    retries: int | None = None
-    """How many more times its spec lets it run after a failure; None where ``--retries`` says."""
-    requires: tuple[str, ...] = ()
-    """The names of the capabilities that the case requires: ``--require`` of a merged run reads
-    them.
-    """
     waivers: tuple[AppliedWaiver, ...] = ()
-    timings: tuple[Timing, ...] = ()
-    attachments: tuple[str, ...] = ()
-    """Files in the case's folder that belong to its report: chrome traces."""
     notes: tuple[str, ...] = ()
     """What a person should know: who computed the answer, why a timing or an attachment is missing.
-    """
-    benches_left_out: int = 0
-    """How many bench steps of the case were not run, because the run was started without
-    ``--bench``.
     """
     eager_operators: int = NOT_MEASURED
     """How many operators eager runs in its calls, where the proof of its backend measures who
@@ -219,6 +190,60 @@ class CaseResult(Attempt):
     """
     operators: tuple[OperatorCalls, ...] = ()
     """The operators that eager runs, by their places."""
+
+    @property
+    def flaky_waiver(self) -> AppliedWaiver | None:
+        """The flaky waiver by which a PASS may fail in another run, or an XFAIL may pass; None for
+        any other result.
+        """
+        effects = (WaiverEffect.MATCHED, WaiverEffect.PASSED, WaiverEffect.PART_PASSED)
+        first = next((waiver for waiver in self.waivers if waiver.effect in effects), None)
+        return (
+            first
+            if first is not None and first.flaky and self.outcome in (*PASSED, Outcome.XFAIL)
+            else None
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult(Attempt, Judged):
+    """A case's outcome with everything a report says about it."""
+
+    DERIVED: ClassVar[tuple[str, ...]] = ("area", "name", "backend")
+    case_id: CaseId
+    spec: str
+    verdicts: tuple[Verdict, ...]
+    isolation: str = ""
+    folder: str = ""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    repro: str = ""
+    summary: str = ""
+    """What the spec claims; empty for a PASS, as are the next two."""
+    options: tuple[str, ...] = ()
+    """The options in force, a line each: ``config.freezing: true``."""
+    code: tuple[str, ...] = ()
+    """The files of generated code in the case's folder."""
+    digest: str = ""
+    covers: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    """The tags of its spec."""
+    target: str = ""
+    """The GPU that it was checked for without being executed (``model.targets``); empty for a case
+    that is executed.
+    """
+    retries: int | None = None
+    """How many more times its spec lets it run after a failure; None where ``--retries`` says."""
+    requires: tuple[str, ...] = ()
+    """The names of the capabilities that the case requires: ``--require`` of a merged run reads
+    them.
+    """
+    timings: tuple[Timing, ...] = ()
+    attachments: tuple[str, ...] = ()
+    """Files in the case's folder that belong to its report: chrome traces."""
+    benches_left_out: int = 0
+    """How many bench steps of the case were not run, because the run was started without
+    ``--bench``.
+    """
     warnings: tuple[str, ...] = field(default=(), metadata={COMPUTED: True})
     """What ``doctor`` says of the tools that a red case uses: the footer of the run has it."""
     attempts: tuple[Attempt, ...] = ()
@@ -251,25 +276,21 @@ class CaseResult(Attempt):
         return (*self.notes, f"{what} {', '.join(self.by_aten)}")
 
     @property
-    def flaky_waiver(self) -> AppliedWaiver | None:
-        """The flaky waiver by which a PASS may fail in another run, or an XFAIL may pass; None for
-        any other result.
-        """
-        effects = (WaiverEffect.MATCHED, WaiverEffect.PASSED, WaiverEffect.PART_PASSED)
-        first = next((waiver for waiver in self.waivers if waiver.effect in effects), None)
-        return (
-            first
-            if first is not None and first.flaky and self.outcome in (*PASSED, Outcome.XFAIL)
-            else None
-        )
-
-    @property
     def is_executed(self) -> bool:
         """Whether the case was executed: what is only compiled for a target never is, nor what
         lacks what ``--require`` names.
         """
         return self.outcome.is_executed and not self.target and self.failure_type != UNAVAILABLE
 
+
+Redacted = NewType("Redacted", CaseResult)
+"""A result without secrets: made by ``redacted_result``, or read from a journal, which has no
+others. Journals and reports get these.
+"""
+
+Published = NewType("Published", Redacted)
+"""The same with what the footer of its run says of it: reports of a run that has ended get these.
+"""
 
 PHASES_BEFORE_CLAIM = ("", "start", "import", "inputs", "eager")
 """Phases in which nothing was compiled yet.
@@ -293,34 +314,20 @@ def executed(results: Iterable[CaseResult]) -> int:
     return sum(result.is_executed for result in results)
 
 
-def result_of(
-    case: Case,
-    outcome: Outcome,
-    reason: str = "",
-    failure_type: str = "",
-    *,
-    verdicts: tuple[Verdict, ...] = (),
-    position: Position | None = None,
-) -> CaseResult:
-    """Return what is known of a case by its judgement alone; who ran it adds the rest.
-
-    The position is the spec's where none is given.
-    """
-    return CaseResult(
-        case_id=case.id,
-        spec=case.spec,
-        outcome=outcome,
-        reason=reason,
-        failure_type=failure_type,
-        verdicts=verdicts,
-        position=position or case.position,
-        seconds=0.0,
-        covers=case.covers,
-        tags=case.tags,
-        target=case.target,
-        retries=case.retries,
-        requires=tuple(dict.fromkeys(requirement.name for requirement in case.requires)),
-    )
+def result_of(case: Case, judged: Judged, **execution: Any) -> CaseResult:
+    """Return the result of a case as it was judged; ``execution`` is what who ran it knows."""
+    known: dict[str, Any] = {
+        "case_id": case.id,
+        "spec": case.spec,
+        "seconds": 0.0,
+        "covers": case.covers,
+        "tags": case.tags,
+        "target": case.target,
+        "retries": case.retries,
+        "requires": tuple(dict.fromkeys(requirement.name for requirement in case.requires)),
+        **{field.name: getattr(judged, field.name) for field in fields(Judged)},
+    }
+    return CaseResult(**{**known, **execution})
 
 
 PROOF = "proof"
@@ -432,31 +439,31 @@ class Policy:
             raise UsageError(f"--retries {retries} with {other}: {why} (use one of them)")
         return cls(retries=retries, repeat=repeat, reads_specs=not has_profile)
 
-    def retries_of(self, result: CaseResult) -> int:
+    def retries_of(self, result: Redacted) -> int:
         """Return how many times the case is repeated if it fails."""
         if self.repeat > 1 or not self.reads_specs or result.retries is None:
             return self.retries
         return result.retries
 
-    def bound(self, result: CaseResult) -> str:
+    def bound(self, result: Redacted) -> str:
         """Return the number of attempts of the case, as text."""
         retries = self.retries_of(result)
         return f"at most {retries + 1}" if retries else str(self.repeat)
 
-    def remaining(self, results: Sequence[CaseResult]) -> int:
+    def remaining(self, results: Sequence[Redacted]) -> int:
         """Return how many attempts are left in the normal order, without retries, after the
         attempts with these ``results``.
         """
         return max(self.repeat - len(results), 0) if self.repeat > 1 else int(not results)
 
-    def is_done(self, results: Sequence[CaseResult]) -> bool:
+    def is_done(self, results: Sequence[Redacted]) -> bool:
         """Whether a case needs no further attempt."""
         last = results[-1]
         if self.repeat > 1:
             return not last.outcome.is_executed or len(results) >= self.repeat
         return last.outcome not in RETRIED or len(results) > self.retries_of(last)
 
-    def fold(self, results: Sequence[CaseResult], stopped: str = "") -> CaseResult:
+    def fold(self, results: Sequence[Redacted], stopped: str = "") -> Redacted:
         """Return the one result of a case's attempts.
 
         ``stopped`` is the reason why attempts are missing; empty if none are.
@@ -469,7 +476,7 @@ class Policy:
             return replace(folded, reason=f"{folded.reason}; {remark}")
         return _not_run(folded, results, remark)
 
-    def interrupted(self, results: Sequence[CaseResult]) -> CaseResult:
+    def interrupted(self, results: Sequence[Redacted]) -> Redacted:
         """Return the result of a case with attempts missing because of an interruption."""
         folded = self.fold(results)
         seen = f": {_cut(folded.reason)}" if folded.outcome.is_failure else ""
@@ -478,7 +485,7 @@ class Policy:
             folded, results, f"interrupted after {len(results)} of {bound} attempts{seen}"
         )
 
-    def _folded(self, results: Sequence[CaseResult]) -> CaseResult:
+    def _folded(self, results: Sequence[Redacted]) -> Redacted:
         outcomes = [result.outcome for result in results]
         shown = min(
             results,
@@ -537,7 +544,7 @@ class Policy:
         )
 
 
-def outcome_of(outcomes: Sequence[Outcome], repeat: int, shown: CaseResult) -> Outcome:
+def outcome_of(outcomes: Sequence[Outcome], repeat: int, shown: Redacted) -> Outcome:
     """Return the outcome of all attempts together, whose result has the verdicts and waivers of
     ``shown``.
     """
@@ -549,7 +556,7 @@ def outcome_of(outcomes: Sequence[Outcome], repeat: int, shown: CaseResult) -> O
     return Outcome.FLAKY if is_flaky else failure or outcomes[0]
 
 
-def _not_run(folded: CaseResult, results: Sequence[CaseResult], reason: str) -> CaseResult:
+def _not_run(folded: Redacted, results: Sequence[Redacted], reason: str) -> Redacted:
     attempts = tuple(map(attempt_of, results))
     return replace(
         folded,
@@ -561,7 +568,7 @@ def _not_run(folded: CaseResult, results: Sequence[CaseResult], reason: str) -> 
     )
 
 
-def _signature(result: CaseResult) -> object:
+def _signature(result: Redacted) -> object:
     """Return the failure signature: the failed expectations without their observed values."""
     places = [(verdict.kind, verdict.status, verdict.position) for verdict in result.failed]
     # a case that ended before its expectations has only a reason
@@ -575,7 +582,7 @@ def _cut(reason: str) -> str:
     return reason if len(reason) <= _REASON else f"{reason[: _REASON - 3]}..."
 
 
-def attempt_of(result: CaseResult) -> Attempt:
+def attempt_of(result: Attempt) -> Attempt:
     """Return a result as one attempt of several."""
     values = {field.name: getattr(result, field.name) for field in fields(Attempt)}
     stdout, stderr = (

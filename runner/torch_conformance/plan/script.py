@@ -134,7 +134,7 @@ def rendered(
     *,
     device: str,
     template: str = "repro.py.j2",
-    **words: Any,
+    **words: object,
 ) -> Script:
     """Return the script of these statements; variables that may hold a secret are left to the
     reader.
@@ -334,7 +334,7 @@ class _Composer:
 
     # -- values ------------------------------------------------------------------------------------
 
-    def _value(self, entry: Any) -> str:
+    def _value(self, entry: object) -> str:
         """Return the expression of a value with inputs and ``{ref: NAME}`` at any depth; other maps
         are data.
         """
@@ -356,7 +356,7 @@ class _Composer:
                 return f"{self._callable(entry['call'])}({self._called(entry)})"
         return self._tensor(kind, entry)
 
-    def _item(self, entry: Any) -> str:
+    def _item(self, entry: object) -> str:
         times = inputs.times(entry)
         return (
             self._value(entry) if times == 1 else f"*({self._value(entry)} for _ in range({times}))"
@@ -415,7 +415,7 @@ class _Composer:
             [*words, f"**{self._value(entry['kwargs'])}"] if entry.get("kwargs") else words
         )
 
-    def _callable(self, entry: Any) -> str:
+    def _callable(self, entry: object) -> str:
         return self._named(str(entry["ref"] if isinstance(entry, Mapping) else entry))
 
     def _named(self, name: str) -> str:
@@ -665,7 +665,7 @@ class _Composer:
         if text not in self._unchecked:
             self._unchecked.append(text)
 
-    def _counted(self, expression: str, count: Any) -> list[str]:
+    def _counted(self, expression: str, count: object) -> list[str]:
         applies, value = choose(count, self._here)
         if not applies:
             return []

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch_conformance.language.backends import Backends, read_named
-from torch_conformance.language.read.document import PROFILE, SETTINGS, SPEC, DataPath
+from torch_conformance.language.read.document import PROFILE, SETTINGS, SPEC
 from torch_conformance.language.read.spec_files import discover, is_spec_file
 from torch_conformance.language.read.yaml_source import read_bytes
 from torch_conformance.machine.cache_dirs import folder
+from torch_conformance.matching.patterns import Ids
 from torch_conformance.model.case import Case, CaseId, Step
 from torch_conformance.model.conditions import as_list
 from torch_conformance.model.diagnostics import (
@@ -30,8 +31,8 @@ from torch_conformance.model.diagnostics import (
     shown_path,
     unknown,
 )
-from torch_conformance.model.matching.patterns import Ids
-from torch_conformance.model.options import REFUSED
+from torch_conformance.model.document import DataPath
+from torch_conformance.optional.options import REFUSED
 from torch_conformance.vocabulary.steps import SAMPLES
 
 if TYPE_CHECKING:
@@ -335,7 +336,7 @@ def _settings_file() -> Path | None:
     return None
 
 
-def _paths(names: Any, root: Path) -> tuple[Path, ...]:
+def _paths(names: object, root: Path) -> tuple[Path, ...]:
     return tuple(root / name for name in as_list(names))
 
 

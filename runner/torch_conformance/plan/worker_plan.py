@@ -13,9 +13,17 @@ from torch_conformance.model.case import Case, Step, WrittenFunction
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.expectation import Expectation
 from torch_conformance.model.protocol import Json, encode
+from torch_conformance.model.results import PROOF
 from torch_conformance.vocabulary.expectations import side_effects
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER
-from torch_conformance.vocabulary.steps import SAMPLES, STEPS, parsed, traits_of
+from torch_conformance.vocabulary.steps import (
+    STEPS,
+    calls_compiler,
+    expects_raise,
+    needs_eager,
+    python_of,
+    traits_of,
+)
 
 
 def seed_of(case: Case) -> int:
@@ -93,11 +101,6 @@ def _claim(check: Any) -> dict[str, str]:
     }
 
 
-def python_of(step: Step) -> Mapping[str, Any] | None:
-    """Return the Python block of a step; None where it has none."""
-    return step.arguments.get(traits_of(step).python)
-
-
 def body_as_json(case: Case) -> dict[str, Json]:
     """Return the body of a case as JSON for the plan; templates over facts are not evaluated
     yet.
@@ -122,35 +125,6 @@ def body_as_json(case: Case) -> dict[str, Json]:
         "compiles": body.compiles,
         "seed_key": case.seed_key,
     }
-
-
-def expects_raise(step: Step, surroundings: Surroundings) -> bool:
-    """Whether the spec expects an exception in this step."""
-    raises = (expected.check for expected in step.expectations if expected.kind == "raises")
-    return step.runs(surroundings) and any(check.applies(surroundings) for check in raises)
-
-
-def needs_eager(case: Case) -> bool:
-    """Whether a step refers to the eager reference, or a part of it."""
-    names = [name for step in case.steps for name in parsed(step).names]
-    names += [
-        name
-        for step in case.steps
-        for expected in step.expectations
-        for name in expected.check.names
-    ]
-    return any(name.partition(".")[0] == EAGER for name in names)
-
-
-def calls_compiler(step: Step) -> bool:
-    """Whether what a step calls must have been compiled: then the proof of a compiler other than
-    inductor looks at the call.
-    """
-    return traits_of(step).is_proof and (parsed(step).runs_graphs or step.kind == SAMPLES)
-
-
-PROOF = "proof"
-"""The index of the measurement that the proof of a backend asks for."""
 
 
 def make_plan(

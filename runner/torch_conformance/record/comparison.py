@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch_conformance.model import devices
 from torch_conformance.model.header import RunHeader
-from torch_conformance.model.options import free_options
+from torch_conformance.optional.options import free_options
 
 FREE_FACTS: Mapping[str, str] = {
     "gpu_memory": "follows from the device; a driver reserves a little more or less of it",

@@ -34,19 +34,20 @@ from torch_conformance.model.case import CaseId
 from torch_conformance.model.diagnostics import JournalAltered, UsageError, one_line, shown_path
 from torch_conformance.model.expectation import Status
 from torch_conformance.model.header import RunFooter, RunHeader
-from torch_conformance.model.optional import hooks
 from torch_conformance.model.outcomes import JUDGED_BY_FACTS, PASSED, WAIVABLE, ExitCode, Outcome
 from torch_conformance.model.protocol import finite
 from torch_conformance.model.results import (
     NODE_LOST,
     Attempt,
     CaseResult,
+    Redacted,
     attempt_of,
     fold,
     outcome_of,
     waived,
 )
 from torch_conformance.record.case_files import OBSERVATION
+from torch_conformance.record.conclusion import conclusion_of, statements
 from torch_conformance.record.run_folder import JOURNAL, find_run, require_still
 
 FORMAT = 1
@@ -70,9 +71,9 @@ class Run:
     """The content of a journal."""
 
     header: RunHeader
-    results: tuple[CaseResult, ...]
+    results: tuple[Redacted, ...]
     footer: RunFooter | None
-    attempts: Mapping[CaseId, tuple[CaseResult, ...]] = field(default_factory=dict)
+    attempts: Mapping[CaseId, tuple[Redacted, ...]] = field(default_factory=dict)
     """The attempts of cases without a result, or with NOT_RUN, in the order in which they ended."""
 
     @property
@@ -87,7 +88,7 @@ class Run:
         return self.footer is not None and not self.footer.interrupted and not lost
 
     @property
-    def finished(self) -> tuple[CaseResult, ...]:
+    def finished(self) -> tuple[Redacted, ...]:
         """The results that a resumed run keeps."""
         return tuple(result for result in self.results if result.outcome is not Outcome.NOT_RUN)
 
@@ -110,7 +111,7 @@ def digest_of_selection(digests: Mapping[str, str]) -> str:
     return hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def totals(results: Iterable[CaseResult]) -> dict[str, int]:
+def totals(results: Iterable[Redacted]) -> dict[str, int]:
     """Count the results of each outcome, zeros included, in the order of the table."""
     counts = {outcome.label: 0 for outcome in Outcome}
     for result in results:
@@ -122,8 +123,8 @@ def totals(results: Iterable[CaseResult]) -> dict[str, int]:
 
 _KINDS: Mapping[str, type] = {
     "header": RunHeader,
-    "attempt": CaseResult,
-    "case": CaseResult,
+    "attempt": Redacted,
+    "case": Redacted,
     "footer": RunFooter,
 }
 """What the lines hold. An attempt is the result of one attempt of a case that has not ended."""
@@ -158,8 +159,8 @@ def read_run(path: Path, *, checks: bool = True) -> Run:
     """
     header: RunHeader | None = None
     footer: RunFooter | None = None
-    results: dict[CaseId, CaseResult] = {}
-    attempts: dict[CaseId, list[CaseResult]] = {}
+    results: dict[CaseId, Redacted] = {}
+    attempts: dict[CaseId, list[Redacted]] = {}
     owners: dict[str, CaseId] = {}
     number = 0
     for number, kind, record in _records(path):
@@ -265,7 +266,7 @@ def _problem_of_header(header: RunHeader) -> str:
     if len(header.profile) > 1:
         return "two profiles"
     return (
-        next(filter(None, map(hooks("attest").problem_of_record, header.profile)), "")
+        next(filter(None, map(statements().problem_of_record, header.profile)), "")
         if header.profile
         else ""
     )
@@ -273,9 +274,9 @@ def _problem_of_header(header: RunHeader) -> str:
 
 def _problem_of_line(
     kind: str,
-    result: CaseResult,
+    result: Redacted,
     header: RunHeader,
-    lines: Sequence[CaseResult],
+    lines: Sequence[Redacted],
     owners: dict[str, CaseId],
 ) -> str:
     """Return what a line contradicts; ``lines`` are those of the attempts of its case, ``owners``
@@ -301,7 +302,7 @@ def _problem_of_line(
     return problem_of_result(result, retries=header.retries, repeat=header.repeat)
 
 
-def problem_of_result(result: CaseResult, *, retries: int, repeat: int) -> str:
+def problem_of_result(result: Redacted, *, retries: int, repeat: int) -> str:
     """Return why a case cannot have the outcome of its line: its verdicts, waivers and attempts
     give another one.
     """
@@ -376,7 +377,7 @@ def _problem_of_outcome(part: Attempt, target: str) -> str:
     return ""
 
 
-def _problem_of_end(header: RunHeader, results: Sequence[CaseResult], footer: RunFooter) -> str:
+def _problem_of_end(header: RunHeader, results: Sequence[Redacted], footer: RunFooter) -> str:
     """Return which of the lines are missing, or why the run cannot have ended as its footer
     says.
     """
@@ -390,7 +391,7 @@ def _problem_of_end(header: RunHeader, results: Sequence[CaseResult], footer: Ru
     )
     if unrun and not footer.interrupted and header.options.get("fail-fast", "True") != "True":
         return "a case was not run, though nothing stopped the run"
-    code = ExitCode.INTERRUPTED if footer.interrupted else header.conclusion(results)[0]
+    code = ExitCode.INTERRUPTED if footer.interrupted else conclusion_of(header, results)[0]
     if (
         header.shard
         and header.required_names
@@ -434,7 +435,7 @@ class JournalWriter:
     ) -> None:
         self.close()
 
-    def write(self, kind: str, record: RunHeader | CaseResult | RunFooter) -> None:
+    def write(self, kind: str, record: RunHeader | Redacted | RunFooter) -> None:
         """Write a line: ``header``, ``case``, ``attempt`` or ``footer``.
 
         Verify the journal before the last one.

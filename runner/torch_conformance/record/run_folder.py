@@ -19,7 +19,7 @@ from torch_conformance.machine.scratch import tail
 from torch_conformance.model.case import CaseId
 from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.header import RunHeader
-from torch_conformance.model.results import CaseResult
+from torch_conformance.model.results import Redacted
 
 REPORTS = Path("reports")
 JOURNAL = "run.jsonl"
@@ -170,8 +170,8 @@ class RunFolder:
     run_id: str
     header: RunHeader | None = None
     """The header of the interrupted run; None for a new run."""
-    finished: tuple[CaseResult, ...] = ()
-    attempts: Mapping[CaseId, tuple[CaseResult, ...]] = field(default_factory=dict)
+    finished: tuple[Redacted, ...] = ()
+    attempts: Mapping[CaseId, tuple[Redacted, ...]] = field(default_factory=dict)
     """The attempts of cases that the interrupted run did not finish."""
     page: str = ""
     """The HTML report as messages show it, once it is written."""

@@ -33,9 +33,9 @@ from torch_conformance.model.events import (
 )
 from torch_conformance.model.expectation import Verdict
 from torch_conformance.model.header import RunFooter, RunHeader
-from torch_conformance.model.options import MergeOptions, ReportOptions, RunOptions
 from torch_conformance.model.outcomes import PASSED, Outcome
-from torch_conformance.model.results import WEAK, Attempt, CaseResult
+from torch_conformance.model.results import WEAK, Attempt, Redacted
+from torch_conformance.optional.options import MergeOptions, ReportOptions, RunOptions
 from torch_conformance.record.run_folder import RunFolder
 
 Source: TypeAlias = Callable[[Position], Sequence[str]]
@@ -167,7 +167,7 @@ def slug(outcome: Outcome) -> str:
 
 
 def verdict_text(
-    result: CaseResult,
+    result: Redacted,
     *,
     limit: int = TEXT_LIMIT,
     folder: Path | None = None,
@@ -296,7 +296,7 @@ def _size(text: str) -> int:
 # -- what stands beside the verdicts ---------------------------------------------------------------
 
 
-def timing_lines(result: CaseResult) -> list[str]:
+def timing_lines(result: Redacted) -> list[str]:
     """Return a line for each timing of bench steps."""
     return [
         f"{timing.median_ms:10.3f} ms  {one_line(timing.name)} {one_line(timing.form)}, "
@@ -306,7 +306,7 @@ def timing_lines(result: CaseResult) -> list[str]:
     ]
 
 
-def note_lines(result: CaseResult) -> list[str]:
+def note_lines(result: Redacted) -> list[str]:
     """Return the notes of a case, which change no outcome: weak expectations, a missing trace, a
     worker that outlived its case.
     """
@@ -324,7 +324,7 @@ def note_lines(result: CaseResult) -> list[str]:
     return [*weak_lines(result), *map(one_line, (*flaky, *result.shown_notes))]
 
 
-def tolerance_words(results: Sequence[CaseResult]) -> str:
+def tolerance_words(results: Sequence[Redacted]) -> str:
     """Return how many cases a tolerance judged, and why; empty where it judged none."""
     reasons = Counter[str]()
     for result in results:
@@ -341,7 +341,7 @@ def tolerance_words(results: Sequence[CaseResult]) -> str:
     return f"cases with values that a tolerance judged: {shown}" if shown else ""
 
 
-def flaky_words(results: Sequence[CaseResult]) -> str:
+def flaky_words(results: Sequence[Redacted]) -> str:
     """Return how many cases have a flaky waiver, and with which outcomes they ended; empty where
     none has one.
     """
@@ -357,7 +357,7 @@ def flaky_words(results: Sequence[CaseResult]) -> str:
     )
 
 
-def weak_lines(result: CaseResult) -> list[str]:
+def weak_lines(result: Redacted) -> list[str]:
     """Return the expectations of a case that hold for wrong answers too, each with the reason of
     its spec.
     """
@@ -368,7 +368,7 @@ def weak_lines(result: CaseResult) -> list[str]:
     ]
 
 
-def node_lines(result: CaseResult) -> list[str]:
+def node_lines(result: Redacted) -> list[str]:
     """Return the node of a fleet that ran a case; nothing for the machine of the run."""
     names = ("name", "host", "image", "torch", "device", "driver", "gpu_serial")
     known = [f"{name} {one_line(result.node[name])}" for name in names if result.node.get(name)]
@@ -414,7 +414,7 @@ class ReportedRun:
     """What a report is made of."""
 
     header: RunHeader
-    results: Sequence[CaseResult] = ()
+    results: Sequence[Redacted] = ()
     footer: RunFooter | None = None
     """None for a run that did not reach its end."""
     why: str = ""

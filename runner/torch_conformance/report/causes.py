@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from torch_conformance.model.escaping import one_line
 from torch_conformance.model.expectation import NO_EXCEPTION, Verdict
 from torch_conformance.model.outcomes import RETRIED, JUnitTag, Outcome
-from torch_conformance.model.results import PROOF, CaseResult
+from torch_conformance.model.results import PROOF, Redacted
 from torch_conformance.report import weak_lines
 
 _ADDRESS = "0x[0-9a-f]+"
@@ -34,7 +34,7 @@ _LONGEST = 10_000
 """Characters of a line of ids."""
 
 
-def cause_of(result: CaseResult) -> object:
+def cause_of(result: Redacted) -> object:
     """Return what is equal of failures of one cause.
 
     One cause are: exceptions with one text, but for what changes from case to case, and one deepest
@@ -67,7 +67,7 @@ def cause_of(result: CaseResult) -> object:
     return result.outcome, result.spec, result.warnings, *texts, *details
 
 
-def notes_of(result: CaseResult) -> object:
+def notes_of(result: Redacted) -> object:
     """Return the notes of a case, but for what changes from case to case; the id of a case with a
     weak expectation, which is alone.
     """
@@ -79,12 +79,12 @@ def notes_of(result: CaseResult) -> object:
 
 
 def causes(
-    results: Iterable[CaseResult], key: Callable[[CaseResult], object] = cause_of
-) -> list[list[CaseResult]]:
+    results: Iterable[Redacted], key: Callable[[Redacted], object] = cause_of
+) -> list[list[Redacted]]:
     """Return failures by their cause, or cases by another key, in the order of the first of
     each.
     """
-    groups: defaultdict[object, list[CaseResult]] = defaultdict(list)
+    groups: defaultdict[object, list[Redacted]] = defaultdict(list)
     for result in results:
         groups[key(result)].append(result)
     return list(groups.values())
@@ -95,7 +95,7 @@ def _without_changing(text: str) -> str:
     return re.sub(r"\bN(?:[, ]+N\b)+", "N", _CHANGING.sub("N", text))
 
 
-def folded_ids(results: Iterable[CaseResult]) -> Iterator[str]:
+def folded_ids(results: Iterable[Redacted]) -> Iterator[str]:
     """Yield the ids of cases; those that differ in their operator alone on one line, with what ATen
     ran of each.
     """
@@ -123,11 +123,11 @@ def parts_of(case_id: str) -> dict[str, str]:
     return {key: value for key, _, value in parts}
 
 
-def shared_by_failures(results: Iterable[CaseResult]) -> Iterator[tuple[str, str, Sequence[str]]]:
+def shared_by_failures(results: Iterable[Redacted]) -> Iterator[tuple[str, str, Sequence[str]]]:
     """Yield, for each spec, the fewest values that the ids of all failures have and that of no
     pass: its name, a sentence, and one or two keys that show it.
     """
-    specs: defaultdict[str, list[CaseResult]] = defaultdict(list)
+    specs: defaultdict[str, list[Redacted]] = defaultdict(list)
     for result in filter(lambda result: result.is_executed, results):
         specs[result.case_id.partition("[")[0]].append(result)
     for spec, cases in specs.items():

@@ -21,7 +21,7 @@ from torch_conformance.machine import output
 from torch_conformance.model.escaping import line, one_line, plain, visible_name
 from torch_conformance.model.events import Listener, RunAbandoned, RunEnded, RunEvent
 from torch_conformance.model.outcomes import ExitCode
-from torch_conformance.model.results import CaseResult, executed
+from torch_conformance.model.results import Redacted, executed
 from torch_conformance.record.run_folder import JUNIT
 from torch_conformance.report import ReportedRun, ReportSetup, clip, slug
 from torch_conformance.report.causes import causes
@@ -52,7 +52,7 @@ class RunReport(ReportedRun):
     folder: Path | None = None
 
     @property
-    def red(self) -> list[CaseResult]:
+    def red(self) -> list[Redacted]:
         """The cases that fail the run, in their order."""
         return [
             result
@@ -138,11 +138,11 @@ def annotations(report: RunReport) -> list[str]:
     return errors + [_of_group("warning", group) for group in flaky[:MOST_ANNOTATIONS]]
 
 
-def _place_of(result: CaseResult) -> object:
+def _place_of(result: Redacted) -> object:
     return _file_of(result), result.position.line, failure_type(result)
 
 
-def _of_group(kind: str, group: list[CaseResult]) -> str:
+def _of_group(kind: str, group: list[Redacted]) -> str:
     first = group[0]
     lines = [one_line(first.reason, 1_000) or slug(first.outcome)]
     for verdict in first.failed[:1]:
@@ -165,11 +165,11 @@ def _of_group(kind: str, group: list[CaseResult]) -> str:
     )
 
 
-def _file_of(result: CaseResult) -> str:
+def _file_of(result: Redacted) -> str:
     return visible_name(cached_file(result.position.file or result.spec))
 
 
-def _first_words(results: Sequence[CaseResult], most: int) -> str:
+def _first_words(results: Sequence[Redacted], most: int) -> str:
     """Return the first ids of some cases, and how many more there are."""
     shown = ", ".join(visible_name(result.case_id) for result in results[:most])
     return f"{shown} and {len(results) - most} more" if len(results) > most else shown

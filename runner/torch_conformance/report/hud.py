@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from torch_conformance.model.escaping import one_line
-from torch_conformance.model.options import ReportOptions
 from torch_conformance.model.outcomes import JUnitTag, Outcome
-from torch_conformance.model.results import CaseResult
+from torch_conformance.model.results import Redacted
+from torch_conformance.optional.options import ReportOptions
 from torch_conformance.report import FileReport, ReportedRun, clip, replace, verdict_text
 
 MOST_FAILURES = 1000
@@ -51,7 +51,7 @@ class HudReporter(FileReport):
         replace(path, (json.dumps(document, indent=1) + "\n").encode())
 
 
-def _detail(result: CaseResult) -> Mapping[str, object]:
+def _detail(result: Redacted) -> Mapping[str, object]:
     return {
         "name": one_line(result.case_id),
         "classname": one_line(result.spec),

@@ -25,10 +25,11 @@ from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # jun
 
 from torch_conformance.model.escaping import MESSAGE_LIMIT, one_line, plain, visible_name
 from torch_conformance.model.header import RunHeader
-from torch_conformance.model.options import ReportOptions
 from torch_conformance.model.outcomes import RETRIED, JUnitTag, Outcome
-from torch_conformance.model.results import Attempt, CaseResult
+from torch_conformance.model.results import Attempt, Redacted
 from torch_conformance.model.targets import evidence_of
+from torch_conformance.optional.options import ReportOptions
+from torch_conformance.record.conclusion import profile_statement
 from torch_conformance.record.run_folder import JUNIT
 from torch_conformance.report import (
     TEXT_LIMIT,
@@ -94,7 +95,7 @@ class JUnitReporter(FileReport):
 
 
 def write_junit(
-    path: Path, header: RunHeader, results: Sequence[CaseResult], **settings: Any
+    path: Path, header: RunHeader, results: Sequence[Redacted], **settings: object
 ) -> None:
     """Write the report (``settings`` are fields of ``_Report``), and replace a former one
     atomically.
@@ -102,7 +103,7 @@ def write_junit(
     replace(path, document_of(header, results, **settings))
 
 
-def document_of(header: RunHeader, results: Sequence[CaseResult], **settings: Any) -> bytes:
+def document_of(header: RunHeader, results: Sequence[Redacted], **settings: Any) -> bytes:
     """Return the report with the most text that fits into the limit, or else with the least
     text.
     """
@@ -124,7 +125,7 @@ def document_of(header: RunHeader, results: Sequence[CaseResult], **settings: An
 @dataclass(frozen=True, slots=True)
 class _Report:
     header: RunHeader
-    results: Sequence[CaseResult]
+    results: Sequence[Redacted]
     _: KW_ONLY
     truncated: bool = False
     why: str = ""
@@ -153,7 +154,11 @@ class _Report:
             "merged": " ".join(header.merged),
             "flaky-waivers": flaky_words(self.results),
             "tolerances": tolerance_words(self.results),
-            **(statement.properties() if (statement := header.statement(self.results)) else {}),
+            **(
+                statement.properties()
+                if (statement := profile_statement(header, self.results))
+                else {}
+            ),
             **header.environment,
             **{f"env.{name}": value for name, value in header.variables.items()},
         }
@@ -164,7 +169,7 @@ class _Report:
             for name, value in known.items()
             if value
         }
-        groups: dict[str | None, list[CaseResult]] = {None: []} if self.truncated else {}
+        groups: dict[str | None, list[Redacted]] = {None: []} if self.truncated else {}
         for result in self.results:
             groups.setdefault(result.spec, []).append(result)
 
@@ -218,7 +223,7 @@ class _Report:
         data = b"".join([head, *texts, b"\n", _END, b"\n"])
         return b"" if len(data) > most else data
 
-    def _case(self, result: CaseResult, limit: int) -> TestCase:
+    def _case(self, result: Redacted, limit: int) -> TestCase:
         """Return a case within ``limit`` bytes of text, as far as the package can write it."""
         case = TestCase(
             visible_name(result.case_id),
@@ -294,7 +299,7 @@ class _Report:
                 case.add_skipped_info(message=f"{slug(result.outcome)}: {message}", output=text)
         return case
 
-    def _complete(self, element: ET.Element, result: CaseResult, limit: int) -> None:
+    def _complete(self, element: ET.Element, result: Redacted, limit: int) -> None:
         """Add to the element of a case what the package lacks.
 
         ``flakyFailure`` of a FLAKY case that may pass, ``rerunFailure`` of one that never passed.
@@ -380,14 +385,14 @@ class _Report:
         )
 
 
-def _share(result: CaseResult, limit: int) -> int:
+def _share(result: Redacted, limit: int) -> int:
     """Return the bytes for the attempts of a case: half of the limit, or all of it for a FLAKY
     case.
     """
     return limit if result.outcome is Outcome.FLAKY else limit // 2
 
 
-def _begun(results: Iterable[CaseResult]) -> Iterator[str]:
+def _begun(results: Iterable[Redacted]) -> Iterator[str]:
     """Yield when executions began, without the fraction of a second, which few readers know."""
     for result in results:
         for attempt in (result, *result.attempts):
@@ -395,12 +400,12 @@ def _begun(results: Iterable[CaseResult]) -> Iterator[str]:
                 yield datetime.fromisoformat(attempt.begun).isoformat(timespec="seconds")
 
 
-def _seconds(result: CaseResult) -> float:
+def _seconds(result: Redacted) -> float:
     """Return the duration of a case; 0 for a value that cannot be summed."""
     return result.seconds if math.isfinite(result.seconds) and result.seconds > 0 else 0.0
 
 
-def failure_type(result: CaseResult) -> str:
+def failure_type(result: Redacted) -> str:
     """Return what failed as one word: ``counter``, ``crash``, ``flaky``."""
     word = "" if result.outcome is Outcome.FLAKY else one_line(result.failure_type)
     return word or slug(result.outcome)

@@ -41,8 +41,9 @@ from torch_conformance.model.expectation import Status
 from torch_conformance.model.header import RunFooter, RunHeader
 from torch_conformance.model.outcomes import PASSED, Outcome
 from torch_conformance.model.protocol import Json
-from torch_conformance.model.results import NOT_MEASURED, Attempt, CaseResult
+from torch_conformance.model.results import NOT_MEASURED, Attempt, Redacted
 from torch_conformance.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
+from torch_conformance.record.conclusion import profile_statement
 from torch_conformance.record.run_folder import LATEST, REPORTS
 from torch_conformance.report import (
     SCRIPT,
@@ -164,7 +165,7 @@ class HtmlReporter(FileReport):
 
 
 def write_page(
-    folder: Path, header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None
+    folder: Path, header: RunHeader, results: Sequence[Redacted], footer: RunFooter | None
 ) -> Path:
     """Write the report of a run into its folder; return the page.
 
@@ -218,7 +219,7 @@ def rendered(template: str, words: Mapping[str, object]) -> str:
 
 
 def _parts(
-    folder: Path, header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None
+    folder: Path, header: RunHeader, results: Sequence[Redacted], footer: RunFooter | None
 ) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of each file that the page loads."""
     firsts = []
@@ -293,7 +294,7 @@ def _shown(value: object) -> Json:
 # -- cases -----------------------------------------------------------------------------------------
 
 
-def chunks(folder: Path, results: Sequence[CaseResult]) -> Iterator[tuple[int, bytes]]:
+def chunks(folder: Path, results: Sequence[Redacted]) -> Iterator[tuple[int, bytes]]:
     """Yield the number of the first case of each chunk, and its script, in the order of the
     cases.
     """
@@ -624,7 +625,7 @@ def sources_of(files: Iterable[str], digests: Mapping[str, str]) -> dict[str, di
 # -- the run ---------------------------------------------------------------------------------------
 
 
-def index_of(results: Sequence[CaseResult], firsts: Sequence[int]) -> dict[str, Json]:
+def index_of(results: Sequence[Redacted], firsts: Sequence[int]) -> dict[str, Json]:
     """Return the index; ``firsts`` has the number of the first case of each chunk."""
     tables: dict[str, dict[object, int]] = {
         name: {} for name in ("spec", "backend", "point", "reason", "tags")
@@ -653,7 +654,7 @@ def index_of(results: Sequence[CaseResult], firsts: Sequence[int]) -> dict[str, 
         columns["outcome"].append(_FIRST.index(result.outcome))
         columns["ms"].append(round(result.seconds * 1000))
     numbers = {id(result): number for number, result in enumerate(results)}
-    of_cause: list[list[CaseResult]] = []
+    of_cause: list[list[Redacted]] = []
     shared: list[object] = []
     if failed := [result for result in results if result.outcome.is_failure]:
         from torch_conformance.report.causes import (
@@ -681,10 +682,10 @@ def index_of(results: Sequence[CaseResult], firsts: Sequence[int]) -> dict[str, 
 
 
 def head_of(
-    header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None
+    header: RunHeader, results: Sequence[Redacted], footer: RunFooter | None
 ) -> dict[str, Json]:
     """Return what every view shows of the run."""
-    statement = header.statement(results) if footer else None
+    statement = profile_statement(header, results) if footer else None
     totals = Counter(result.outcome for result in results)
     return {
         "run": shown(header.run_id),
@@ -712,7 +713,7 @@ def head_of(
 
 
 def run_facts(
-    header: RunHeader, results: Sequence[CaseResult], footer: RunFooter | None
+    header: RunHeader, results: Sequence[Redacted], footer: RunFooter | None
 ) -> dict[str, Json]:
     """Return what the view of the run shows besides."""
     # the upstream tests that cases restate, with the cases by outcome
@@ -720,7 +721,7 @@ def run_facts(
     for result in results:
         for name in dict.fromkeys(name.partition("[")[0] for name in result.covers):
             covered[name][result.outcome.label] += 1
-    statement = header.statement(results) if footer else None
+    statement = profile_statement(header, results) if footer else None
     statements = [
         {
             "profile": statement.profile,
@@ -760,7 +761,7 @@ def run_facts(
     }
 
 
-def support_facts(header: RunHeader, results: Sequence[CaseResult]) -> dict[str, Json]:
+def support_facts(header: RunHeader, results: Sequence[Redacted]) -> dict[str, Json]:
     """Return the support table, where who computed the operators was measured; a cell has the
     number of its case.
     """
@@ -793,7 +794,7 @@ def support_facts(header: RunHeader, results: Sequence[CaseResult]) -> dict[str,
     }
 
 
-def timeline_of(results: Sequence[CaseResult]) -> dict[str, list[Json]]:
+def timeline_of(results: Sequence[Redacted]) -> dict[str, list[Json]]:
     """Return which execution ran when, on which worker and GPU, as columns; of those whose
     beginning the journal has, by their beginning.
 

@@ -22,7 +22,7 @@ from torch_conformance.model.events import (
     RunEnded,
     RunEvent,
 )
-from torch_conformance.model.options import MergeOptions, ReportOptions, RunOptions
+from torch_conformance.optional.options import MergeOptions, ReportOptions, RunOptions
 from torch_conformance.record.journal import JournalWriter
 from torch_conformance.record.run_folder import JOURNAL, RunFolder
 from torch_conformance.report import FileReport, ReportedRun, ReportSetup
@@ -64,7 +64,7 @@ class JournalReporter:
 class Reporter:
     """An entry of the table.
 
-    A file that the user names for a report is a ``report_file`` of the options (``model/options``).
+    A file that the user names for a report is a ``report_file`` (``optional/options``).
     """
 
     make: Callable[[ReportSetup], Listener]

@@ -28,8 +28,8 @@ from torch_conformance.model.results import (
     NOT_CLAIMED,
     NOT_MEASURED,
     PROOF,
-    CaseResult,
     OperatorCalls,
+    Redacted,
 )
 from torch_conformance.report import FileReport, ReportedRun, replace
 from torch_conformance.report.causes import causes, has_raised, parts_of
@@ -92,7 +92,7 @@ class Cell:
     calls: int
     """How many operators eager runs."""
     by_aten: Mapping[str, int]
-    result: CaseResult
+    result: Redacted
     """Of calls in several cases one in which ATen ran some, if there is one."""
 
     @property
@@ -140,12 +140,12 @@ class Cell:
         return max(errors, default=None)
 
 
-def cells_of(results: Iterable[CaseResult]) -> Iterator[Cell]:
+def cells_of(results: Iterable[Redacted]) -> Iterator[Cell]:
     """Yield a cell for each case that names an operator and a type; then those of the overloads
     that eager runs, of suites of operators and of each other case.
     """
     overloads = defaultdict[
-        tuple[str, str, str, str, str], list[tuple[OperatorCalls, State, CaseResult]]
+        tuple[str, str, str, str, str], list[tuple[OperatorCalls, State, Redacted]]
     ](list)
     for result in results:
         point, state = parts_of(result.case_id), state_of(result)
@@ -173,14 +173,14 @@ def cells_of(results: Iterable[CaseResult]) -> Iterator[Cell]:
         yield Cell(*key, of_calls if is_known else of_case, count, by_aten, result)
 
 
-def measured_cells(results: Iterable[CaseResult]) -> list[Cell]:
+def measured_cells(results: Iterable[Redacted]) -> list[Cell]:
     """Return the cells of the backends for which some case measured who computed it."""
     cells = list(cells_of(results))
     backends = {cell.backend for cell in cells if cell.result.eager_operators != NOT_MEASURED}
     return [cell for cell in cells if cell.backend in backends]
 
 
-def state_of(result: CaseResult) -> State:
+def state_of(result: Redacted) -> State:
     """Return the state of a result.
 
     An answer is right where nothing but the proof failed; then what ATen ran decides. Of several
@@ -215,7 +215,7 @@ def state_of(result: CaseResult) -> State:
             return State.SOME_SAMPLES if 0 < len(by_aten) < count else State.PARTLY
 
 
-def samples_of(result: CaseResult) -> tuple[int, list[str]]:
+def samples_of(result: Redacted) -> tuple[int, list[str]]:
     """Return how many samples of an operator compute something; and those in which ATen ran an
     operator, with their arguments.
     """
@@ -225,7 +225,7 @@ def samples_of(result: CaseResult) -> tuple[int, list[str]]:
     return len(short), [place for place in dict.fromkeys(places) if place in by_aten]
 
 
-def aspects_of(result: CaseResult) -> tuple[str, ...]:
+def aspects_of(result: Redacted) -> tuple[str, ...]:
     """Return what is wrong in a case, or how it raised: each once, in a word or two."""
     found = (
         _aspect(verdict.kind, value)
@@ -267,7 +267,7 @@ def suites_of(cells: Iterable[Cell]) -> Mapping[tuple[str, str], list[Cell]]:
     return suites
 
 
-def lines_of(results: Iterable[CaseResult]) -> Iterator[str]:
+def lines_of(results: Iterable[Redacted]) -> Iterator[str]:
     """Yield a line for each suite of operators, and one for all other specs of a backend: how many
     of its cells have each state.
     """
@@ -318,7 +318,7 @@ _PACKAGE = ".package"
 
 
 def document_of(
-    header: RunHeader, results: Sequence[CaseResult], *, truncated: bool = False
+    header: RunHeader, results: Sequence[Redacted], *, truncated: bool = False
 ) -> dict[str, object]:
     """Return the table of a run as JSON (``schemas/support.schema.json``)."""
     cells = list(cells_of(results))
@@ -345,9 +345,7 @@ def document_of(
     }
 
 
-def markdown_of(
-    header: RunHeader, results: Sequence[CaseResult], *, truncated: bool = False
-) -> str:
+def markdown_of(header: RunHeader, results: Sequence[Redacted], *, truncated: bool = False) -> str:
     """Return the table of a run as Markdown."""
     cells = list(cells_of(results))
     facts = ", ".join(
@@ -415,7 +413,7 @@ def _by_place(cells: Sequence[Cell]) -> Iterator[str]:
         yield f"| {_code(cell.operator)} | {_code(cell.place)} | {_shown(cell)} |"
 
 
-def _fallen_back(result: CaseResult) -> str:
+def _fallen_back(result: Redacted) -> str:
     texts = list(map(_code, samples_of(result)[1]))
     return ", ".join([*texts[:_MOST_SAMPLES], "..."][: len(texts)])
 

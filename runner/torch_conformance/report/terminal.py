@@ -29,10 +29,11 @@ from torch_conformance.model.events import (
     RunStarted,
 )
 from torch_conformance.model.header import DECLARES, RunFooter, RunHeader
-from torch_conformance.model.options import MergeOptions, ReportOptions, RunOptions
 from torch_conformance.model.outcomes import ExitCode, JUnitTag, Outcome
-from torch_conformance.model.results import NOT_MEASURED, UNAVAILABLE, CaseResult, executed
+from torch_conformance.model.results import NOT_MEASURED, UNAVAILABLE, Redacted, executed
 from torch_conformance.model.targets import evidence_of
+from torch_conformance.optional.options import MergeOptions, ReportOptions, RunOptions
+from torch_conformance.record.conclusion import profile_statement
 from torch_conformance.record.run_folder import JUNIT, LATEST, REPORTS, RunFolder
 from torch_conformance.report import (
     Excerpts,
@@ -149,7 +150,7 @@ def show_end(
     folder: RunFolder,
     options: RunOptions | MergeOptions | ReportOptions,
     header: RunHeader,
-    results: Sequence[CaseResult],
+    results: Sequence[Redacted],
     footer: RunFooter,
 ) -> None:
     """Print the report of a run, or of a merged one, on standard output."""
@@ -169,7 +170,7 @@ def show_end(
 
 def report_of(
     header: RunHeader,
-    results: Sequence[CaseResult],
+    results: Sequence[Redacted],
     *,
     junit: str,
     color: bool = False,
@@ -262,7 +263,9 @@ def report_of(
             else f"{header.not_requested} cases on request are"
         )
         lines.append(f"{are} not selected (a PATH, --tag or --select that names them runs them)")
-    lines += statement.lines() if footer and (statement := header.statement(results)) else []
+    lines += (
+        statement.lines() if footer and (statement := profile_statement(header, results)) else []
+    )
     if header.lets_flaky_pass and counts[Outcome.FLAKY]:
         lines.append("FLAKY cases do not fail this run (--flaky pass)")
     if any(result.eager_operators != NOT_MEASURED for result in results):
@@ -313,7 +316,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _last_words(result: CaseResult, folder: Path | None) -> Iterable[str]:
+def _last_words(result: Redacted, folder: Path | None) -> Iterable[str]:
     """Yield the end of stderr of a case without a judged expectation: a crash, or an ERROR; of
     stdout after a crash, and where a child failed, which shares it.
     """
@@ -347,13 +350,13 @@ def _last_words(result: CaseResult, folder: Path | None) -> Iterable[str]:
 
 
 def why_no_success(
-    header: RunHeader, results: Sequence[CaseResult], footer: RunFooter
+    header: RunHeader, results: Sequence[Redacted], footer: RunFooter
 ) -> Iterator[str]:
     """Yield why a run in which nothing failed is no success.
 
     Names of ``--require`` that no case used are not among it.
     """
-    if (statement := header.statement(results)) is not None:
+    if (statement := profile_statement(header, results)) is not None:
         yield from filter(None, [statement.why])
         return
     least = int(header.options.get("min-executed", "1"))
@@ -457,14 +460,14 @@ class Progress:
             self.note(f"{self._ended.total()}/{self._total} ended; {words}")
             self._patience = patience
 
-    def case_finished(self, result: CaseResult) -> None:
+    def case_finished(self, result: Redacted) -> None:
         """Count a case; print a line if no status is drawn, or if the case failed."""
         self._ended[result.outcome] += 1
         self.attempt_finished(
             result, f"{self._ended.total():{len(str(self._total))}}/{self._total}"
         )
 
-    def attempt_finished(self, result: CaseResult, which: str) -> None:
+    def attempt_finished(self, result: Redacted, which: str) -> None:
         """Print a line for an attempt of a case if no status is drawn, or if the attempt failed."""
         if result.outcome.is_failure or not self._is_live:
             because = f": {one_line(result.reason)}" if result.outcome.is_failure else ""

@@ -5,10 +5,10 @@ their results and trials.
 import contextlib
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self, TypeAlias
 
 from torch_conformance.judge.evidence import carried_out, recorded_facts
 from torch_conformance.judge.mutants import Fate, Trial, try_case, with_control
@@ -19,8 +19,9 @@ from torch_conformance.model.case import Case
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import Diagnostic, Position, UsageError
 from torch_conformance.model.expectation import Status
-from torch_conformance.model.optional import hooks
-from torch_conformance.model.options import (
+from torch_conformance.model.outcomes import JUDGED_BY_FACTS, PASSED, ExitCode, Outcome
+from torch_conformance.model.results import COULD_NOT_HAVE_FAILED, CaseResult
+from torch_conformance.optional.options import (
     ExecutionOptions,
     argument,
     backend_files,
@@ -29,8 +30,7 @@ from torch_conformance.model.options import (
     globs,
     tags,
 )
-from torch_conformance.model.outcomes import JUDGED_BY_FACTS, PASSED, ExitCode, Outcome
-from torch_conformance.model.results import COULD_NOT_HAVE_FAILED, CaseResult
+from torch_conformance.optional.tools import hooks
 from torch_conformance.plan import schedule
 from torch_conformance.plan.selection import requested, select, without_benches
 from torch_conformance.plan.worker_plan import digest_of
@@ -391,6 +391,39 @@ def _tried(ran: Ran, case: Case, result: CaseResult) -> list[Trial] | None:
         raise UsageError(f"{folder}: not what a run leaves: {error}") from error
 
 
+RunCases: TypeAlias = Callable[[Sequence[Case]], tuple[list[tuple[Case, CaseResult]], Surroundings]]
+"""Runs cases; returns those that were executed with their results, and what is known of the
+machine.
+"""
+
+
+class AuditReport(Protocol):
+    """What a tool found."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was tried."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether there is no finding."""
+
+    def lines(self) -> Iterator[str]:
+        """Yield it for people."""
+
+    def as_json(self) -> Mapping[str, Any]:
+        """Return it for programs."""
+
+
+class AuditTool(Protocol):
+    """A tool that ``audit`` has an option for."""
+
+    def report(
+        self, cases: Iterable[Case], suite: Suite, run: RunCases, folder: Path
+    ) -> AuditReport:
+        """Run the cases as the tool changes them."""
+
+
 def _with(
     tool: str, cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Path
 ) -> ExitCode:
@@ -405,7 +438,8 @@ def _with(
             left[:] = len(chosen) - len(done[0]), len(chosen)
             return done
 
-        report = hooks(tool).report(cases, suite, run, folder)
+        audit: AuditTool = hooks(tool)
+        report = audit.report(cases, suite, run, folder)
     if options.json:
         output.document(report.as_json())
     else:

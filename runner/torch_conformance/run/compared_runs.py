@@ -26,10 +26,10 @@ from pathlib import Path
 
 from torch_conformance.judge.evidence import NoObservation, recorded_facts
 from torch_conformance.judge.waiving import failures_of
+from torch_conformance.matching.patterns import pattern_of, stable_lines
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.header import RunHeader
-from torch_conformance.model.matching.patterns import pattern_of, stable_lines
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult
 from torch_conformance.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles

@@ -22,13 +22,15 @@ from torch_conformance.model.case import Case, CaseId
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import JournalAltered
 from torch_conformance.model.header import MachineWarning, RunFooter, RunHeader
-from torch_conformance.model.optional import hooks, is_there
-from torch_conformance.model.options import RunOptions, report_files
 from torch_conformance.model.outcomes import ExitCode, Outcome
-from torch_conformance.model.results import NODE_LOST, CaseResult
+from torch_conformance.model.results import NODE_LOST, Redacted
+from torch_conformance.optional.options import RunOptions, report_files
+from torch_conformance.optional.tools import hooks, is_there
+from torch_conformance.plan.profile import profiles
 from torch_conformance.plan.schedule import cores, tools_of
 from torch_conformance.plan.worker_plan import digest_of
 from torch_conformance.record.case_files import alterations
+from torch_conformance.record.conclusion import conclusion_of, profile_statement
 from torch_conformance.record.run_folder import RunFolder, open_run, remember, require_free_reports
 from torch_conformance.run.costs import costs_of, phases_of_start
 from torch_conformance.run.pipeline import CaseRunner, repro, result_of_unavailable, result_of_unrun
@@ -97,13 +99,13 @@ class Controller:
         self._has_header = self._is_resumed
         """Whether the header is recorded."""
         self._header: RunHeader = folder.header or replace(prepared.header, run_id=folder.run_id)
-        self._results: dict[CaseId, CaseResult] = {
+        self._results: dict[CaseId, Redacted] = {
             result.case_id: result for result in folder.finished
         }
-        self._attempts: dict[CaseId, list[CaseResult]] = {
+        self._attempts: dict[CaseId, list[Redacted]] = {
             case_id: list(results) for case_id, results in folder.attempts.items()
         }
-        self._executed: list[CaseResult] = []
+        self._executed: list[Redacted] = []
         """The results of this part of the run, with each attempt."""
         self._failed: set[CaseId] = set()
         """The cases that ``--max-failures`` counts."""
@@ -149,7 +151,7 @@ class Controller:
             for problem in alterations(self._folder.path, result):
                 raise JournalAltered(f"{problem}; a later case or another program changed it")
 
-    def _ordered(self) -> tuple[CaseResult, ...]:
+    def _ordered(self) -> tuple[Redacted, ...]:
         """Return the known results, in the order of reports."""
         return tuple(
             self._results[case.id] for case in self._prepared.selected if case.id in self._results
@@ -189,9 +191,10 @@ class Controller:
         recorded_ids = {result.case_id for result in executions}
         recorded = [case for case in prepared.selected if case.id in recorded_ids]
         if options.executor == "ray":
-            runner: CaseRunner = hooks("fleet").FleetRunner(
-                prepared, self._folder, waiting, recorded
-            )
+            of_fleet: Callable[
+                [Prepared, RunFolder, Sequence[Case], Sequence[Case]], CaseRunner
+            ] = hooks("fleet").FleetRunner
+            runner = of_fleet(prepared, self._folder, waiting, recorded)
         else:
             runner = CaseRunner(
                 options,
@@ -291,7 +294,7 @@ class Controller:
             ]
             alone = True
 
-    def _count_failure(self, result: CaseResult) -> None:
+    def _count_failure(self, result: Redacted) -> None:
         """Count a case that failed, for ``--max-failures``."""
         is_run = result.outcome is not Outcome.NOT_RUN
         if result.outcome.is_failure and is_run and not self._header.lets_pass(result):
@@ -301,7 +304,7 @@ class Controller:
         """Whether as many cases failed as ``--max-failures`` lets."""
         return 0 < self._options.most_failures <= len(self._failed)
 
-    def _take(self, result: CaseResult, *, had_all_attempts: bool = True) -> None:
+    def _take(self, result: Redacted, *, had_all_attempts: bool = True) -> None:
         """Record the result of a case."""
         self._emit(events.CaseFinished(result=result, had_all_attempts=had_all_attempts))
         self._results[result.case_id] = result
@@ -339,7 +342,7 @@ class Controller:
         results = self._ordered()
         code = ExitCode.INTERRUPTED
         if not is_interrupted:
-            code, unexercised = self._header.conclusion(results, self._prepared.whole)
+            code, unexercised = conclusion_of(self._header, results, self._prepared.whole)
             for problem in unexercised:
                 self._emit(events.Note(text=problem))
         seconds = round(time.monotonic() - self._begun, 3)
@@ -369,7 +372,7 @@ class Controller:
         return code
 
     def _machine_warnings(
-        self, results: Sequence[CaseResult], code: ExitCode
+        self, results: Sequence[Redacted], code: ExitCode
     ) -> Iterator[MachineWarning]:
         """Yield what ``doctor`` says of the tools of cases that crashed, and of required cases that
         failed their profile.
@@ -379,13 +382,13 @@ class Controller:
             for result in results
             if result.outcome.is_failure and not self._header.lets_pass(result)
         )
-        red = {
+        red: set[str] = {
             result.case_id
             for result in failed
             if any(part.outcome is Outcome.CRASH for part in (result, *result.attempts))
         }
-        if code is ExitCode.FAILED and self._header.profile:
-            red.update(self._header.statement(results).failed)
+        statement = profile_statement(self._header, results) if code is ExitCode.FAILED else None
+        red.update(statement.failed if statement else ())
         tools = {
             case.id: tools_of(case, self._results[case.id])
             for case in self._prepared.selected
@@ -393,7 +396,7 @@ class Controller:
         }
         names = frozenset().union(*tools.values())
         if self._machine is not None and names and is_there("attest"):
-            for name, text in hooks("attest").warnings_of(self._machine, names):
+            for name, text in profiles().warnings_of(self._machine, names):
                 yield MachineWarning(
                     text=text,
                     cases=tuple(case_id for case_id, of_case in tools.items() if name in of_case),

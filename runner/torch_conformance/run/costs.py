@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from itertools import chain
 
-from torch_conformance.model.results import CaseResult
+from torch_conformance.model.results import Redacted
 
 _LEAST = 20
 """Of fewer cases the last one alone decides how long a run takes."""
@@ -25,7 +25,7 @@ _OF_PHASES = {phase: name for name, phases in _PHASES.items() for phase in phase
 
 
 def costs_of(
-    attempts: Iterable[CaseResult], *, seconds: float, begun: float, cores: float
+    attempts: Iterable[Redacted], *, seconds: float, begun: float, cores: float
 ) -> dict[str, float]:
     """Return the costs of a run in seconds, by name; none for a run of few cases.
 
@@ -73,7 +73,7 @@ def costs_of(
 
 
 def phases_of_start(
-    attempts: Iterable[CaseResult], phases: Mapping[str, float], begun: float
+    attempts: Iterable[Redacted], phases: Mapping[str, float], begun: float
 ) -> dict[str, float]:
     """Return the phases of the start of a run, in seconds, with ``the rest`` until its first case
     began; none where no case ran. ``begun`` is in seconds since the epoch.

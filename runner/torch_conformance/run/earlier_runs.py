@@ -11,20 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from torch_conformance.judge.waiving import Waivers
-from torch_conformance.language.backends import Backend
 from torch_conformance.machine import capabilities, output
 from torch_conformance.machine.capabilities import Machine
 from torch_conformance.model.case import Availability, Case
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import UsageError, shown_path
 from torch_conformance.model.header import RunHeader
-from torch_conformance.model.options import RunOptions
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult
+from torch_conformance.optional.options import RunOptions
 from torch_conformance.record.comparison import differences, machine_differences
 from torch_conformance.record.journal import Run, readable, recorded_run
 from torch_conformance.record.run_folder import JOURNAL, RunFolder, RunLock, find_run, last_run_of
 from torch_conformance.run import rejudge
+from torch_conformance.vocabulary.backend import Backend
 
 # -- the cases that failed -------------------------------------------------------------------------
 

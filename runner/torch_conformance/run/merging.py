@@ -20,7 +20,7 @@ from typing import TypeAlias, TypeVar
 
 from torch_conformance import __version__
 from torch_conformance.judge.waiving import Waivers
-from torch_conformance.language.backends import Backend, load_backends
+from torch_conformance.language.backends import load_backends
 from torch_conformance.language.waivers import load_waivers
 from torch_conformance.machine import output
 from torch_conformance.machine.installed_torch import installed_torch
@@ -31,17 +31,19 @@ from torch_conformance.model import events
 from torch_conformance.model.case import Case
 from torch_conformance.model.diagnostics import InvalidSpecs, UsageError, one_line
 from torch_conformance.model.header import RunFooter
-from torch_conformance.model.options import MergeOptions, report_files
-from torch_conformance.model.results import Attempt, CaseResult
+from torch_conformance.model.results import Attempt, Redacted
+from torch_conformance.optional.options import MergeOptions, report_files
 from torch_conformance.plan.worker_plan import digest_of
 from torch_conformance.record.case_files import alterations
 from torch_conformance.record.comparison import differences
+from torch_conformance.record.conclusion import conclusion_of
 from torch_conformance.record.journal import NamedRun, Run, digest_of_selection, recorded_run
 from torch_conformance.record.run_folder import JOURNAL, RunFolder, open_run, require_free_reports
 from torch_conformance.run import rejudge
 from torch_conformance.run.preparation import judging_files
+from torch_conformance.vocabulary.backend import Backend
 
-_Piece = TypeVar("_Piece", Attempt, CaseResult)
+_Piece = TypeVar("_Piece", Attempt, Redacted)
 OpenReporters: TypeAlias = Callable[[MergeOptions, RunFolder], events.Listener]
 
 _SHARD = re.compile(r"([1-9][0-9]*)/([1-9][0-9]*)")
@@ -284,7 +286,7 @@ def join(
     )
     warnings = tuple(itertools.chain.from_iterable(footer.warnings for footer in footers))
     footer = RunFooter(
-        ended=ended, seconds=seconds, exit_code=header.conclusion(results)[0], warnings=warnings
+        ended=ended, seconds=seconds, exit_code=conclusion_of(header, results)[0], warnings=warnings
     )
     return Run(header=header, results=tuple(results), footer=footer), folders
 
@@ -323,11 +325,12 @@ def merge(
                 output.note(f"warning: not copied: {left[0]}{more}")
             for result in run.results:
                 listener.on_event(events.CaseFinished(result=result))
+            results = run.footer.warned(run.results)
             listener.on_event(
-                events.ResultsCompleted(header=run.header, results=run.results, footer=run.footer)
+                events.ResultsCompleted(header=run.header, results=results, footer=run.footer)
             )
             listener.on_event(
-                events.RunEnded(header=run.header, results=run.results, footer=run.footer)
+                events.RunEnded(header=run.header, results=results, footer=run.footer)
             )
     finally:
         folder.release()

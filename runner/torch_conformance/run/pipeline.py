@@ -20,7 +20,7 @@ from torch_conformance.execute.executor_protocol import Execution, ExecutorSetti
 from torch_conformance.judge.evidence import read_facts
 from torch_conformance.judge.judge import judge
 from torch_conformance.judge.waiving import Waivers, apply
-from torch_conformance.language.backends import Backend, unknown_compilers
+from torch_conformance.language.backends import unknown_compilers
 from torch_conformance.language.expand import surroundings_for
 from torch_conformance.language.load import Suite
 from torch_conformance.language.read.anatomy import PROGRAMS
@@ -44,16 +44,17 @@ from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import InvalidSpecs, UsageError
 from torch_conformance.model.events import Activity
 from torch_conformance.model.flow import flow
-from torch_conformance.model.options import ExecutionOptions, RunOptions
 from torch_conformance.model.outcomes import PASSED, RETRIED, Outcome
 from torch_conformance.model.protocol import MAX_ATTACHMENT
-from torch_conformance.model.results import UNAVAILABLE, CaseResult, result_of
+from torch_conformance.model.results import UNAVAILABLE, CaseResult, Judged, Redacted, result_of
+from torch_conformance.optional.options import ExecutionOptions, RunOptions
 from torch_conformance.plan import schedule
 from torch_conformance.plan.schedule import Environment
 from torch_conformance.plan.selection import is_optional, without_benches
 from torch_conformance.plan.worker_plan import digest_of, make_plan, seed_of
 from torch_conformance.record.case_files import OBSERVATION, SERVICES, code_of_worker, digest
 from torch_conformance.record.run_folder import RunFolder
+from torch_conformance.vocabulary.backend import Backend
 
 FACTS = "facts"
 """The name of the job that reports the facts of the machine."""
@@ -291,7 +292,7 @@ class CaseRunner:
         repro: Callable[[Case], str],
         *,
         alone: bool = False,
-    ) -> Iterator[CaseResult]:
+    ) -> Iterator[Redacted]:
         """Run the cases and yield each result when its case ends.
 
         A case that is listed twice runs twice.
@@ -321,15 +322,14 @@ class CaseRunner:
         machine: Machine,
         repro: str,
         node: Mapping[str, str] | None = None,
-    ) -> CaseResult:
+    ) -> Redacted:
         """Return the result of an execution, without secrets; leave a script beside a failure.
 
         ``node`` is who executed it in a fleet.
         """
         result = result_of_execution(
-            self._folder.path, self._backends, self._waivers, case, execution, known, repro
+            self._folder.path, self._backends, self._waivers, case, execution, known, repro, node
         )
-        result = replace(result, node=node or {})
         if result.outcome in RETRIED and result.folder and not case.target:
             surroundings = surroundings_for(self._backends[case.backend], known, case.target)
             write_script(case, surroundings, machine, self._folder.path / result.folder / NAME)
@@ -398,6 +398,7 @@ def result_of_execution(
     execution: Execution,
     known: Surroundings,
     repro: str,
+    node: Mapping[str, str] | None = None,
 ) -> CaseResult:
     """Judge an execution, and return the result of its case.
 
@@ -473,6 +474,7 @@ def result_of_execution(
         folder=execution.job.folder,
         evidence=digests,
         repro=repro,
+        node=node or {},
         code=tuple(match[0] for match in pieces[:_MOST_CODE_FILES]),
         stdout=_printed(folder / "stdout.txt"),
         stderr=_printed(folder / "stderr.txt"),
@@ -483,11 +485,11 @@ def result_of_execution(
     )
 
 
-def with_case(case: Case, judged: CaseResult, **more: Any) -> CaseResult:
+def with_case(case: Case, judged: Judged, **more: Any) -> CaseResult:
     """Return a result with the report's data about the case and its execution."""
     if judged.outcome is Outcome.PASS and judged.flaky_waiver is None:
         # many passes with a flaky waiver become an XPASS
-        return replace(judged, digest=digest_of(case), **{**more, "code": ()})
+        return result_of(case, judged, digest=digest_of(case), **{**more, "code": ()})
     # the options in force, as a spec would write them, and the seed, which follows from the id
     # where the spec gives none
     options = [
@@ -498,7 +500,8 @@ def with_case(case: Case, judged: CaseResult, **more: Any) -> CaseResult:
     ]
     if "seed" not in case.body.settings.torch:
         options.append(f"torch.seed: {seed_of(case)}")
-    return replace(
+    return result_of(
+        case,
         judged,
         digest=digest_of(case),
         **{"summary": case.summary, "options": tuple(options), **more},
@@ -507,7 +510,7 @@ def with_case(case: Case, judged: CaseResult, **more: Any) -> CaseResult:
 
 def result_of_unavailable(
     case: Case, verdict: CaseAvailability, required: Sequence[str], repro: str
-) -> CaseResult:
+) -> Redacted:
     """Return the result of a case that cannot run here: an ERROR if ``--require`` names the missing
     capability or backend.
     """
@@ -515,14 +518,21 @@ def result_of_unavailable(
     if case.backend in required or verdict.capability in required:
         name = case.backend if case.backend in required else verdict.capability
         outcome, reason = Outcome.ERROR, f"--require {name}: {reason}"
-    return with_case(case, result_of(case, outcome, reason, UNAVAILABLE), repro=repro)
+    return _unexecuted(case, outcome, reason, UNAVAILABLE, repro)
 
 
-def result_of_unrun(
-    case: Case, reason: str, repro: str, failure_type: str = "not-run"
-) -> CaseResult:
+def result_of_unrun(case: Case, reason: str, repro: str, failure_type: str = "not-run") -> Redacted:
     """Return the result of a case that the run did not start."""
-    return with_case(case, result_of(case, Outcome.NOT_RUN, reason, failure_type), repro=repro)
+    return _unexecuted(case, Outcome.NOT_RUN, reason, failure_type, repro)
+
+
+def _unexecuted(
+    case: Case, outcome: Outcome, reason: str, failure_type: str, repro: str
+) -> Redacted:
+    judged = Judged(
+        outcome=outcome, reason=reason, failure_type=failure_type, position=case.position
+    )
+    return redacted_result(with_case(case, judged, repro=repro))
 
 
 def repro(options: RunOptions, case: Case, required: Sequence[str] = ()) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 from torch_conformance import __version__
 from torch_conformance.execute.engine import LocalExecutor
@@ -27,7 +28,7 @@ from torch_conformance.machine.installed_torch import facts_of_files, installed_
 from torch_conformance.machine.redaction import (
     environment_variables,
     redacted,
-    redacted_result,
+    redacted_record,
     redacted_texts,
 )
 from torch_conformance.machine.scratch import open_untrusted
@@ -35,10 +36,11 @@ from torch_conformance.model.case import Case
 from torch_conformance.model.diagnostics import UsageError, unknown
 from torch_conformance.model.escaping import counted
 from torch_conformance.model.header import RunHeader
-from torch_conformance.model.optional import hooks
-from torch_conformance.model.options import RunOptions
 from torch_conformance.model.results import Policy
+from torch_conformance.optional.options import RunOptions
+from torch_conformance.optional.tools import hooks
 from torch_conformance.plan import schedule, selection
+from torch_conformance.plan.profile import profiles
 from torch_conformance.plan.selection import (
     read_shard,
     requested,
@@ -52,6 +54,13 @@ from torch_conformance.plan.selection import (
 from torch_conformance.plan.worker_plan import digest_of
 from torch_conformance.record.journal import digest_of_selection, recorded_run
 from torch_conformance.record.run_folder import JOURNAL, LATEST, REPORTS, find_run, new_run_id
+
+
+class FleetTool(Protocol):
+    """What is asked of the tool ``fleet``."""
+
+    def check_fleet(self, options: RunOptions) -> None:
+        """Raise ``UsageError`` for options that contradict each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,10 +99,11 @@ def prepare(
     """
     begin = time.monotonic()
     if options.executor != "local" or options.address or options.lab:
-        hooks("fleet").check_fleet(options)
+        fleet: FleetTool = hooks("fleet")
+        fleet.check_fleet(options)
     profile = failed = None
     if options.profile is not None:
-        options, profile = hooks("attest").with_profile(options, options.profile)
+        options, profile = profiles().with_profile(options, options.profile)
     workers = schedule.workers(options.jobs)
     policy = Policy.of(
         retries=options.retries,
@@ -120,7 +130,7 @@ def prepare(
     not_requested, record = 0, None
     whole: Sequence[Case]
     if profile is not None:
-        resolved = hooks("attest").cases_of(profile, suite, files)
+        resolved = profiles().cases_of(profile, suite, files)
         files, whole, record = resolved.waivers, resolved.cases, resolved.record
     else:
         matching = select(
@@ -215,7 +225,7 @@ def prepare(
     if profile is not None and record is not None:
         judged_by |= {record.file: profile.document.digest}
         record = replace(
-            record, waivers=tuple(map(redacted_result, record.waivers))
+            record, waivers=tuple(map(redacted_record, record.waivers))
         )  # as the results that name them are
     header = RunHeader(
         run_id=run_id,
@@ -225,7 +235,7 @@ def prepare(
         environment=redacted_texts(
             {
                 **facts_of_files(installed_torch()),
-                **(hooks("attest").changed_files() if options.profile else {}),
+                **(profiles().changed_files() if options.profile else {}),
                 **declarations(
                     suite.backends.by_name[name] for name in {case.backend for case in whole}
                 ),

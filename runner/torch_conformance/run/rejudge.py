@@ -13,7 +13,6 @@ from pathlib import Path
 from torch_conformance.judge.evidence import read_facts
 from torch_conformance.judge.judge import judge
 from torch_conformance.judge.waiving import Waivers, apply
-from torch_conformance.language.backends import Backend
 from torch_conformance.language.expand import surroundings_for
 from torch_conformance.language.load import Suite, load_specs, surroundings_of
 from torch_conformance.language.read.spec_files import SpecPath
@@ -27,7 +26,7 @@ from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.expectation import Status, Verdict
 from torch_conformance.model.header import RunHeader
 from torch_conformance.model.outcomes import JUDGED_BY_FACTS, Outcome
-from torch_conformance.model.results import Attempt, CaseResult, fold, waived
+from torch_conformance.model.results import Attempt, CaseResult, Judged, fold, waived
 from torch_conformance.plan.selection import without_benches
 from torch_conformance.record.case_files import (
     OBSERVATION,
@@ -35,6 +34,7 @@ from torch_conformance.record.case_files import (
     RecordedFiles,
     alterations,
 )
+from torch_conformance.vocabulary.backend import Backend
 
 
 def problems(
@@ -79,7 +79,7 @@ def problems(
 
 def again(
     case: Case, backend: Backend, known: Surroundings, result: CaseResult, run: Path
-) -> Iterator[tuple[Attempt, CaseResult | str]]:
+) -> Iterator[tuple[Attempt, Judged | str]]:
     """Yield a result and each attempt of it that facts decided, with what judging them again gives,
     or why that is impossible.
 
@@ -104,7 +104,7 @@ def again(
             )
 
 
-def difference(case: Case, old: Attempt, new: CaseResult) -> str:
+def difference(case: Case, old: Attempt, new: Judged) -> str:
     """Return how the verdicts of a recorded part differ from those of now; empty where they are the
     same, or a pattern was too slow.
     """
@@ -142,7 +142,7 @@ def judged_again(
     result: CaseResult,
     files: RecordedFiles,
     folder: Path,
-) -> CaseResult | str:
+) -> Judged | str:
     """Return what recorded files give, or why they cannot be judged; ``folder`` is named in that
     reason.
     """

@@ -83,7 +83,7 @@ class Absent:
         return "absent"
 
 
-def is_atom(value: Any) -> bool:
+def is_atom(value: object) -> bool:
     """Whether a value has no parts and cannot change."""
     words = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.SymInt)
     return (
@@ -93,19 +93,19 @@ def is_atom(value: Any) -> bool:
     )
 
 
-def is_of_torch(tensor: Any) -> bool:
+def is_of_torch(tensor: object) -> bool:
     """Whether a tensor is of one of torch's own classes."""
     return type(tensor) in (torch.Tensor, torch.nn.Parameter)
 
 
-def name_of(kind: Any) -> str:
+def name_of(kind: object) -> str:
     """Return the name of a class or a function, without the name of a spec's module."""
     module = str(getattr(kind, "__module__", ""))
     name = getattr(kind, "__qualname__", type(kind).__qualname__)
     return name if module == "builtins" or module.startswith(PREFIX) else f"{module}.{name}"
 
 
-def _held(value: Any) -> Any:
+def _held(value: object) -> Any:
     """Return the ``__dict__`` of an object; no code of a spec is called."""
     find: Any = type(value).__getattribute__
     if isinstance(find, types.FunctionType):
@@ -124,7 +124,7 @@ def _slots(kind: Any) -> set[str]:
     }
 
 
-def attributes_of(value: Any) -> dict[str, Any]:
+def attributes_of(value: object) -> dict[str, Any]:
     """Return the attributes that an object itself holds, in ``__dict__`` and in slots;
     ``__getattr__`` of its class is not called.
     """
@@ -164,7 +164,7 @@ class Anatomy:
     is_opaque: bool = False
 
 
-def anatomy(value: Any, key: Callable[[Any], str] = repr) -> Anatomy:
+def anatomy(value: object, key: Callable[[Any], str] = repr) -> Anatomy:
     """Return what a value consists of that is no atom. ``key`` returns the text of a key of a map.
 
     A further kind of object is one more case here, where the protocol of ``copy`` does not have it.
@@ -273,7 +273,7 @@ def _of_container(value: Any, base: Any, key: Callable[[Any], str]) -> Anatomy:
     return Anatomy(form, parts, functools.partial(_keep_items, value, base))
 
 
-def _shallow(value: Any) -> str:
+def _shallow(value: object) -> str:
     """Return what orders the members of a set as those of a copy."""
     if is_atom(value):
         return f"{type(value).__name__} {value!r}"
@@ -281,7 +281,7 @@ def _shallow(value: Any) -> str:
     return repr([whole.form, *((label, part) for label, part in whole.parts if is_atom(part))])
 
 
-def _attributes(value: Any) -> list[tuple[str, Any]]:
+def _attributes(value: object) -> list[tuple[str, Any]]:
     return [(f".{name}", part) for name, part in sorted(_plain_attributes(value).items())]
 
 
@@ -317,12 +317,12 @@ def _keep_names(read: Callable[[], Mapping[Any, Any]], write: Callable[..., obje
     return restore
 
 
-def _keep_attributes(value: Any) -> Restore:
+def _keep_attributes(value: object) -> Restore:
     """Keep the attributes of an object; those that torch's compiler sets stay as they are."""
     kind: Any = type(value)
     slots = _slots(kind)
 
-    def write(name: str, *part: Any) -> None:
+    def write(name: str, *part: object) -> None:
         if name in slots:
             (object.__setattr__ if part else object.__delattr__)(value, name, *part)
         else:
@@ -331,7 +331,7 @@ def _keep_attributes(value: Any) -> Restore:
     return _keep_names(functools.partial(_plain_attributes, value), write)
 
 
-def _write(names: dict[str, Any], name: str, *part: Any) -> None:
+def _write(names: dict[str, Any], name: str, *part: object) -> None:
     if part:
         names[name] = part[0]
     else:
@@ -364,7 +364,7 @@ def _keep_array(value: Any) -> Restore:
     return lambda _: value.__setitem__(place, content)
 
 
-def _plain_attributes(value: Any) -> dict[str, Any]:
+def _plain_attributes(value: object) -> dict[str, Any]:
     attributes = attributes_of(value)
     return {name: part for name, part in attributes.items() if not name.startswith(OF_TORCH)}
 
@@ -380,7 +380,7 @@ def _globals_of_torch(_modules: int) -> Mapping[int, tuple[Mapping[str, Any], st
     }
 
 
-def _is_global_of_torch(value: Any) -> bool:
+def _is_global_of_torch(value: object) -> bool:
     """Whether a value is a container that torch keeps, as the counters of Dynamo, which a spec has
     imported: compiling changes it.
     """
@@ -409,7 +409,7 @@ def _of_class(value: type) -> Anatomy:
     if not value.__module__.startswith(PREFIX) or isinstance(value, enum.EnumMeta):
         return Anatomy(f"class {name_of(value)}", [])
 
-    def write(name: str, *part: Any) -> None:  # without the methods of its metaclass
+    def write(name: str, *part: object) -> None:  # without the methods of its metaclass
         (type.__setattr__ if part else type.__delattr__)(value, name, *part)
 
     bases = ", ".join(map(name_of, value.__bases__))
@@ -450,7 +450,7 @@ def _keep_function(value: types.FunctionType) -> Restore:
                 own[index] = cell.cell_contents
         return own
 
-    def write(name: Any, part: Any) -> None:
+    def write(name: Any, part: object) -> None:
         if isinstance(name, int):
             cells[name].cell_contents = part
         else:
@@ -468,7 +468,7 @@ def _keep_function(value: types.FunctionType) -> Restore:
 _OF_EVERY_MODULE = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
 
 
-def _of_module(module: Any) -> Anatomy:
+def _of_module(module: object) -> Anatomy:
     held = vars(module)
     parameters, buffers, children = (
         held.get(table, {}) for table in ("_parameters", "_buffers", "_modules")
@@ -500,7 +500,7 @@ def _of_module(module: Any) -> Anatomy:
     return Anatomy(form, parts, keep)
 
 
-def _hook_name(hook: Any) -> str:
+def _hook_name(hook: object) -> str:
     return name_of(hook) if isinstance(hook, types.FunctionType) else name_of(type(hook))
 
 
@@ -597,7 +597,7 @@ HOOKS = {
 """The hooks of a tensor, and what registers one."""
 
 
-def is_erased(tensor: Any) -> bool:
+def is_erased(tensor: object) -> bool:
     """Whether freezing has discarded a parameter: every use of it raises."""
     return type(tensor).__name__ == "ErasedTensor"
 
@@ -669,7 +669,7 @@ def inner_tensors(tensor: Any) -> list[tuple[str, Any]] | None:
     return None
 
 
-def _methods(tensor: Any, names: Iterable[str]) -> list[tuple[str, Any]]:
+def _methods(tensor: object, names: Iterable[str]) -> list[tuple[str, Any]]:
     """Return what these methods return of a tensor that has them, by label."""
     found = []
     for name in names:
@@ -753,7 +753,7 @@ class Picture:
         self._keys: dict[int, tuple[int, Any]] = {}
         self._fresh: set[int] = set()
 
-    def add(self, path: str, value: Any) -> "Picture":
+    def add(self, path: str, value: object) -> "Picture":
         """Add what can be reached from a value, with paths that begin with ``path``."""
         waiting = [(path, value)]
         while waiting:
@@ -777,7 +777,7 @@ class Picture:
         for label, part in whole.parts:
             self.add(f"{path}{label[1:]}", part)
 
-    def _parts(self, path: str, value: Any) -> list[tuple[str, Any]]:
+    def _parts(self, path: str, value: object) -> list[tuple[str, Any]]:
         """Note an object; return its parts with their paths."""
         whole = anatomy(value, self.key)
         is_tensor = isinstance(value, torch.Tensor)
@@ -825,7 +825,7 @@ class Picture:
         grad = tensor_grad(tensor)
         return [] if grad is None else [(f"{path}{GRAD}", grad)]
 
-    def key(self, key: Any) -> str:
+    def key(self, key: object) -> str:
         """Return a key of a map as text.
 
         An object is named by its place, or by the order of its first use: it has no lasting text.
@@ -841,7 +841,7 @@ class Picture:
 
     # -- what was there ----------------------------------------------------------------------------
 
-    def _keep_tensor(self, path: str, tensor: Any) -> None:
+    def _keep_tensor(self, path: str, tensor: object) -> None:
         if is_erased(tensor):
             return
         kept = _KeptTensor(tensor)
@@ -879,7 +879,7 @@ class Picture:
         """The leaves as they were when the picture was made; those of tensors are copies."""
         return {path: self._value(leaf) for path, leaf in self.leaves.items()}
 
-    def _value(self, leaf: Any) -> Any:
+    def _value(self, leaf: object) -> Any:
         if not isinstance(leaf, torch.Tensor) or is_erased(leaf):
             return leaf
         kept = self._tensors.get(id(leaf))
@@ -929,7 +929,7 @@ class _Again(dict[int, Any]):
         super().__init__()
         self._kept = kept
 
-    def get(self, key: int, default: Any = None) -> Any:
+    def get(self, key: int, default: object = None) -> Any:
         if key not in self and key in self._kept:
             value, whole, first = self._kept[key]
             self[key] = value

@@ -6,12 +6,14 @@ The runner imports these modules too, and never torch: there, each use is an err
 import sys
 from typing import TYPE_CHECKING
 
-__all__ = ["pytree", "torch"]
+__all__ = ["Tensor", "pytree", "torch"]
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
     from torch.utils import _pytree as pytree
 else:
+    Tensor = object  # for annotations
     # each has the attributes of a module that its process has imported, and none of its own, which
     # code of a spec could replace; without the module each is an AttributeError, as None has none
     # of its names

@@ -6,17 +6,17 @@ import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from torch_conformance.language.backends import Backend
 from torch_conformance.language.read import python_source, spec_schema
 from torch_conformance.language.read.anatomy import Anatomy, RawFunction
-from torch_conformance.language.read.document import DataPath, Document
 from torch_conformance.language.read.matrix import TARGETS
 from torch_conformance.language.read.python_source import ALWAYS
 from torch_conformance.model import devices
 from torch_conformance.model.conditions import is_template
 from torch_conformance.model.diagnostics import Diagnostic, nearest, one_of, unknown_word
+from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.problem_texts import span
 from torch_conformance.model.targets import AXIS
+from torch_conformance.vocabulary.backend import Backend
 from torch_conformance.vocabulary.expectations.texts import is_general
 from torch_conformance.vocabulary.inputs import INPUTS, OF_CALLS, REPEAT, kind_of, times
 from torch_conformance.vocabulary.steps.step_base import COMPILED, ONLY

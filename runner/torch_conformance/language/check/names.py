@@ -9,7 +9,6 @@ from typing import Any
 
 from torch_conformance.language.read import templates
 from torch_conformance.language.read.anatomy import Anatomy
-from torch_conformance.language.read.document import DataPath, Document
 from torch_conformance.language.torch_names import (
     CONFIG_FILES,
     COUNTER,
@@ -20,6 +19,7 @@ from torch_conformance.language.torch_names import (
 )
 from torch_conformance.model import conditions
 from torch_conformance.model.diagnostics import Diagnostic, Severity, nearest
+from torch_conformance.model.document import DataPath, Document
 from torch_conformance.vocabulary.expectations.expectation_base import allows_zero, is_unlisted
 from torch_conformance.vocabulary.expectations.served import OF_OPERATORS
 

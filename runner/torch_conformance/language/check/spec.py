@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from torch_conformance.language.backends import Backends, read_requirements
 from torch_conformance.language.check.functions import (
@@ -39,7 +40,7 @@ from torch_conformance.language.read.anatomy import (
     stage_of,
     with_data,
 )
-from torch_conformance.language.read.document import DataPath, Document, mapped
+from torch_conformance.language.read.document import mapped
 from torch_conformance.language.read.matrix import REPEAT, TARGETS
 from torch_conformance.language.read.python_source import PARAMS
 from torch_conformance.language.torch_names import (
@@ -59,9 +60,10 @@ from torch_conformance.model.conditions import (
 )
 from torch_conformance.model.devices import CPU, kind_of
 from torch_conformance.model.diagnostics import Diagnostic, one_of, unknown_word
-from torch_conformance.model.optional import hooks
+from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.protocol import NO_ASSERTS
 from torch_conformance.model.targets import EXAMPLE, OFFLINE_BACKENDS
+from torch_conformance.optional.tools import hooks
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.expectations.close import Close
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
@@ -114,11 +116,19 @@ _NEEDS_TARGETS = ("resources", "metadata")
 """Expectations of kernels that are compiled for targets."""
 
 
+class TargetChecks(Protocol):
+    """What is asked of the tool ``offline``."""
+
+    def target_problems(self, anatomy: Anatomy) -> Iterator[Diagnostic]:
+        """Yield the problems of a spec with targets."""
+
+
 def _problems_of_targets(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield the problems of a spec with targets, and of one that needs some."""
     document, data = anatomy.document, anatomy.data
     if TARGETS in data:
-        yield from hooks("offline").target_problems(anatomy)
+        offline: TargetChecks = hooks("offline")
+        yield from offline.target_problems(anatomy)
         return
     expectations = [expectation for step in anatomy.steps for expectation in step.expectations]
     for backend in OFFLINE_BACKENDS:

@@ -23,10 +23,11 @@ from torch_conformance.language.check.functions import (
 )
 from torch_conformance.language.read import python_source, templates
 from torch_conformance.language.read.anatomy import Anatomy, RawExpectation, RawStep
-from torch_conformance.language.read.document import DataPath, Document, walk
+from torch_conformance.language.read.document import walk
 from torch_conformance.language.torch_names import CONFIG_FILES
 from torch_conformance.model import conditions
 from torch_conformance.model.diagnostics import Diagnostic, Severity, one_of, unknown_word
+from torch_conformance.model.document import DataPath, Document
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.expectations.expectation_base import (
     EAGER,

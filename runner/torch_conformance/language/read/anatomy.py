@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torch_conformance.language.read import python_source
-from torch_conformance.language.read.document import BESIDE_KIND, DataPath, Document
+from torch_conformance.language.read.document import BESIDE_KIND
 from torch_conformance.model.case import CodeBlock
 from torch_conformance.model.diagnostics import Diagnostic
+from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.expectation import Expectation
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.steps import SAMPLES, SHORT_FORM, STEPS, TRITON
@@ -188,7 +189,7 @@ def take_apart(document: Document, area: str, defaults: tuple[Document, ...] = (
     )
 
 
-def with_data(anatomy: Anatomy, data: Any) -> Anatomy:
+def with_data(anatomy: Anatomy, data: object) -> Anatomy:
     """Return a spec with evaluated templates: the same positions, other values."""
     return replace(anatomy, document=replace(anatomy.document, data=data), steps=_steps(data))
 

@@ -1,5 +1,4 @@
-"""A parsed YAML file: its data, and the position of every key and value; and the kinds of such
-files.
+"""The kinds of YAML files, and walks over their data.
 
 Diagnostics quote the contents of files that are recognised as one of the kinds: keys, values,
 Python. Any other file may contain secrets, so its diagnostics name only a position and a kind of
@@ -8,119 +7,18 @@ problem.
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from torch_conformance.model.diagnostics import Diagnostic, Position
+from torch_conformance.model.document import DataPath
 from torch_conformance.model.problem_texts import KINDS
-
-DataPath = tuple[str | int, ...]
 
 BESIDE_KIND = ("expect", "when", "repeat")
 """The keys of a step beside its kind."""
 
 
-class Mark(NamedTuple):
-    """The position of a value (line and column from 1) and, for a scalar, its text and style in the
-    file.
-    """
-
-    line: int
-    column: int
-    raw: str | None = None
-    style: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Document:
-    """A YAML file as data, compared by identity.
-
-    ``marks`` and ``key_marks`` are keyed by the path of keys and indices to a value.
-    """
-
-    path: Path
-    file: str
-    data: Any
-    marks: dict[DataPath, Mark]
-    key_marks: dict[DataPath, Mark]
-    content: bytes = b""
-    """The file's bytes."""
-    problems: tuple[Diagnostic, ...] = ()
-    """Parts that could not be read; ``data`` is the rest."""
-    unread: tuple[DataPath, ...] = ()
-    """Paths of values that could not be read."""
-    origins: Mapping[DataPath, tuple["Document", DataPath]] = field(default_factory=dict)
-    """Where parts of ``data`` were read, of those that this file does not have at their paths."""
-    rows: tuple["Document", ...] = ()
-    """The files of rows that this file names: ``data`` has what they hold."""
-    is_whole: bool = True
-    """False if the file could be parsed only in part: ``data`` has the complete top-level keys
-    before that place.
-    """
-
-    @property
-    def digest(self) -> str:
-        """The sha256 of the file."""
-        import hashlib
-
-        return hashlib.sha256(self.content).hexdigest()
-
-    def position(self, path: DataPath, *, key: bool = False) -> Position:
-        """Return the position of ``path``, or of the nearest enclosing value if it has none."""
-        source, place = self.origin(path)
-        if source is not self:
-            return source.position(place, key=key)
-        for end in range(len(path), -1, -1):
-            table = self.key_marks if key and end == len(path) else self.marks
-            if (mark := table.get(path[:end]) or self.marks.get(path[:end])) is not None:
-                return Position(file=self.file, line=mark.line, column=mark.column)
-        return Position(file=self.file)
-
-    def origin(self, path: DataPath) -> tuple["Document", DataPath]:
-        """Return the file that the value at ``path`` was read from, and its path there."""
-        for end in range(len(path), 0, -1) if self.origins else ():
-            if (origin := self.origins.get(path[:end])) is not None:
-                return origin[0], (*origin[1], *path[end:])
-        return self, path
-
-    def value(self, path: DataPath) -> Any:
-        """Return the value at ``path``."""
-        value = self.data
-        for key in path:
-            value = value[key]
-        return value
-
-    def diagnostic(
-        self,
-        path: DataPath,
-        problem: Diagnostic | str,
-        /,
-        *,
-        key: bool = False,
-        **arguments: str | int,
-    ) -> Diagnostic:
-        """Return a problem, or that of a code, at ``path`` (at its key when ``key``)."""
-        unplaced = Diagnostic.of(problem, **arguments) if isinstance(problem, str) else problem
-        return unplaced.at(self.position(path, key=key))
-
-    def problem(
-        self,
-        path: DataPath,
-        message: str,
-        hint: str = "",
-        *,
-        key: bool = False,
-        code: str = "meaning",
-    ) -> Diagnostic:
-        """Return a problem whose text is that of another part of the program, as ``diagnostic``
-        does.
-        """
-        return self.diagnostic(path, code, key=key, message=message, hint=hint)
-
-
-def walk(value: Any, path: DataPath = ()) -> list[tuple[DataPath, Any]]:
+def walk(value: object, path: DataPath = ()) -> list[tuple[DataPath, Any]]:
     """Return the path and the value of everything in plain data, the outer before the inner."""
     places = [(path, value)]
     for place, item in places:
@@ -131,7 +29,7 @@ def walk(value: Any, path: DataPath = ()) -> list[tuple[DataPath, Any]]:
     return places
 
 
-def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+def mapped(value: object, change: Callable[[Any], Any]) -> Any:
     """Return plain data in which everything that is no list and no map is changed."""
     if isinstance(value, dict):
         return {key: mapped(item, change) for key, item in value.items()}
@@ -178,7 +76,7 @@ class Kind:
         """How such a file looks, for texts."""
         return KINDS[self.name][1]
 
-    def recognises(self, text: str, file_name: str = "", data: Any = None) -> bool:
+    def recognises(self, text: str, file_name: str = "", data: object = None) -> bool:
         """Whether a file is of this kind: by its parsed keys, or else by the keys found in its
         text.
         """
@@ -203,53 +101,15 @@ class Kind:
 SPEC = Kind(
     name="spec",
     keys=frozenset(
-        [
-            "summary",
-            "covers",
-            "tags",
-            "backends",
-            "matrix",
-            "exclude",
-            "include",
-            "requires",
-            "config",
-            "dynamo_config",
-            "functorch_config",
-            "env",
-        ]
-        + [
-            "torch",
-            "context",
-            "prelude",
-            "entry",
-            "function",
-            "functions",
-            "let",
-            "spies",
-            "handlers",
-            "inputs",
-            "compile",
-            "steps",
-        ]
-        + ["expect", "control", "services", "isolation", "timeout", "exclusive", "group", "retries"]
-        + ["on_request", "source", "targets", "triton"]
+        "summary covers tags backends matrix exclude include requires config dynamo_config "
+        "functorch_config env torch context prelude entry function functions let spies handlers "
+        "inputs compile steps expect control services isolation timeout exclusive group retries "
+        "on_request source targets triton".split()
     ),
-    marks=frozenset(
-        ["summary", "covers", "backends", "prelude", "function", "functions", "expect", "targets"]
-    ),
+    marks=frozenset("summary covers backends prelude function functions expect targets".split()),
 )
 _DEFAULTS = frozenset(
-    [
-        "config",
-        "dynamo_config",
-        "functorch_config",
-        "torch",
-        "isolation",
-        "context",
-        "tags",
-        "prelude",
-        "groups",
-    ]
+    "config dynamo_config functorch_config torch isolation context tags prelude groups".split()
 )
 DEFAULTS = Kind(
     name="defaults",
@@ -260,9 +120,7 @@ DEFAULTS = Kind(
 )
 BACKENDS = Kind(
     name="backends",
-    keys=frozenset(
-        ["summary", "device", "joins", "only_tags", "requires", "config", "compiles", "proof"]
-    ),
+    keys=frozenset("summary device joins only_tags requires config compiles proof".split()),
     marks=frozenset(["device", "joins", "only_tags", "compiles", "proof"]),
     anywhere=True,
 )
@@ -274,26 +132,14 @@ CLAIMS = Kind(name="claims", keys=_DTYPES, marks=_DTYPES, least=1, file_name="cl
 EXPECTED = Kind(name="expected", keys=_DTYPES, marks=_DTYPES, least=1, file_name="expected.yaml")
 WAIVERS = Kind(
     name="waivers",
-    keys=frozenset(["waivers", "cases", "failure", "reason", "issue", "until", "flaky"]),
+    keys=frozenset("waivers cases failure reason issue until flaky".split()),
     marks=frozenset(["waivers", "cases", "failure"]),
     anywhere=True,
     file_name="waivers.yaml",
 )
 PROFILE = Kind(
     name="profile",
-    keys=frozenset(
-        [
-            "profile",
-            "version",
-            "summary",
-            "torch",
-            "specs",
-            "backends",
-            "backend",
-            "waivers",
-            "levels",
-        ]
-    ),
+    keys=frozenset("profile version summary torch specs backends backend waivers levels".split()),
     marks=frozenset(["profile", "levels"]),
 )
 SETTINGS = Kind(

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from torch_conformance.language.backends import Backend
-from torch_conformance.language.read.document import DataPath, Document, walk
+from torch_conformance.language.read.document import walk
 from torch_conformance.model.conditions import MATRIX, as_list
 from torch_conformance.model.diagnostics import Diagnostic, nearest, one_of, unknown_word
+from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.targets import AXIS
+from torch_conformance.vocabulary.backend import Backend
 
 TARGETS = "targets"
 """The key of a spec that adds the first axis."""
@@ -46,7 +47,7 @@ class Axis:
     included: tuple[int, ...] = ()
     """The index of the value of each row of ``include``."""
 
-    def places(self, excluded: Any) -> frozenset[int]:
+    def places(self, excluded: object) -> frozenset[int]:
         """Return the indices of the values that an exclusion or a condition selects, by value or by
         given id.
         """
@@ -62,7 +63,7 @@ class Axis:
             or (named and label == _text(excluded))
         )
 
-    def is_only_id(self, constant: Any) -> bool:
+    def is_only_id(self, constant: object) -> bool:
         """Whether a constant is the id of a value, and neither a value or a part of one nor in the
         text of one.
         """
@@ -203,11 +204,11 @@ def _id_and_value(document: Document, place: DataPath, entry: Any) -> tuple[str,
     return _text(entry["id"] if is_named else entry), value
 
 
-def _is_scalar(value: Any) -> bool:
+def _is_scalar(value: object) -> bool:
     return not isinstance(value, dict | list)
 
 
-def _id_of(value: Any) -> str:
+def _id_of(value: object) -> str:
     """Return the parts of a row as one text: ``m64_n8_dtype-float16``, ``64x8``."""
     if isinstance(value, list):
         return "x".join(map(_id_of, value))
@@ -220,7 +221,7 @@ def _id_of(value: Any) -> str:
     )
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Return a value as text of YAML's core schema."""
     return (
         {True: "true", False: "false", None: "null"}[value]

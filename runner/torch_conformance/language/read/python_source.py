@@ -20,10 +20,10 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, Literal
 
-from torch_conformance.language.read.document import DataPath, Document
 from torch_conformance.language.read.yaml_source import read_bytes
 from torch_conformance.model.case import CodeBlock
 from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, Position, nearest, one_of
+from torch_conformance.model.document import DataPath, Document
 
 _HEADER = re.compile(rb"[|>][-+1-9]*\s*(#.*)?\Z")
 

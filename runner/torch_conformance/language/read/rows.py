@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torch_conformance.language.read.document import ROWS, DataPath, Document, Mark
+from torch_conformance.language.read.document import ROWS
 from torch_conformance.language.read.matrix import KEY, MAX_POINTS
 from torch_conformance.language.read.spec_files import SpecPath, is_within, tree_of
 from torch_conformance.language.read.yaml_source import decoded, read_bytes, read_partly, resolve
@@ -22,6 +22,7 @@ from torch_conformance.model.diagnostics import (
     one_of,
     shown_path,
 )
+from torch_conformance.model.document import DataPath, Document, Mark
 
 _SUFFIXES = (".csv", ".json", ".txt", ".yaml", ".yml")
 _SEPARATORS = ",;\t"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from torch_conformance.language.read.document import DEFAULTS as DEFAULTS_KIND
-from torch_conformance.language.read.document import PROFILE, Document
+from torch_conformance.language.read.document import PROFILE
 from torch_conformance.language.read.spec_schema import read_formed
 from torch_conformance.language.read.yaml_source import read_bytes
 from torch_conformance.machine.cache_dirs import folder
@@ -24,6 +24,7 @@ from torch_conformance.model.diagnostics import (
     one_line,
     shown_path,
 )
+from torch_conformance.model.document import Document
 
 MARKS = (".git", "pyproject.toml", "backends.yaml")
 """Files that mark the folder of a project, the strongest mark first."""

@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch_conformance.language.read.document import DataPath, Document, mapped, walk
+from torch_conformance.language.read.document import mapped, walk
 from torch_conformance.language.read.yaml_source import WHOLE
 from torch_conformance.model import conditions
 from torch_conformance.model.diagnostics import Diagnostic, unknown_word
+from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.problem_texts import TEMPLATE_PARTS
 from torch_conformance.vocabulary.steps import STEPS, TRITON
 
@@ -292,13 +293,13 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
     raise AssertionError(node)
 
 
-def _number(value: Any, symbol: str) -> Any:
+def _number(value: object, symbol: str) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _error("template-no-number", symbol=symbol, value=f"{value!r:.40}")
     return value
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: object) -> str:
     match value:
         case None:
             return "null"
@@ -311,7 +312,7 @@ def _as_text(value: Any) -> str:
     raise _error("template-list-in-text")
 
 
-def _bounded(value: Any) -> Any:
+def _bounded(value: object) -> Any:
     if isinstance(value, str) and len(value) > MAX_RESULT:
         raise _error("template-long-result", length=f"{len(value):,}", most=f"{MAX_RESULT:,}")
     return value
@@ -389,14 +390,14 @@ def occurrences(document: Document, path: DataPath = ()) -> Sequence[tuple[DataP
     ]
 
 
-def patterns(data: Any) -> Iterator[str]:
+def patterns(data: object) -> Iterator[str]:
     """Yield the regular expressions and FileCheck directives in the expectations of a spec, which
     take no templates.
     """
     return (text for path, text in walk(data) if isinstance(text, str) and _is_pattern(path))
 
 
-def templates_below(value: Any, path: DataPath) -> Iterator[tuple[DataPath, str]]:
+def templates_below(value: object, path: DataPath) -> Iterator[tuple[DataPath, str]]:
     """Yield the path and text of every template in the value at ``path``."""
     return (
         (place, text)
@@ -431,7 +432,7 @@ def _is_pattern(path: DataPath) -> bool:
 _PYTHON_OF_SECTIONS = (("function",), (TRITON, "source"), ("control", TRITON, "source"))
 
 
-def replaced(data: Any, path: DataPath, value: Any) -> Any:
+def replaced(data: Any, path: DataPath, value: object) -> Any:
     """Return ``data`` with ``value`` at ``path``.
 
     Nothing is changed in place; parts off the path are shared.
@@ -443,12 +444,12 @@ def replaced(data: Any, path: DataPath, value: Any) -> Any:
     return copy
 
 
-def filled(value: Any, names: Mapping[str, Any]) -> Any:
+def filled(value: object, names: Mapping[str, Any]) -> Any:
     """Return ``value`` with every template evaluated with ``names``, or deferred if it uses
     facts.
     """
 
-    def evaluated(leaf: Any) -> Any:
+    def evaluated(leaf: object) -> Any:
         if not conditions.is_template(leaf):
             return leaf
         template = parse(leaf)
@@ -457,10 +458,10 @@ def filled(value: Any, names: Mapping[str, Any]) -> Any:
     return mapped(value, evaluated)
 
 
-def resolve_facts(value: Any, facts: Mapping[str, Any]) -> Any:
+def resolve_facts(value: object, facts: Mapping[str, Any]) -> Any:
     """Return ``value`` with every deferred template evaluated; raise ``TemplateError``."""
 
-    def resolved(leaf: Any) -> Any:
+    def resolved(leaf: object) -> Any:
         return (
             leaf.template.evaluate({**leaf.names, DEFERRED_NAME: facts})
             if isinstance(leaf, Deferred)
@@ -470,6 +471,6 @@ def resolve_facts(value: Any, facts: Mapping[str, Any]) -> Any:
     return mapped(value, resolved)
 
 
-def as_text(value: Any) -> Any:
+def as_text(value: object) -> Any:
     """Return ``value`` with every deferred template as its text, for messages and digests."""
     return mapped(value, lambda leaf: str(leaf) if isinstance(leaf, Deferred) else leaf)

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from torch_conformance.language.read.document import ROWS, SPEC, DataPath, Document, Kind, Mark
+from torch_conformance.language.read.document import ROWS, SPEC, Kind
 from torch_conformance.model.diagnostics import (
     Diagnostic,
     InvalidSpecs,
@@ -23,6 +23,7 @@ from torch_conformance.model.diagnostics import (
     odd_character,
     shown_path,
 )
+from torch_conformance.model.document import DataPath, Document, Mark
 
 # -- problems of YAML ------------------------------------------------------------------------------
 

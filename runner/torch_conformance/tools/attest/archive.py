@@ -35,6 +35,7 @@ from torch_conformance.machine.scratch import open_untrusted
 from torch_conformance.model.codec import encode
 from torch_conformance.model.diagnostics import UsageError, one_line, shown_path
 from torch_conformance.record.case_files import digest
+from torch_conformance.record.conclusion import profile_statement
 from torch_conformance.record.journal import Run, totals
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def as_json(value: object) -> bytes:
     )
 
 
-def changed(value: Any, change: Callable[[str, str], str], key: str = "") -> Any:
+def changed(value: object, change: Callable[[str, str], str], key: str = "") -> Any:
     """Return JSON with each text changed; ``change`` is given the text and the key of the object
     that it stands in.
     """
@@ -322,7 +323,7 @@ def statement_of(run: Run, members: Mapping[str, bytes], signer: str) -> bytes:
         "exit_code": run.footer.exit_code,
         "profile": profile,
         "statement": [encode(statement)]
-        if (statement := run.header.statement(run.results))
+        if (statement := profile_statement(run.header, run.results))
         else [],
         "signer": signer,
     }

@@ -74,7 +74,7 @@ def _count(name: str) -> int:
     return len(template.ops()) if try_import_ck_lib()[0] else 0
 
 
-def _tried(function: Callable[..., Any], *arguments: Any) -> tuple[Any, str]:
+def _tried(function: Callable[..., Any], *arguments: object) -> tuple[Any, str]:
     """Return what a function returned, and the exception that it raised."""
     try:
         return function(*arguments), ""

@@ -13,13 +13,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from torch_conformance.judge.evidence import CarriedOut
-from torch_conformance.language.backends import Backend
+from torch_conformance.matching.generated_code import code_of
 from torch_conformance.model.case import Case, WrittenFunction
 from torch_conformance.model.case_facts import Facts, GraphOfCode, StepFacts, Tuning
 from torch_conformance.model.devices import kind_of
-from torch_conformance.model.matching.generated_code import code_of
 from torch_conformance.model.protocol import decode
 from torch_conformance.record.case_files import digest
+from torch_conformance.vocabulary.backend import Backend
 
 _CACHE = ("fxgraph_cache_miss", "fxgraph_cache_hit", "fxgraph_cache_bypass")
 """Counters of which each compiled graph that inductor looks up adds one."""

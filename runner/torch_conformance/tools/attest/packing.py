@@ -28,9 +28,10 @@ from torch_conformance.machine.scratch import open_untrusted
 from torch_conformance.model.diagnostics import InvalidSpecs, UsageError, shown_path
 from torch_conformance.model.header import RunHeader
 from torch_conformance.model.module_files import described, files_of
-from torch_conformance.model.options import argument, flag, option
 from torch_conformance.model.outcomes import ExitCode
-from torch_conformance.model.results import CaseResult
+from torch_conformance.model.results import CaseResult, Judged
+from torch_conformance.model.statement import in_words
+from torch_conformance.optional.options import argument, flag, option
 from torch_conformance.record.case_files import OBSERVATION, SERVICES, alterations, digest
 from torch_conformance.record.journal import JournalError, Run, read_run
 from torch_conformance.record.run_folder import JOURNAL, find_run, require_still
@@ -54,7 +55,6 @@ from torch_conformance.tools.attest.archive import (
     signed,
     statement_of,
 )
-from torch_conformance.tools.attest.conformance import in_words
 from torch_conformance.tools.attest.verification import (
     NotOfTheRun,
     Then,
@@ -465,7 +465,7 @@ def _told(
     results = [
         apply(now, case, surroundings, then.waivers)
         for now in judged
-        if isinstance(now, CaseResult) and len(now.verdicts) == len(old.verdicts)
+        if isinstance(now, Judged) and len(now.verdicts) == len(old.verdicts)
     ]
     if len(results) < 2:
         return

@@ -18,13 +18,14 @@ from typing import Any
 from torch_conformance.language.backends import read_named
 from torch_conformance.language.check.spec import condition_problems
 from torch_conformance.language.load import Suite, load
-from torch_conformance.language.read.document import PROFILE, DataPath, Document
+from torch_conformance.language.read.document import PROFILE
 from torch_conformance.language.torch_names import committed_tables
-from torch_conformance.language.waivers import Waiver, WaiverFiles, load_waivers
+from torch_conformance.language.waivers import load_waivers
 from torch_conformance.machine import capabilities
 from torch_conformance.machine.cache_dirs import folder
 from torch_conformance.machine.capabilities import Machine
 from torch_conformance.machine.installed_torch import installed_torch, release
+from torch_conformance.matching.patterns import Ids, glob
 from torch_conformance.model.case import Availability, Case, CaseId
 from torch_conformance.model.conditions import BadRange, Surroundings, VersionRange, as_list, holds
 from torch_conformance.model.diagnostics import (
@@ -35,10 +36,12 @@ from torch_conformance.model.diagnostics import (
     shown_path,
     unknown,
 )
+from torch_conformance.model.document import DataPath
 from torch_conformance.model.header import PermittedWaiver, ProfileLevel, ProfileRecord
-from torch_conformance.model.matching.patterns import Ids, glob
-from torch_conformance.model.options import REFUSED, RunOptions
+from torch_conformance.model.waivers import Waiver, WaiverFiles
+from torch_conformance.optional.options import REFUSED, RunOptions
 from torch_conformance.plan.case_ledger import NAME, compare, read_ledger
+from torch_conformance.plan.profile import Entry, Profile, Resolved
 from torch_conformance.plan.selection import no_case, requested
 from torch_conformance.plan.worker_plan import digest_of
 from torch_conformance.run.preparation import roots_of
@@ -52,67 +55,6 @@ ANY = "any"
 
 _REFERENCE = "cpu"
 """The shipped backend whose cases stand in the digest of a profile for any compiler."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Cases of a level. Every key that is not empty must hold."""
-
-    level: str
-    kind: str
-    """``required`` or ``optional``."""
-    cases: tuple[str, ...]
-    tags: tuple[str, ...]
-    backends: tuple[str, ...]
-    left_out: tuple[str, ...]
-    when: Mapping[str, Any]
-    """The condition under which they are required; empty for none."""
-    place: DataPath
-    """Where it stands in the file."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
-    """A profile as written. Paths of files are as a command in the working folder names them."""
-
-    name: str
-    version: str
-    """Also says where a file has the name of a shipped profile and is another file."""
-    summary: str
-    torch: str
-    specs: tuple[Path, ...]
-    """Paths for ``load``; empty for the shipped specs alone."""
-    backends: tuple[Path, ...]
-    permitted: tuple[Path, ...]
-    """The files of waivers that it permits."""
-    levels: tuple[str, ...]
-    """The names of its levels, the most important one first."""
-    entries: tuple[Entry, ...]
-    """Those that are required first, each kind in the order of the levels."""
-    document: Document
-    most_waived: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The limit of waived cases of a level by its name: ``percent`` and ``reason``; empty for the
-    usual one.
-    """
-    most_by_aten: float = 100
-    """Of how many of 100 required cases ATen may have computed the whole answer."""
-    is_for_any: bool = False
-    """Whether it is for any compiler: a run of it names one backend, and the compiler itself must
-    compute what is required.
-    """
-    compiler: str = ""
-    """The backend that a run of such a profile names."""
-
-    @property
-    def waivers(self) -> tuple[Path, ...]:
-        """The permitted files of waivers.
-
-        The shipped file is left out: every run reads it already.
-        """
-        shipped = os.path.realpath(folder("specs") / "waivers.yaml")
-        return tuple(
-            dict.fromkeys(file for file in self.permitted if os.path.realpath(file) != shipped)
-        )
 
 
 def shipped_profiles() -> Mapping[str, Path]:
@@ -245,19 +187,6 @@ def for_compiler(profile: Profile, backends: Sequence[str]) -> Profile:
 def _of_backends(profile: Profile, backends: Sequence[str]) -> Profile:
     entries = (replace(entry, backends=tuple(backends)) for entry in profile.entries)
     return replace(profile, entries=tuple(entries))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
-    """A profile with everything that it names."""
-
-    profile: Profile
-    suite: Suite
-    record: ProfileRecord
-    cases: tuple[Case, ...]
-    """The cases that it names, required and optional, in the order in which they were loaded."""
-    waivers: WaiverFiles
-    """The files that were read, with the permitted waivers alone."""
 
 
 def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles | None = None) -> Resolved:

@@ -19,9 +19,9 @@ from torch_conformance.model.case import Case, Step
 from torch_conformance.model.devices import CPU, kind_of
 from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.escaping import one_line
-from torch_conformance.model.options import ExecutionOptions
 from torch_conformance.model.protocol import Json, decode
 from torch_conformance.model.results import CaseResult
+from torch_conformance.optional.options import ExecutionOptions
 from torch_conformance.record.case_files import OBSERVATION, RecordedFiles, digest
 from torch_conformance.run.auditing import run_cases
 from torch_conformance.tools.attest.against import Apart, grouped
@@ -179,7 +179,7 @@ def _compares(step: Step) -> list[int]:
     ]
 
 
-def _close_of(check: Any) -> Any:
+def _close_of(check: object) -> Any:
     return check.check if isinstance(check, EachSample) else check
 
 
@@ -200,7 +200,7 @@ def _as_run(case: Case, recorded: Sequence[_Number]) -> Case:
     for the recorded places.
     """
 
-    def asking(check: Any, number: int, place: int) -> Any:
+    def asking(check: object, number: int, place: int) -> Any:
         at = dict[str, Any]()
         for one in recorded:
             if (one.step, one.check) == (number, place) and one.worst:

@@ -21,9 +21,7 @@ from typing import TYPE_CHECKING, Any
 from torch_conformance import __version__
 from torch_conformance.judge.evidence import carried_out, read_facts
 from torch_conformance.judge.waiving import Waivers, apply
-from torch_conformance.language.backends import Backend
 from torch_conformance.language.load import Suite, load, load_specs, surroundings_of
-from torch_conformance.language.read.document import Document
 from torch_conformance.language.read.spec_files import SpecPath
 from torch_conformance.language.waivers import load_waivers
 from torch_conformance.machine import output
@@ -31,17 +29,22 @@ from torch_conformance.machine.cache_dirs import folder
 from torch_conformance.machine.capabilities import Machine, availability_of
 from torch_conformance.machine.installed_torch import release
 from torch_conformance.machine.redaction import redacted
+from torch_conformance.matching.time_limit import PatternTooSlow, time_limit
 from torch_conformance.model.case import Availability, Case
 from torch_conformance.model.case_facts import Facts
 from torch_conformance.model.codec import COMPUTED, encode
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.devices import builds
 from torch_conformance.model.diagnostics import InvalidSpecs, UsageError, one_line, shown_path
+from torch_conformance.model.document import Document
 from torch_conformance.model.escaping import plain
 from torch_conformance.model.header import ProfileRecord, RunHeader
-from torch_conformance.model.matching.time_limit import PatternTooSlow, time_limit
 from torch_conformance.model.module_files import described
-from torch_conformance.model.options import (
+from torch_conformance.model.outcomes import ExitCode, Outcome
+from torch_conformance.model.results import NOT_CLAIMED, WEAK, CaseResult, Judged, Redacted
+from torch_conformance.model.statement import Statement
+from torch_conformance.model.targets import simulated
+from torch_conformance.optional.options import (
     REFUSED,
     argument,
     flag,
@@ -50,9 +53,6 @@ from torch_conformance.model.options import (
     profile_option,
     several,
 )
-from torch_conformance.model.outcomes import ExitCode, Outcome
-from torch_conformance.model.results import NOT_CLAIMED, WEAK, CaseResult, result_of
-from torch_conformance.model.targets import simulated
 from torch_conformance.plan.selection import without_benches
 from torch_conformance.plan.worker_plan import digest_of
 from torch_conformance.record.case_files import (
@@ -62,6 +62,7 @@ from torch_conformance.record.case_files import (
     alterations,
     digest,
 )
+from torch_conformance.record.conclusion import conclusion_of, profile_statement
 from torch_conformance.record.journal import (
     JournalError,
     NamedRun,
@@ -95,7 +96,6 @@ from torch_conformance.tools.attest.archive import (
     read_untrusted,
     unpacked,
 )
-from torch_conformance.tools.attest.conformance import Statement
 from torch_conformance.tools.attest.contradictions import disagreements, of_machine
 from torch_conformance.tools.attest.profiles import (
     cases_of,
@@ -105,6 +105,7 @@ from torch_conformance.tools.attest.profiles import (
     shipped_profiles,
 )
 from torch_conformance.tools.attest.recompute import Recomputation, recomputed
+from torch_conformance.vocabulary.backend import Backend
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -641,13 +642,13 @@ def _judge_again(
                 if one.kind == WEAK
             )
         )
-        found.totals, found.statement = totals(run.results), header.statement(run.results)
-        found.rests_on, found.code_of_cases = rests_on, header.conclusion(run.results)[0]
+        found.totals, found.statement = totals(run.results), profile_statement(header, run.results)
+        found.rests_on, found.code_of_cases = rests_on, conclusion_of(header, run.results)[0]
 
 
-def _required_of(header: RunHeader, results: Sequence[CaseResult]) -> list[str]:
+def _required_of(header: RunHeader, results: Sequence[Redacted]) -> list[str]:
     """Return the ids of the required cases; all without a profile."""
-    if (statement := header.statement(results)) is None:
+    if (statement := profile_statement(header, results)) is None:
         return [str(result.case_id) for result in results]
     spared = {case_id for level in statement.levels for case_id in level.not_required}
     return [name for name in header.profile[0].required if name not in spared]
@@ -904,16 +905,15 @@ def problems_of_case(
             "operators",
         )
     }
-    judged = result_of(
-        case,
-        result.outcome,
-        result.reason,
-        result.failure_type,
+    judged = Judged(
+        outcome=result.outcome,
+        reason=result.reason,
+        failure_type=result.failure_type,
         verdicts=result.verdicts,
         position=result.position,
     )
     for part, now in rejudge.again(case, backend, then.known, result, place):
-        if part is result and isinstance(now, CaseResult) and not rejudge.is_too_slow(now.verdicts):
+        if part is result and isinstance(now, Judged) and not rejudge.is_too_slow(now.verdicts):
             files = RecordedFiles(place / result.folder, result.evidence)
             facts = read_facts(files.observation(), files.code)
             problems = (
@@ -1031,7 +1031,7 @@ _FILES = ("file", "spec")
 """Keys of positions and results whose values are names of files."""
 
 
-def _agree(said: Any, gives: Any) -> bool:
+def _agree(said: object, gives: object) -> bool:
     """Whether JSON of a line is what it should be; what is masked may differ."""
     match said, gives:
         case str(), str():

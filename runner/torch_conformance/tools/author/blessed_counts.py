@@ -26,10 +26,10 @@ from torch_conformance.judge.verdicts import facts_of, place_of, with_code
 from torch_conformance.language.backends import Backends
 from torch_conformance.language.expand import surroundings_for
 from torch_conformance.language.read.anatomy import Anatomy
-from torch_conformance.language.read.document import DataPath
 from torch_conformance.language.read.templates import MAX_EXPRESSION
 from torch_conformance.model.case import Case, Expected
 from torch_conformance.model.conditions import Surroundings, holds, is_conditional
+from torch_conformance.model.document import DataPath
 from torch_conformance.model.expectation import Status, Verdict
 from torch_conformance.model.outcomes import PASSED, Outcome
 from torch_conformance.model.protocol import Json

@@ -20,7 +20,7 @@ from torch_conformance.model.case import Case
 from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.events import Activity, RunningCase
 from torch_conformance.model.protocol import Json
-from torch_conformance.model.results import CaseResult
+from torch_conformance.model.results import Redacted
 from torch_conformance.run.pipeline import exclusive
 from torch_conformance.tools.fleet.health import problem_of_state
 from torch_conformance.tools.fleet.link import GatewayLink, Lost, Node
@@ -77,7 +77,7 @@ class Peer:
     first: Json = None
     """The state at the first check."""
     in_flight: list[Entry] = field(default_factory=list)
-    held: list[tuple[Entry, CaseResult]] = field(default_factory=list)
+    held: list[tuple[Entry, Redacted]] = field(default_factory=list)
     """The results that wait for the next check."""
 
     @property
@@ -98,9 +98,9 @@ class Fleet:
     folder: Path
     settings: Json
     """What each agent begins with."""
-    result_of: Callable[[Execution], CaseResult]
+    result_of: Callable[[Execution], Redacted]
     problem_of_canary: Callable[[Execution], str]
-    unavailable: Callable[[Case, str], CaseResult]
+    unavailable: Callable[[Case, str], Redacted]
     """Makes the result of a case that lacks a fact of every node."""
     peers: dict[str, Peer] = field(default_factory=dict)
     unrun: dict[str, str] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class Fleet:
     _holds_first: bool = False
     _waiting: list[Entry] = field(default_factory=list)
     """In the order of the run."""
-    _released: list[CaseResult] = field(default_factory=list)
+    _released: list[Redacted] = field(default_factory=list)
     """Results that count, and were not yielded yet."""
     _is_cancelled: bool = False
     _workers: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class Fleet:
         if not self.nodes.offers:
             raise UsageError("no node of the lab can be used: " + "; ".join(self.warnings))
 
-    def run(self, entries: Iterable[Entry]) -> Iterator[CaseResult]:
+    def run(self, entries: Iterable[Entry]) -> Iterator[Redacted]:
         """Run every case on a node that may run it, and yield each result when a health check of
         its node passed after it.
         """

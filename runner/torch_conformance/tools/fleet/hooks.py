@@ -3,7 +3,7 @@ run on a fleet.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from torch_conformance.execute.engine import LocalExecutor
 from torch_conformance.execute.executor_protocol import Execution
@@ -11,7 +11,7 @@ from torch_conformance.judge.waiving import Waivers
 from torch_conformance.machine.capabilities import CaseAvailability, Machine
 from torch_conformance.model.case import Availability, Case
 from torch_conformance.model.conditions import Surroundings
-from torch_conformance.model.results import CaseResult
+from torch_conformance.model.results import Redacted
 from torch_conformance.plan import schedule
 from torch_conformance.record.run_folder import RunFolder
 from torch_conformance.run.pipeline import CaseRunner, result_of_execution, result_of_unavailable
@@ -95,7 +95,7 @@ class FleetRunner(CaseRunner):
         repro: Callable[[Case], str],
         *,
         alone: bool = False,
-    ) -> Iterator[CaseResult]:
+    ) -> Iterator[Redacted]:
         """Run the cases, each on a node that can, and yield each result when a health check of its
         node passed after it.
         """
@@ -109,7 +109,7 @@ class FleetRunner(CaseRunner):
             yield result
         self.unrun = self._fleet.unrun
 
-    def _result_of(self, execution: Execution) -> CaseResult:
+    def _result_of(self, execution: Execution) -> Redacted:
         """Return the result of a case, judged by the facts of its node."""
         case = self._jobs.cases[execution.job.name]
         offer = self._nodes.offers[execution.node]
@@ -126,7 +126,14 @@ class FleetRunner(CaseRunner):
         )
         return problem_of_canary(case, result)
 
-    def _unavailable(self, case: Case, why: str) -> CaseResult:
+    def _unavailable(self, case: Case, why: str) -> Redacted:
         return result_of_unavailable(
             case, CaseAvailability(Availability.NO, why), (), self._repro(case)
         )
+
+
+if TYPE_CHECKING:
+    from torch_conformance.run.preparation import FleetTool
+    from torch_conformance.tools.fleet import hooks
+
+    _CHECKED: FleetTool = hooks

@@ -11,11 +11,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from torch_conformance.language.backends import read_named
-from torch_conformance.language.read.document import LAB, Document
+from torch_conformance.language.read.document import LAB
 from torch_conformance.machine.capabilities import Machine
 from torch_conformance.model.conditions import BadRange, VersionRange
 from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError
-from torch_conformance.model.options import RunOptions
+from torch_conformance.model.document import Document
+from torch_conformance.optional.options import RunOptions
 
 CPU = "cpu"
 """The vendor of a node without an accelerator."""

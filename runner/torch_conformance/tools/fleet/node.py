@@ -20,8 +20,8 @@ from torch_conformance.machine import capabilities, output
 from torch_conformance.machine.child_python import leave_out_working_folder
 from torch_conformance.machine.installed_torch import installed_torch
 from torch_conformance.model.diagnostics import UsageError
-from torch_conformance.model.options import flag, option
 from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.optional.options import flag, option
 from torch_conformance.run.pipeline import ask_worker
 from torch_conformance.tools.fleet.agent import IMAGE
 from torch_conformance.tools.fleet.lab import (

@@ -21,7 +21,7 @@ from torch_conformance.model.case import Availability, Case
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import InvalidSpecs, UsageError
 from torch_conformance.model.protocol import Json
-from torch_conformance.model.results import CaseResult
+from torch_conformance.model.results import Redacted
 from torch_conformance.plan.selection import without_benches
 from torch_conformance.plan.worker_plan import digest_of
 from torch_conformance.record.comparison import machine_differences
@@ -244,7 +244,7 @@ class Nodes:
         )
         return frozenset(kinds[sum(case.id.encode()) % len(kinds)])
 
-    def counted(self, result: CaseResult) -> None:
+    def counted(self, result: Redacted) -> None:
         """Record the machine of a result that counts."""
         if result.node:
             self._first_attempts.setdefault(result.case_id, result.node)

@@ -1,10 +1,10 @@
 """What the core calls for ``audit --nodes``: the cases as they are run for it, and the report."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch_conformance.judge.evidence import (
     CarriedOut,
@@ -21,9 +21,9 @@ from torch_conformance.model.diagnostics import Position, shown_path
 from torch_conformance.model.escaping import line
 from torch_conformance.model.expectation import Mutant, Status, Verdict
 from torch_conformance.model.protocol import Json
-from torch_conformance.model.results import CaseResult
 from torch_conformance.record.case_files import OBSERVATION, RecordedFiles
 from torch_conformance.run import rejudge
+from torch_conformance.run.auditing import AuditTool, RunCases
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT, Kind
 from torch_conformance.vocabulary.steps import traits_of
 
@@ -192,7 +192,7 @@ class Report:
 def report(
     cases: Iterable[Case],
     suite: Suite,
-    run: Callable[[Sequence[Case]], tuple[list[tuple[Case, CaseResult]], Surroundings]],
+    run: RunCases,
     folder: Path,
 ) -> Report:
     """Run the cases, once for all backends, with their nodes changed."""
@@ -290,3 +290,9 @@ class _Changes:
                 self._here,
             )
         )
+
+
+if TYPE_CHECKING:
+    from torch_conformance.tools.nodes import hooks
+
+    _CHECKED: AuditTool = hooks

@@ -116,7 +116,7 @@ def _other(number: float) -> float:
     return not number if isinstance(number, bool) else number + 1
 
 
-def _form(value: Any) -> Any:
+def _form(value: object) -> Any:
     return [
         (leaf.shape, leaf.dtype, leaf.device) if isinstance(leaf, torch.Tensor) else type(leaf)
         for leaf in pytree.tree_leaves(value)
@@ -206,14 +206,14 @@ class _Captured:
     changed: tuple[int, tuple[str, str]] | None = None
     """The number of a graph, and a key of its changes."""
 
-    def compiled(self, function: Any) -> Any:
+    def compiled(self, function: object) -> Any:
         """Return the function, whose graphs are interpreted."""
 
         def compiler(module: GraphModule, inputs: Sequence[Any]) -> Any:
             graph = Graph(module, len(self.graphs) - self.first)
             self.graphs.append(graph)
 
-            def run(*values: Any) -> Any:
+            def run(*values: object) -> Any:
                 graph.has_run = True
                 number, key = self.changed or (-1, ("", ""))
                 changed = graph.changes.get(key) if number == graph.number else None
@@ -300,7 +300,7 @@ class _Answers:
                 return False
         return True
 
-    def compared(self, result: Any) -> dict[str, Any]:
+    def compared(self, result: object) -> dict[str, Any]:
         """Return the facts of each ``close`` of the step for an answer."""
         with comparing():
             return {
@@ -329,7 +329,7 @@ def _draw(
             )
 
 
-def _is_near(values: Any, others: Any) -> bool:
+def _is_near(values: object, others: object) -> bool:
     """Whether two answers are equal but for rounding."""
     if _form(values) != _form(others):
         return False
@@ -348,7 +348,7 @@ def _is_near(values: Any, others: Any) -> bool:
     return True
 
 
-def _is_far(values: Any, others: Any) -> bool:
+def _is_far(values: object, others: object) -> bool:
     """Whether much of a tensor differs by much."""
     pairs = zip(pytree.tree_leaves(values), pytree.tree_leaves(others), strict=True)
     return any(

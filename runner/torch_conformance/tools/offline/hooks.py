@@ -6,15 +6,16 @@ A case is compiled for its target and not executed; its result has the level of 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from torch_conformance.judge.evidence import CarriedOut
-from torch_conformance.language.backends import Backend
 from torch_conformance.model.case import Case, Expected
 from torch_conformance.model.expectation import Status, Verdict
-from torch_conformance.model.results import PROOF, CaseResult
+from torch_conformance.model.results import PROOF, Judged
 from torch_conformance.model.targets import ISA, TARGETS, WRAPPER, Level, evidence_of
 from torch_conformance.tools.offline import generated_kernels, problems_of_texts
 from torch_conformance.tools.offline.target_checks import target_problems
+from torch_conformance.vocabulary.backend import Backend
 from torch_conformance.vocabulary.expectations.compiled_kernels import kernels_of
 from torch_conformance.vocabulary.expectations.counters import Choices
 from torch_conformance.vocabulary.steps import parsed
@@ -68,7 +69,7 @@ def _problems(case: Case, known: CarriedOut) -> Iterator[str]:
     yield from (f"the wrapper defines no kernel '{name}'" for name in sorted(there - set(kernels)))
 
 
-def with_level(case: Case, passed: CaseResult) -> CaseResult:
+def with_level(case: Case, passed: Judged) -> Judged:
     """Return an OFFLINE_PASS with its level of evidence, the highest of its expectations, and with
     its reason.
     """
@@ -90,9 +91,17 @@ def _level(expected: Expected) -> Level:
     return Level.INSTRUCTIONS if stage in ISA.values() else Level.COMPILED
 
 
-def _held(expected: Expected, result: CaseResult) -> bool:
+def _held(expected: Expected, result: Judged) -> bool:
     places = {expected.position, *expected.leaves.values()}
     return any(
         judged.kind == expected.kind and judged.position in places and judged.status is Status.HELD
         for judged in result.verdicts
     )
+
+
+if TYPE_CHECKING:
+    from torch_conformance.judge.judge import Offline
+    from torch_conformance.language.check.spec import TargetChecks
+    from torch_conformance.tools.offline import hooks
+
+    _CHECKED: tuple[Offline, TargetChecks] = hooks, hooks

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from torch_conformance.language.check.names import option_names
 from torch_conformance.language.read.anatomy import Anatomy, RawExpectation, stage_of
-from torch_conformance.language.read.document import DataPath, Document
 from torch_conformance.language.read.matrix import TARGETS as KEY
+from torch_conformance.matching.filecheck import ChecksError, Kind, parse
+from torch_conformance.matching.time_limit import PatternTooSlow, time_limit
 from torch_conformance.model.conditions import is_template
 from torch_conformance.model.diagnostics import Diagnostic, one_of
-from torch_conformance.model.matching.filecheck import ChecksError, Kind, parse
-from torch_conformance.model.matching.time_limit import PatternTooSlow, time_limit
+from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.targets import (
     ALL_STAGES,
     ISA,

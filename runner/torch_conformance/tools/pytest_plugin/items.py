@@ -20,9 +20,9 @@ from torch_conformance.language.read.spec_files import SpecPath, discover, is_sp
 from torch_conformance.model.case import Case
 from torch_conformance.model.diagnostics import Diagnostic, UsageError, errors, shown_path
 from torch_conformance.model.escaping import one_line, plain
-from torch_conformance.model.options import RunOptions
 from torch_conformance.model.outcomes import JUnitTag, Outcome
-from torch_conformance.model.results import CaseResult
+from torch_conformance.model.results import Redacted
+from torch_conformance.optional.options import RunOptions
 from torch_conformance.plan.selection import requested, select, without_benches
 from torch_conformance.report import note_lines, verdict_text
 from torch_conformance.tools.pytest_plugin.session_run import SessionRun, name_in_file
@@ -56,7 +56,7 @@ def spec_of(file: Path, rootdir: Path, named: Sequence[Path] = ()) -> SpecPath |
 class NotPassedError(Exception):
     """A case did not pass. Carries what a report shows."""
 
-    def __init__(self, result: CaseResult, text: str) -> None:
+    def __init__(self, result: Redacted, text: str) -> None:
         super().__init__(text)
         self.result = result
         self.text = text
@@ -94,7 +94,7 @@ class CaseItem(pytest.Item):
     case: Case
     spec: SpecPath
     conformance: "Session"
-    result: CaseResult | None
+    result: Redacted | None
 
     def reportinfo(self) -> tuple[Any, int, str]:
         """Return the place of the spec."""
@@ -231,7 +231,7 @@ class Session:
 
     # -- the run and its reports -------------------------------------------------------------------
 
-    def result_of(self, item: CaseItem) -> CaseResult:
+    def result_of(self, item: CaseItem) -> Redacted:
         """Return the result of a case, once the run has it; start the run with the first case."""
         if self._run is None:
             items = [node for node in item.session.items if isinstance(node, CaseItem)]

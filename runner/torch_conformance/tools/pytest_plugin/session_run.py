@@ -28,9 +28,9 @@ from torch_conformance.model import codec
 from torch_conformance.model.case import Case
 from torch_conformance.model.escaping import plain
 from torch_conformance.model.events import CaseFinished, Listener, RunEvent
-from torch_conformance.model.options import RunOptions
 from torch_conformance.model.outcomes import ExitCode
-from torch_conformance.model.results import CaseResult
+from torch_conformance.model.results import Redacted
+from torch_conformance.optional.options import RunOptions
 from torch_conformance.record.run_folder import RunFolder
 from torch_conformance.report.reporters import Reporters
 from torch_conformance.run.controller import run_prepared
@@ -54,7 +54,7 @@ class SessionRun:
     def __init__(self, options: str, cases: Sequence[tuple[str, str, str]], rootdir: Path) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix="conformance-")
         self._log = Path(self._scratch.name) / "log.txt"
-        self._results: dict[str, CaseResult] = {}
+        self._results: dict[str, Redacted] = {}
         self.folder: Path | None = None
         """The folder of the run; None before it is open."""
         ours, theirs = os.pipe()
@@ -76,7 +76,7 @@ class SessionRun:
         os.close(theirs)
         self._answers = os.fdopen(ours, "rb")
 
-    def result(self, case_id: str) -> CaseResult:
+    def result(self, case_id: str) -> Redacted:
         """Return the result of a case as soon as it is known; raise ``RunEndedError`` when the run
         ended without it.
         """
@@ -90,7 +90,7 @@ class SessionRun:
                 )
             answer = json.loads(line)
             self.folder = Path(answer["folder"])
-            result = codec.decode(CaseResult, answer["result"], "case")
+            result = codec.decode(Redacted, answer["result"], "case")
             self._results[result.case_id] = result
         return self._results[case_id]
 

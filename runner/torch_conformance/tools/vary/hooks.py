@@ -1,18 +1,17 @@
 """What the core calls for ``audit --vary``: the cases as they are run for it, and the report."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch_conformance.judge.evidence import carried_out, recorded_facts
 from torch_conformance.judge.verdicts import facts_of
 from torch_conformance.language.load import Suite
 from torch_conformance.model.case import Case, Expected, Step
-from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.escaping import line
-from torch_conformance.model.results import CaseResult
 from torch_conformance.record.case_files import OBSERVATION, RecordedFiles
+from torch_conformance.run.auditing import AuditTool, RunCases
 from torch_conformance.vocabulary.expectations.soundness import Sound, reports, summary
 from torch_conformance.vocabulary.steps import traits_of
 
@@ -80,7 +79,7 @@ class Report:
 def report(
     cases: Iterable[Case],
     suite: Suite,
-    run: Callable[[Sequence[Case]], tuple[list[tuple[Case, CaseResult]], Surroundings]],
+    run: RunCases,
     folder: Path,
 ) -> Report:
     """Run the cases with ``sound``."""
@@ -106,3 +105,9 @@ def report(
             found.append((case, measured))
             is_complete &= not measured["left"]
     return Report(found=found, left=left, is_complete=is_complete)
+
+
+if TYPE_CHECKING:
+    from torch_conformance.tools.vary import hooks
+
+    _CHECKED: AuditTool = hooks

@@ -30,6 +30,7 @@ from torch_conformance.vocabulary.forms import (
     some_of,
     whole,
 )
+from torch_conformance.vocabulary.worker_session import Again
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 
@@ -43,13 +44,6 @@ class Poison:
 
     allocations: int = 0
     bytes: int = 0
-
-
-Again = Any
-"""The call of a step, which can be made again: ``RepeatableCall`` of ``worker/case/additional``.
-
-Nothing here imports it.
-"""
 
 
 @contextlib.contextmanager
@@ -67,7 +61,7 @@ def comparing() -> Iterator[None]:
         ) from error
 
 
-def differing_bits(value: Any, expected: Any) -> list[dict[str, Any]]:
+def differing_bits(value: object, expected: object) -> list[dict[str, Any]]:
     """Return a fact for each leaf of ``value`` whose bits differ from those of ``expected``.
 
     NaN equals NaN.
@@ -89,7 +83,7 @@ def differing_bits(value: Any, expected: Any) -> list[dict[str, Any]]:
     return differences
 
 
-def tensors_of(value: Any) -> int:
+def tensors_of(value: object) -> int:
     """Return the number of tensors in a value."""
     return sum(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value))
 
@@ -447,7 +441,7 @@ class Poisoned(Repeated):
     words: ClassVar[str] = "the same bits where fresh memory holds NaN"
 
     @classmethod
-    def parse(cls, body: Any) -> "Poisoned":
+    def parse(cls, body: object) -> "Poisoned":
         """Read the condition; raise ``BadExpectation`` for false."""
         if body is False:
             raise BadExpectation(

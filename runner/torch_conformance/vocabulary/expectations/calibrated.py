@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torch_conformance.model.protocol import Json
-from torch_conformance.vocabulary.worker_torch import torch
+from torch_conformance.vocabulary.worker_torch import Tensor, torch
 
 FACTOR = 2.0
 """How many times eager's error a right answer may have."""
@@ -497,8 +497,8 @@ class Sample:
     Both are tensors of one shape.
     """
 
-    answer: Any
-    reference: Any
+    answer: Tensor
+    reference: Tensor
     step: float = 0.0
     """The resolution of the inputs that were nudged; 0 for the case's own inputs."""
 
@@ -518,21 +518,21 @@ class Scale:
     """
     is_rounded: bool
     """Whether all of eager's results are numbers of that format: it was rounded to last."""
-    reference: Any
+    reference: Tensor
     """That of float64, but eager's number where that one is finite by its rounding alone."""
-    precise: Any
+    precise: Tensor
     """That of float64."""
-    eager: Any
-    units: Any
+    eager: Tensor
+    units: Tensor
     """The ulp of each element."""
-    group_error: Any
+    group_error: Tensor
     """For each element, eager's greatest error in the group that gives the smallest bound."""
-    group_draws: Any
-    nudge: Any
+    group_draws: Tensor
+    nudge: Tensor
     """For each element, how far the reference moves when the last digits of the inputs change."""
-    by_rounding: Any
+    by_rounding: Tensor
     """For each element, how far other roundings of one unit move it."""
-    bounds: Any
+    bounds: tuple[Tensor, Tensor]
     """For each element its bound, in parts: the floor, and what is multiplied by ``FACTOR``."""
     whole_error: float
     whole_ulp: float
@@ -548,13 +548,13 @@ class Scale:
     """Where not 0, eager itself is the reference: in so many elements float64 is farther from it
     than rounding explains.
     """
-    errors: Sequence[Any]
+    errors: Sequence[Tensor]
     """Eager's error in each run, in ulp."""
-    fine: Sequence[Any] | None
+    fine: Sequence[Tensor] | None
     """How far eager moves in each run with fine roundings, in ulp; None where there are none."""
-    sizes: Any
+    sizes: Tensor
     """The magnitudes that the ulp is of."""
-    negative_zeros: Any
+    negative_zeros: Tensor
     """Where eager, float64, and eager with other roundings all have -0."""
     why_not: str = ""
     """Why there is no float64 reference, and eager itself is the reference."""
@@ -563,19 +563,19 @@ class Scale:
 # -- numbers of tensors ----------------------------------------------------------------------------
 
 
-def in_parts(tensor: Any) -> Any:
+def in_parts(tensor: Tensor) -> Tensor:
     """Return a complex tensor as one of real and imaginary parts, in a last dimension."""
     return torch.view_as_real(tensor.detach().resolve_conj()) if tensor.is_complex() else tensor
 
 
-def wide(tensor: Any) -> Any:
+def wide(tensor: Tensor) -> Tensor:
     """Return the numbers of a tensor, flat, in float64 or complex128."""
     return (
         tensor.detach().to(torch.complex128 if tensor.is_complex() else torch.float64).reshape(-1)
     )
 
 
-def flat(tensor: Any) -> Any:
+def flat(tensor: Tensor) -> Tensor:
     """Return the same with the parts of complex numbers as numbers."""
     return wide(in_parts(tensor))
 
@@ -586,7 +586,7 @@ may be the rounding of the other part.
 """
 
 
-def sizes_of(right: Any, *, is_complex: bool) -> Any:
+def sizes_of(right: Tensor, *, is_complex: bool) -> Tensor:
     """Return the magnitudes by whose ulp errors are measured."""
     if not is_complex:
         return right.abs()
@@ -594,7 +594,7 @@ def sizes_of(right: Any, *, is_complex: bool) -> Any:
     return torch.maximum(right.abs(), whole / _OF_WHOLE)
 
 
-def units_of(reference: Any, form: Format) -> Any:
+def units_of(reference: Tensor, form: Format) -> Tensor:
     """Return the ulp of each element of a float64 tensor; that of the smallest number where it is
     not finite.
     """
@@ -603,13 +603,13 @@ def units_of(reference: Any, form: Format) -> Any:
     return torch.exp2((exponent - form.bits).clamp(min=float(form.least)))
 
 
-def errors_of(answer: Any, reference: Any) -> Any:
+def errors_of(answer: Tensor, reference: Tensor) -> Tensor:
     """Return |answer - reference|; 0 where one of them is not finite."""
     error = (answer - reference).abs()
     return torch.where(error.isfinite(), error, 0.0)
 
 
-def quantiles_in(values: Any, shares: Sequence[float]) -> list[float]:
+def quantiles_in(values: Tensor, shares: Sequence[float]) -> list[float]:
     """Return quantiles as elements of the sorted values: torch.quantile is limited to 16
     million.
     """
@@ -617,12 +617,12 @@ def quantiles_in(values: Any, shares: Sequence[float]) -> list[float]:
     return [float(values.kthvalue(min(math.ceil(share * count), count)).values) for share in shares]
 
 
-def _greatest(values: Any) -> float:
+def _greatest(values: Tensor) -> float:
     """Return the greatest of values that are finite numbers; 0 for none."""
     return float(values.max()) if values.numel() else 0.0
 
 
-def _finite_sizes(numbers: Any) -> Any:
+def _finite_sizes(numbers: Tensor) -> Tensor:
     return torch.where(numbers.abs().isfinite(), numbers.abs(), 0.0)
 
 
@@ -643,7 +643,7 @@ def fine_runs_of(numel: int) -> int:
     return max(3, math.ceil(256 / max(numel, 32)))
 
 
-def nudged(tensor: Any, generator: Any, least: float = 0.0) -> Any:
+def nudged(tensor: Tensor, generator: object, least: float = 0.0) -> Tensor:
     """Return a floating-point tensor with every value nearer to 0 by up to eight units of its
     resolution: eager rounds it differently.
 
@@ -657,14 +657,14 @@ def nudged(tensor: Any, generator: Any, least: float = 0.0) -> Any:
                 torch.view_as_real(tensor.detach().resolve_conj()).contiguous(), generator, least
             )
         )
-    eps = max(torch.finfo(tensor.dtype).eps, least)
+    eps: float = max(torch.finfo(tensor.dtype).eps, least)
     if eps > 2.0**-7:
         return tensor.detach()  # nearly every change of a float8 number is another function
     less = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * (8 * eps)
     return (tensor.detach().to(torch.float64) * (1 - less.to(tensor.device))).to(tensor.dtype)
 
 
-def is_reordered(answers: Sequence[Any], reference: Any) -> bool:
+def is_reordered(answers: Sequence[Tensor], reference: Tensor) -> bool:
     """Whether answers to the same inputs are so near to the reference that another order of
     additions explains how they differ.
 
@@ -680,9 +680,9 @@ def is_reordered(answers: Sequence[Any], reference: Any) -> bool:
     )
 
 
-def _drawn(samples: Sequence[Sample], dtype: Any) -> tuple[list[Any], Any]:
+def _drawn(samples: Sequence[Sample], dtype: "torch.dtype") -> tuple[list[Tensor], Tensor]:
     """Return the errors of each run, and how far the reference moved at most."""
-    errors: list[Any] = []
+    errors: list[Tensor] = []
     first = flat(samples[0].reference)
     moved = torch.zeros_like(first.abs())
     for sample in samples:
@@ -701,7 +701,7 @@ def _drawn(samples: Sequence[Sample], dtype: Any) -> tuple[list[Any], Any]:
     return errors, moved
 
 
-def _by_neighbours(moved: Any, draws: int = 1) -> Any:
+def _by_neighbours(moved: Tensor, draws: int = 1) -> Tensor:
     """Return movements that are at least the median of their neighbours: a sum may move little by
     chance where its neighbours move.
 
@@ -733,7 +733,7 @@ def by_chance(draws: int, numel: int) -> float:
     return 2 / NormalDist().inv_cdf((1 + (0.001 / numel) ** (1 / draws)) / 2)
 
 
-def _in_block(values: Any) -> Any:
+def _in_block(values: Tensor) -> Tensor:
     """Return for each value the greatest of its ``BLOCK`` neighbours."""
     block = (torch.arange(len(values), device=values.device) // BLOCK).clamp(
         max=max(len(values) // BLOCK - 1, 0)
@@ -741,7 +741,7 @@ def _in_block(values: Any) -> Any:
     return values.new_zeros(len(values)).scatter_reduce(0, block, values, "amax")[block]
 
 
-def _unexplained(own: Any, eager: Any, right: Any, moved: Any, form: Format) -> int:
+def _unexplained(own: Tensor, eager: Tensor, right: Tensor, moved: Tensor, form: Format) -> int:
     """Return in how many elements eager's error is greater than rounding explains; 0 for a few,
     where results may flip, as of a comparison.
 
@@ -763,7 +763,7 @@ def _unexplained(own: Any, eager: Any, right: Any, moved: Any, form: Format) -> 
 
 
 def unexplained_in(
-    answer: Any, reference: Any, jittered: Sequence[Any], amplitude: float = 1.0
+    answer: Tensor, reference: Tensor, jittered: Sequence[Tensor], amplitude: float = 1.0
 ) -> int:
     """Return in how many elements an answer is farther from the reference than rounding explains.
 
@@ -788,8 +788,8 @@ def most_by_chance(numel: int) -> int:
 
 
 def _grouped(
-    most: Any, sizes: Any, shape: tuple[int, ...], runs: int, form: Format, whole_ulp: float
-) -> tuple[Any, Any, Any]:
+    most: Tensor, sizes: Tensor, shape: tuple[int, ...], runs: int, form: Format, whole_ulp: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return for each element the error, the number of draws and the widened error of the group
     with the smallest bound: the tensor, slices, neighbours in memory or in size.
     """
@@ -821,7 +821,7 @@ def _grouped(
 
 def _ways_to_group(
     shape: tuple[int, ...], least: int = LEAST_OF_GROUP
-) -> Iterator[tuple[str, int, Callable[[Any], Any]]]:
+) -> Iterator[tuple[str, int, Callable[[Tensor], Tensor]]]:
     """Yield the ways to group the elements of a tensor: the tensor itself, the slices of each
     dimension, tiles, neighbours in memory.
 
@@ -835,14 +835,14 @@ def _ways_to_group(
     for dimension, length in enumerate(shape):
         if length > 1 and numel // length >= least:
 
-            def slices(values: Any, dimension: int = dimension, length: int = length) -> Any:
+            def slices(values: Tensor, dimension: int = dimension, length: int = length) -> Tensor:
                 return values.reshape(shape).movedim(dimension, 0).reshape(length, -1)
 
             yield f"slice of dimension {dimension}", length, slices
     if len(shape) > 1 and min(shape[-2:]) >= 2 * TILE:
         rows, columns = shape[-2] // TILE, shape[-1] // TILE
 
-        def tiles(values: Any) -> Any:
+        def tiles(values: Tensor) -> Tensor:
             inner = values.reshape(-1, *shape[-2:])[:, : rows * TILE, : columns * TILE].reshape(
                 -1, rows, TILE, columns, TILE
             )
@@ -858,7 +858,7 @@ def _ways_to_group(
         )
 
 
-def _deviations(answer: Any, reference: Any, scale: Scale) -> dict[str, Any]:
+def _deviations(answer: Tensor, reference: Any, scale: Scale) -> dict[str, Any]:
     """Return answer - reference as eager's last dtype rounds it, in multiples of each element's
     bound; 0 where one of them is not finite.
 
@@ -872,7 +872,7 @@ def _deviations(answer: Any, reference: Any, scale: Scale) -> dict[str, Any]:
     return {"value": deviating, "size": deviating * reference.sign()}
 
 
-def _bias_facts(answer: Any, shape: tuple[int, ...], scale: Scale) -> list[dict[str, Json]]:
+def _bias_facts(answer: Tensor, shape: tuple[int, ...], scale: Scale) -> list[dict[str, Json]]:
     """Return for each way to group the group that is nearest to its bound, or farthest outside; for
     values and for sizes.
     """
@@ -906,7 +906,7 @@ def _bias_facts(answer: Any, shape: tuple[int, ...], scale: Scale) -> list[dict[
 # -- medians ---------------------------------------------------------------------------------------
 
 
-def is_suspect(actual: Any, scale: Scale) -> bool:
+def is_suspect(actual: Tensor, scale: Scale) -> bool:
     """Whether more runs of eager decide on an answer: an element is outside of its bound, or most
     elements of a group are far from eager or float64.
     """
@@ -933,7 +933,7 @@ def _medians(ulps: Any, shape: tuple[int, ...], scale: Scale) -> Iterator[dict[s
         return
     is_counted = (scale.precise != 0) | (scale.eager != 0) | (ulps > 0)
     is_small = len(ulps) < LEAST_OF_SLICE
-    ways: Iterable[tuple[str, int, Callable[[Any], Any]]] = (
+    ways: Iterable[tuple[str, int, Callable[[Tensor], Tensor]]] = (
         [("element", len(ulps), lambda values: values.reshape(-1, 1))]
         if is_small
         else _ways_to_group(shape, LEAST_OF_SLICE)
@@ -964,12 +964,12 @@ def _medians(ulps: Any, shape: tuple[int, ...], scale: Scale) -> Iterator[dict[s
 
 def scale_of(
     samples: Sequence[Sample],
-    answer: Any,
-    reference: Any,
+    answer: Tensor,
+    reference: Tensor,
     through: str = "",
-    jittered: Sequence[Any] = (),
+    jittered: Sequence[Tensor] = (),
     amplitude: float = 1.0,
-    fine: Sequence[Any] | None = None,
+    fine: Sequence[Tensor] | None = None,
 ) -> Scale:
     """Return eager's error by its samples; ``answer`` and ``reference`` are those of the case's own
     inputs.
@@ -1185,7 +1185,7 @@ def scale_of(
     return replace(scale, bias=bias)
 
 
-def bounds_of(scale: Scale) -> Any:
+def bounds_of(scale: Scale) -> Tensor:
     """Return the bound of each element, as ``element_bound`` computes it of one."""
     numel = scale.reference.numel()
     floor, group = scale.bounds
@@ -1203,7 +1203,7 @@ def bounds_of(scale: Scale) -> Any:
 
 
 def compare(
-    actual: Any, scale: Scale, *, equal_nan: bool = True, histogram: bool = True
+    actual: Tensor, scale: Scale, *, equal_nan: bool = True, histogram: bool = True
 ) -> dict[str, Json]:
     """Return the facts of an answer: nonfinite mismatches, the element nearest to its bound,
     quantiles, and a histogram.
@@ -1291,7 +1291,7 @@ def compare(
 
 
 def changed_elements(
-    actual: Any, scale: Scale, unwritten: Any, before: Any = None
+    actual: Tensor, scale: Scale, unwritten: Tensor, before: Tensor | None = None
 ) -> dict[str, Json] | None:
     """Return the elements that eager does not write and that differ in an answer: their number, and
     the first; None without any.
@@ -1348,7 +1348,11 @@ answer may differ by as much.
 
 
 def other_change(
-    ours: Any, theirs: Any, before: Any, precise: Any = None, movement: Any = None
+    ours: Tensor,
+    theirs: Tensor,
+    before: Tensor,
+    precise: Tensor | None = None,
+    movement: Tensor | None = None,
 ) -> dict[str, Json] | None:
     """Return how the compiled side changed a tensor, or 64 neighbours of it, otherwise than eager;
     None where it did not.

@@ -52,7 +52,7 @@ from torch_conformance.vocabulary.expectations.stand_ins import (
     measure_stand_ins,
 )
 from torch_conformance.vocabulary.forms import Boolean, Form, Keywords, Number, ValueName
-from torch_conformance.vocabulary.worker_torch import pytree, torch
+from torch_conformance.vocabulary.worker_torch import Tensor, pytree, torch
 
 NAMES = ("zeros", "negated", "rows swapped", "one element off", "NaN", "other inputs")
 """The names of the stand-ins in a spec."""
@@ -148,7 +148,7 @@ def measure(
     return facts
 
 
-def _strides(value: Any) -> list[int] | None:
+def _strides(value: object) -> list[int] | None:
     """Return the strides of a strided tensor in elements, 0 for dimensions of size 1, which have
     none that matters; else None.
     """
@@ -181,7 +181,7 @@ def needs_reference(arguments: Mapping[str, Any]) -> bool:
 def add_other_inputs(
     facts: dict[str, Any],
     arguments: Mapping[str, Any],
-    reference: Any,
+    reference: object,
     answer: Callable[[], Any],
     comparers: Mapping[int, Comparer] | None = None,
 ) -> None:
@@ -217,7 +217,7 @@ def _against(
     )
 
 
-def _by_bits(reference: Any, arguments: Mapping[str, Any]) -> Comparer | None:
+def _by_bits(reference: object, arguments: Mapping[str, Any]) -> Comparer | None:
     """Return what compares a tensor with its reference by bits; None for other judges."""
     return (
         (lambda other: {"bits": bits(other, reference, of_nan="of_nan" in arguments)})
@@ -1067,7 +1067,7 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
 
 
 def _add_distribution(
-    leaf: dict[str, Any], facts: Mapping[str, Json], eager: Any, runs: Sequence[Any]
+    leaf: dict[str, Any], facts: Mapping[str, Json], eager: Tensor, runs: Sequence[Any]
 ) -> None:
     """Add the facts of random numbers of the compiler's own; of wrong answers zeros are tried."""
     leaf["calibrated"] = {"distribution": facts}
@@ -1107,7 +1107,7 @@ def _add_exact(
     ours, eager = map(torch.as_tensor, sides)
     known = [eager]
 
-    def others(tensor: Any) -> Any:
+    def others(tensor: Tensor) -> Any:
         return torch.stack([tensor != right for right in known]).all(0)
 
     for run in runs if bool((ours != eager).any()) else ():
@@ -1119,7 +1119,7 @@ def _add_exact(
     if count == int((ours != eager).sum()):
         raise calibrated.NoReference(_exact(leaf))
 
-    def comparer(tensor: Any) -> dict[str, Json]:
+    def comparer(tensor: Tensor) -> dict[str, Json]:
         return {"calibrated": {"others": int(others(tensor).sum())}}
 
     leaf.update(comparer(ours))
@@ -1131,7 +1131,7 @@ def _add_exact(
         comparison.comparers[id(leaf)] = comparer
 
 
-def _add_hidden(leaf: dict[str, Any], ours: Any, theirs: Any) -> None:
+def _add_hidden(leaf: dict[str, Any], ours: Tensor, theirs: Tensor) -> None:
     """Add in how many elements the distance of two tensors is within the tolerance of the dtype
     only because that is absolute: it is large compared with the values.
     """
@@ -1173,14 +1173,14 @@ def _why(error: Exception, opaque: str = "") -> dict[str, Any]:
 def _scale(
     leaf: Mapping[str, Any],
     eager: Any,
-    again: Any,
-    right: Any,
+    again: Tensor,
+    right: Tensor,
     samples: Sequence[calibrated.Sample],
     through: str,
     amplitude: float,
     why_not: str,
-    fine: Sequence[Any] | None,
-    moved: Sequence[Any],
+    fine: Sequence[Tensor] | None,
+    moved: Sequence[Tensor],
 ) -> calibrated.Scale:
     if leaf["dtype"] != leaf["reference_dtype"]:
         raise calibrated.NoReference("the dtypes differ")
@@ -1235,7 +1235,7 @@ def _add(
     right = right.to(actual.dtype)
     equal_nan = comparison.arguments["equal_nan"]
 
-    def comparer(tensor: Any) -> dict[str, Json]:
+    def comparer(tensor: Tensor) -> dict[str, Json]:
         mismatches = differences(
             tensor, right, rtol=leaf["rtol"], atol=leaf["atol"], equal_nan=equal_nan
         )

@@ -40,7 +40,7 @@ def default_tolerance(*dtypes: str) -> tuple[float, float]:
 _DEEPEST = 50
 
 
-def is_whole(value: Any) -> bool:
+def is_whole(value: object) -> bool:
     """Whether pytree does not make a tuple again as it is: ``torch.Size`` becomes a tuple, and a
     named tuple loses its attributes.
     """
@@ -49,12 +49,12 @@ def is_whole(value: Any) -> bool:
     )
 
 
-def _is_keyless(value: Any) -> bool:
+def _is_keyless(value: object) -> bool:
     node = pytree.SUPPORTED_NODES.get(type(value))
     return is_whole(value) or (node is not None and node.flatten_with_keys_fn is None)
 
 
-def parts_of(value: Any) -> tuple[str, dict[str, Any]] | None:
+def parts_of(value: object) -> tuple[str, dict[str, Any]] | None:
     """Return the form and the parts of an object by their names; None for a value without parts,
     which only its ``__eq__`` compares.
     """
@@ -66,13 +66,13 @@ def parts_of(value: Any) -> tuple[str, dict[str, Any]] | None:
     return whole.form, {name.removeprefix("."): part for name, part in whole.parts}
 
 
-def has_equality(value: Any) -> bool:
+def has_equality(value: object) -> bool:
     """Whether the class of a value defines when two of them are equal."""
     return any("__eq__" in kind.__dict__ for kind in type(value).__mro__[:-1])
 
 
 def opened(
-    value: Any,
+    value: object,
     tensor: Callable[[Any, str], Any],
     notes: list[str],
     where: str = "",
@@ -92,7 +92,7 @@ def opened(
 
 
 def _opened(
-    leaf: Any,
+    leaf: object,
     tensor: Callable[[Any, str], Any],
     notes: list[str],
     where: str,
@@ -127,7 +127,7 @@ def _opened(
 # -- two values ------------------------------------------------------------------------------------
 
 
-def describe_leaf(leaf: Any, reference: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def describe_leaf(leaf: object, reference: object, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts of a value and its reference, and their differences if both are tensors of
     one shape.
     """
@@ -202,7 +202,7 @@ def picture(actual: Any, reference: Any, error: Any) -> dict[str, Any]:
     return {"columns": columns, "size": [height, width], **sides}
 
 
-def unnested(value: Any, notes: list[str] | None = None) -> Any:
+def unnested(value: object, notes: list[str] | None = None) -> Any:
     """Return a value as tensors with shapes: nested tensors as their components, sparse ones as
     dense, numpy arrays as tensors.
 
@@ -258,7 +258,7 @@ def dense(tensor: Any) -> Any:
     return tensor.to_dense() if tensor.layout in sparse else tensor
 
 
-def structure(spec: Any, more: str = "") -> str:
+def structure(spec: object, more: str = "") -> str:
     """Return pytree's structure in words, and what else is known of it, cut at 2,000 characters.
 
     Two structures have two texts.
@@ -290,12 +290,12 @@ def _in_words(spec: Any) -> str:
     return f"a {name} ({', '.join(parts)})" if parts else f"an empty {name}"
 
 
-def leaves_of(value: Any) -> list[Any]:
+def leaves_of(value: object) -> list[Any]:
     """Return the leaves of a value that is opened as ``unnested`` does, without None."""
     return [leaf for leaf in pytree.tree_leaves(unnested(value)) if leaf is not None]
 
 
-def is_equal(value: Any, reference: Any, arguments: Mapping[str, Any]) -> bool:
+def is_equal(value: object, reference: Any, arguments: Mapping[str, Any]) -> bool:
     """Whether two plain values of one type are equal.
 
     Floats are compared as the judge says, by default with the tolerance of float32.
@@ -339,7 +339,7 @@ def is_equal(value: Any, reference: Any, arguments: Mapping[str, Any]) -> bool:
     return bool(value == reference or (value != value and reference != reference))
 
 
-def describe(value: Any) -> dict[str, Any]:
+def describe(value: object) -> dict[str, Any]:
     """Return the type of a value; shape, dtype and device of a tensor."""
     if isinstance(value, torch.Tensor):
         return {

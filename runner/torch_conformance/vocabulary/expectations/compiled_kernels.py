@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
+from torch_conformance.matching.generated_code import Code
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings, choose
 from torch_conformance.model.expectation import Mutant, Verdict
-from torch_conformance.model.matching.generated_code import Code
 from torch_conformance.model.protocol import Json
 from torch_conformance.model.targets import STAGES, STAGES_OF_VENDOR, TARGETS
 from torch_conformance.vocabulary.expectations.expectation_base import (

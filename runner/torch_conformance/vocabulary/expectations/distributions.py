@@ -45,11 +45,11 @@ def measure(answer: Any, runs: Sequence[Any]) -> dict[str, Json] | None:
     is_random = ((drawn - drawn[0]).abs() > near).any(0) | ~((own - drawn[0]).abs() <= near)
     drawn, own, near = drawn[:, is_random], own[is_random], near[is_random]
 
-    def ranks(numbers: Any, others: Any) -> Any:
+    def ranks(numbers: object, others: Any) -> Any:
         apart = numbers - others
         return ((apart > near).double() + (apart.abs() <= near).double() / 2).mean(0)
 
-    def ranked(numbers: Any, draws: Any) -> tuple[Any, Any]:
+    def ranked(numbers: object, draws: Any) -> tuple[Any, Any]:
         """Return the ranks of an answer, and those of each run, among as many other runs."""
         places = torch.arange(len(draws))
         of_runs = [ranks(draws[at], draws[places != at]) for at in places]

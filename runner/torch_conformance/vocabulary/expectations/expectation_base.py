@@ -60,7 +60,7 @@ class Kind(Word, Expectation):
     """
 
     @classmethod
-    def check(cls, body: Any) -> None:
+    def check(cls, body: object) -> None:
         """Raise ``BadExpectation`` for a body that the schema lets through and that is invalid."""
 
     @classmethod
@@ -104,12 +104,12 @@ class ConditionalOnCode(Conditional):
     """Where the expectation applies; everywhere when absent."""
 
 
-def is_reference(value: Any) -> bool:
+def is_reference(value: object) -> bool:
     """Whether a value is ``{ref: NAME}``."""
     return isinstance(value, dict) and set(value) == {"ref"}
 
 
-def text_of(value: Any) -> str:
+def text_of(value: object) -> str:
     """Return a value as text, cut to one line."""
     shown = value if isinstance(value, str) else repr(value)
     return shown if len(shown) <= 200 else shown[:200] + "..."
@@ -118,19 +118,19 @@ def text_of(value: Any) -> str:
 # -- counts ----------------------------------------------------------------------------------------
 
 
-def counts_in(body: Any) -> list[Any]:
+def counts_in(body: object) -> list[Any]:
     """Return the counts of a list with conditions, or the one that stands alone."""
     return [entry.get("value") for entry in body] if isinstance(body, list) else [body]
 
 
-def is_unlisted(body: Any) -> bool:
+def is_unlisted(body: object) -> bool:
     """Whether the spec marks the counter with ``unlisted: true``: its name is in no table."""
     return any(
         isinstance(count, dict) and count.get("unlisted") is True for count in counts_in(body)
     )
 
 
-def allows_zero(body: Any) -> bool:
+def allows_zero(body: object) -> bool:
     """Whether an untouched counter passes."""
     return any(
         (0 in count["any"] if "any" in count else count.get("value", count.get("min")) in (None, 0))
@@ -218,7 +218,7 @@ AT_LEAST_ONE = {"min": 1}
 """The count of what is expected without a count."""
 
 
-def check_count(body: Any, *path: str | int) -> None:
+def check_count(body: object, *path: str | int) -> None:
     """Check a count with its conditions, which stands at a path; raise ``BadExpectation``."""
     for index, value in enumerate(counts_in(body)):
         try:
@@ -236,7 +236,7 @@ def check_counts(body: Mapping[str, Any], *keys: str) -> None:
 
 
 def judge_count(
-    body: Any,
+    body: object,
     observed: float | None,
     surroundings: Surroundings,
     *,
@@ -258,7 +258,7 @@ def judge_count(
 
 
 def count_mutants(
-    body: Any,
+    body: object,
     observed: float | None,
     surroundings: Surroundings,
     changed: Callable[[float], StepFacts],

@@ -14,11 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from torch_conformance.model.case_facts import StepFacts
-from torch_conformance.model.conditions import Surroundings, holds
-from torch_conformance.model.devices import ACCELERATORS, CPU
-from torch_conformance.model.expectation import Mutant, Verdict
-from torch_conformance.model.matching.filecheck import (
+from torch_conformance.matching.filecheck import (
     Change,
     CheckFile,
     ChecksError,
@@ -28,15 +24,19 @@ from torch_conformance.model.matching.filecheck import (
     parse,
     run,
 )
-from torch_conformance.model.matching.filecheck import Kind as Kinds
-from torch_conformance.model.matching.generated_code import (
+from torch_conformance.matching.filecheck import Kind as Kinds
+from torch_conformance.matching.generated_code import (
     Code,
     code_of,
     commented_out,
     joined,
     whole,
 )
-from torch_conformance.model.matching.time_limit import PatternTooSlow
+from torch_conformance.matching.time_limit import PatternTooSlow
+from torch_conformance.model.case_facts import StepFacts
+from torch_conformance.model.conditions import Surroundings, holds
+from torch_conformance.model.devices import ACCELERATORS, CPU
+from torch_conformance.model.expectation import Mutant, Verdict
 from torch_conformance.model.protocol import Json
 from torch_conformance.model.targets import STAGES_OF_VENDOR, WRAPPER
 from torch_conformance.vocabulary.expectations.compiled_kernels import (

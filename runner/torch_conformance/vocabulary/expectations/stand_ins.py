@@ -94,7 +94,7 @@ def _measured(facts: Mapping[str, Any]) -> Mapping[str, Json]:
 
 
 def measure_other_inputs(
-    reference: Any, other: Any, against: Measure, comparer: Comparer | None = None
+    reference: Any, other: object, against: Measure, comparer: Comparer | None = None
 ) -> Mapping[str, Json]:
     """Return the same facts for the stand-in "other inputs".
 
@@ -114,7 +114,7 @@ def measure_other_inputs(
     return {"why_not": other} if isinstance(other, str) else _tried(compared, other)
 
 
-def _tried(function: Callable[[Any], Mapping[str, Json]], argument: Any) -> Mapping[str, Json]:
+def _tried(function: Callable[[Any], Mapping[str, Json]], argument: object) -> Mapping[str, Json]:
     try:
         return function(argument)
     except Impossible as why:

@@ -9,12 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from torch_conformance.model.case_facts import Cause, StepFacts
-from torch_conformance.model.conditions import Surroundings, choose
-from torch_conformance.model.expectation import About, Mutant, Status, Verdict
-from torch_conformance.model.matching.filecheck import CheckFile
-from torch_conformance.model.matching.filecheck import Kind as Directives
-from torch_conformance.model.matching.patterns import (
+from torch_conformance.matching.filecheck import CheckFile
+from torch_conformance.matching.filecheck import Kind as Directives
+from torch_conformance.matching.patterns import (
     ANYTHING,
     are_general,
     check_pattern,
@@ -22,8 +19,11 @@ from torch_conformance.model.matching.patterns import (
     is_general_pattern,
     search,
 )
-from torch_conformance.model.matching.patterns import is_general as is_general_text
-from torch_conformance.model.matching.time_limit import PatternTooSlow
+from torch_conformance.matching.patterns import is_general as is_general_text
+from torch_conformance.matching.time_limit import PatternTooSlow
+from torch_conformance.model.case_facts import Cause, StepFacts
+from torch_conformance.model.conditions import Surroundings, choose
+from torch_conformance.model.expectation import About, Mutant, Status, Verdict
 from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.expectations.expectation_base import (
     EAGER,

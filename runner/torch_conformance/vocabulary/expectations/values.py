@@ -31,7 +31,7 @@ from torch_conformance.vocabulary.forms import (
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 
-def _others(value: Any) -> Iterator[tuple[str, Any]]:
+def _others(value: object) -> Iterator[tuple[str, Any]]:
     """Yield names and values of small changes of a value."""
     match value:
         case bool():
@@ -55,12 +55,12 @@ def _others(value: Any) -> Iterator[tuple[str, Any]]:
             yield "changed", "changed"
 
 
-def changed(value: Any) -> Any:
+def changed(value: object) -> Any:
     """Return another value of the same type, where there is one."""
     return next(other for _, other in _others(value))
 
 
-def same(value: Any, expected: Any) -> bool:
+def same(value: object, expected: object) -> bool:
     """Whether two plain values are equal. NaN equals NaN, 1 equals 1.0, and true equals neither."""
     if isinstance(value, list) and isinstance(expected, list):
         return len(value) == len(expected) and all(map(same, value, expected))
@@ -73,7 +73,7 @@ def same(value: Any, expected: Any) -> bool:
     return bool(value == expected) or (value != value and expected != expected)
 
 
-def _class_of(value: Any) -> str:
+def _class_of(value: object) -> str:
     """Return the class of a value; whole numbers and others may be equal."""
     return (
         "number"
@@ -82,7 +82,7 @@ def _class_of(value: Any) -> str:
     )
 
 
-def _other_form(value: Any, other: Any, *, may_be_empty: bool) -> str:
+def _other_form(value: object, other: Any, *, may_be_empty: bool) -> str:
     """Return how the forms of two values differ, whatever their numbers are; empty where they do
     not, and where one is None.
 
@@ -133,7 +133,7 @@ def measure_equality(arguments: Mapping[str, Any], value: Callable[[str], Any]) 
     return facts
 
 
-def _as_plain(value: Any) -> Any:
+def _as_plain(value: object) -> Any:
     if isinstance(value, torch.Tensor):
         return value.detach().cpu().tolist() if value.numel() <= 10_000 else value
     if isinstance(value, torch.Size):
@@ -145,7 +145,7 @@ def _as_plain(value: Any) -> Any:
     return value
 
 
-def _compare(left: Any, right: Any) -> dict[str, Any]:
+def _compare(left: object, right: object) -> dict[str, Any]:
     """Compare two values exactly: structure, then each leaf; tensors by shape, dtype and bits (NaN
     equals NaN).
     """
@@ -162,7 +162,7 @@ def _compare(left: Any, right: Any) -> dict[str, Any]:
     return {"comparable": True, "equal": True, "why": ""}
 
 
-def leaf_difference(leaf: Any, other: Any) -> str:
+def leaf_difference(leaf: object, other: object) -> str:
     """Return how two leaves differ; empty where type, shape, dtype, device, layout and bits are the
     same.
 

@@ -29,7 +29,6 @@ from torch_conformance.vocabulary.steps.step_base import (
     Around,
     Callee,
     NotCarriedOut,
-    Session,
     StepKind,
     Traits,
     WithResult,
@@ -37,6 +36,7 @@ from torch_conformance.vocabulary.steps.step_base import (
     needed,
     values_of,
 )
+from torch_conformance.vocabulary.worker_session import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

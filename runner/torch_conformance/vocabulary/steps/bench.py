@@ -24,11 +24,11 @@ from torch_conformance.vocabulary.steps.step_base import (
     Around,
     Callee,
     DataPath,
-    Session,
     StepKind,
     Traits,
     needed,
 )
+from torch_conformance.vocabulary.worker_session import Session
 from torch_conformance.vocabulary.worker_torch import torch
 
 WARM_UP = 3
@@ -110,7 +110,7 @@ def _after_backward(
         )
     leaves = gradient_leaves(called)
 
-    def after(result: Any) -> None:
+    def after(result: object) -> None:
         LOSSES[SUM](result).backward()
         if optimizer is not None:
             optimizer.step()

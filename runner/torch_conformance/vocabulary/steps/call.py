@@ -14,7 +14,7 @@ from torch_conformance.model.conditions import is_template
 from torch_conformance.model.diagnostics import Diagnostic, did_you_mean, unknown
 from torch_conformance.model.expectation import About
 from torch_conformance.model.protocol import Json, encode
-from torch_conformance.vocabulary.expectations import MEASURED
+from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.expectations.comparing import opened
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from torch_conformance.vocabulary.forms import (
@@ -35,13 +35,12 @@ from torch_conformance.vocabulary.steps.step_base import (
     Callee,
     Compared,
     DataPath,
-    Session,
-    Side,
     StepKind,
     Traits,
     needed,
     values_of,
 )
+from torch_conformance.vocabulary.worker_session import Session, Side
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 
@@ -159,7 +158,7 @@ class Call(Calling):
                     key=True,
                 )
         for kind, path in around.expected if self.processes else ():
-            if kind in MEASURED and MEASURED[kind].calls_again:
+            if kind in EXPECTATIONS and EXPECTATIONS[kind].calls_again:
                 yield around.problem(
                     path,
                     f"'{kind}' of a call in several processes: a rank makes no additional calls",
@@ -293,7 +292,7 @@ def _load(
         by position, because torch gives dimensions of ``**keywords`` no names.
         """
 
-        def forward(self, *given: Any) -> Any:
+        def forward(self, *given: object) -> Any:
             last = len(given) - len(names)
             return function(*given[:last], **dict(zip(names, given[last:], strict=True)))
 
@@ -318,7 +317,7 @@ def _load(
         raise ValueError(problem)
     package = aoti_load_package(aoti_compile_and_package(program, package_path=path))
 
-    def call(*inputs: Any, **keywords: Any) -> Any:
+    def call(*inputs: object, **keywords: object) -> Any:
         values, by_name = given_to(inputs, keywords)
         return package(*values, **by_name)
 
@@ -400,7 +399,7 @@ class Aot(Calling):
             session.scope.closing.callback(packages.clear)
         name = self.function or next(iter(session.compiled.targets))
 
-        def build_and_run(*inputs: Any, **keywords: Any) -> Any:
+        def build_and_run(*inputs: object, **keywords: object) -> Any:
             if self.package:
                 return dict(packages)[name](*inputs, **keywords)
             path = os.path.join(session.cache, "ahead", f"{len(packages)}.pt2")
@@ -438,13 +437,13 @@ def forget_gradients(called: Sequence[Any]) -> None:
         leaf.grad = None
 
 
-def differentiable(result: Any) -> "list[torch.Tensor]":
+def differentiable(result: object) -> "list[torch.Tensor]":
     """Return the tensors of a result, also those of objects in it, that require a gradient."""
     leaves = pytree.tree_leaves(opened(result, lambda tensor, _: tensor, []))
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
 
 
-def _tensors_of(result: Any) -> "list[torch.Tensor]":
+def _tensors_of(result: object) -> "list[torch.Tensor]":
     """Return the tensors of a result that require a gradient; raise ``RuntimeError`` if there is
     none.
     """
@@ -476,7 +475,7 @@ def differentiation(loss: str | None, gradient: str | None, scope: Any) -> Diffe
         None if gradient is not None else LOSSES[word] if word in LOSSES else scope.named(word)
     )
 
-    def differentiate(result: Any) -> None:
+    def differentiate(result: object) -> None:
         if function is None:
             tensors = _tensors_of(result)
             gradients = list(named) if isinstance(named, list | tuple) else [named]
@@ -505,7 +504,7 @@ def differentiation(loss: str | None, gradient: str | None, scope: Any) -> Diffe
 
 
 def gradients_of(
-    result: Any, called: Sequence[Any], differentiate: Differentiate
+    result: object, called: Sequence[Any], differentiate: Differentiate
 ) -> "list[torch.Tensor | None]":
     """Run backward on the result of a call, and return a copy of each gradient in the order of
     ``gradient_leaves``.

@@ -30,11 +30,11 @@ from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OU
 from torch_conformance.vocabulary.steps.step_base import (
     Around,
     NotCarriedOut,
-    Session,
     StepKind,
     Traits,
     needed,
 )
+from torch_conformance.vocabulary.worker_session import Session
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 Given = tuple[list[Any], dict[str, Any]]
@@ -163,7 +163,7 @@ class Done:
         return outputs
 
 
-def _outputs(result: Any) -> Any:
+def _outputs(result: object) -> Any:
     """Return tensors of ones for ``out=``, of the shapes and dtypes of a result.
 
     They are contiguous: dynamo compiles no other.
@@ -177,7 +177,7 @@ def _outputs(result: Any) -> Any:
     return pytree.tree_map_only(torch.Tensor, ones, result)
 
 
-def _gradients(result: Any, arguments: Given, fixed: Sequence[Any]) -> list[Any]:
+def _gradients(result: object, arguments: Given, fixed: Sequence[Any]) -> list[Any]:
     """Return the gradients of the arguments for fixed gradients of the results, in the dtypes of
     the results.
     """
@@ -186,13 +186,13 @@ def _gradients(result: Any, arguments: Given, fixed: Sequence[Any]) -> list[Any]
     return list(torch.autograd.grad(results, _differentiable(arguments), fixed, allow_unused=True))
 
 
-def _differentiable(value: Any) -> list[Any]:
+def _differentiable(value: object) -> list[Any]:
     return [
         leaf for leaf in _leaves(value) if isinstance(leaf, torch.Tensor) and leaf.requires_grad
     ]
 
 
-def _leaves(value: Any) -> list[Any]:
+def _leaves(value: object) -> list[Any]:
     leaves: list[Any] = pytree.tree_leaves(value)
     return leaves
 
@@ -264,7 +264,7 @@ def raised(error: Exception) -> dict[str, str]:
 def plain(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of Python that calls an operator: what is compiled may be written in C."""
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         return function(*args, **kwargs)
 
     return call
@@ -311,7 +311,7 @@ def description(sample: Any) -> str:
     return "; ".join(f"{name}: {_described(value)}" for name, value in named)
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     if isinstance(value, torch.Tensor):
         dtype = str(value.dtype).removeprefix("torch.")
         strides = (

@@ -12,16 +12,9 @@ from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import Diagnostic
 from torch_conformance.model.expectation import About
 from torch_conformance.model.protocol import Json
+from torch_conformance.vocabulary.backend import Backend
 from torch_conformance.vocabulary.forms import Boolean, Keywords, Name, Word
-
-Session = Any
-"""A case in the worker, which runs the steps: ``worker/case/case_session.py`` defines it.
-
-Vocabulary imports nothing of the worker.
-"""
-
-Side = Any
-"""One of the two sides of a case, compiled or eager: ``worker/case/sides.py`` defines it."""
+from torch_conformance.vocabulary.worker_session import Session
 
 COMPILED = "compiled"
 """The name of the compiled function in a script."""
@@ -97,8 +90,8 @@ class Around:
     """Kind and path of the expectations of the step."""
     functions: Collection[str]
     """The names of the spec's functions."""
-    backends: Sequence[Any]
-    """The backends that the spec names, without unknown ones (``language/backends``)."""
+    backends: Sequence[Backend]
+    """The backends that the spec names, without unknown ones."""
     tree: ast.Module | None
     """The step's Python; None if it has none, or does not parse."""
     problem: Callable[..., Diagnostic]

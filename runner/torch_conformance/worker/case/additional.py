@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from torch_conformance.model.optional import hooks
 from torch_conformance.model.results import PROOF
-from torch_conformance.vocabulary.expectations import MEASURED, OF_SAMPLES, close
+from torch_conformance.optional.tools import hooks
+from torch_conformance.vocabulary.expectations import OF_SAMPLES, close
 from torch_conformance.vocabulary.expectations.additional_calls import (
     CannotRepeat,
     comparing,
@@ -47,13 +47,14 @@ from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OU
 from torch_conformance.vocabulary.expectations.served import OF_OPERATORS
 from torch_conformance.vocabulary.expectations.stand_ins import Comparer
 from torch_conformance.vocabulary.picture import Picture, is_freed
-from torch_conformance.vocabulary.steps import SAMPLES
+from torch_conformance.vocabulary.steps import MEASURED, SAMPLES
 from torch_conformance.vocabulary.steps.call import (
     Differentiate,
     differentiation,
     gradients_of,
 )
 from torch_conformance.vocabulary.steps.samples import Done, Given, raised
+from torch_conformance.vocabulary.worker_session import Again
 from torch_conformance.worker.case import copies, soundness
 from torch_conformance.worker.case.copies import bytes_of
 from torch_conformance.worker.case.effects import MOST, Inexact
@@ -383,7 +384,7 @@ class EagerCall:
         return runs
 
 
-def _read(read: Callable[[Any, list[Any]], Any], result: Any, called: list[Any]) -> Any:
+def _read(read: Callable[[Any, list[Any]], Any], result: object, called: list[Any]) -> Any:
     try:
         return copies.frozen(read(result, called))
     except Exception as error:  # attributes and items of a result are code of the spec's classes
@@ -413,7 +414,7 @@ class EagerRuns:
         inputs, compared = [call.inputs[0], *arguments], [call.compared[self.index]]
         return EagerRuns(replace(call, inputs=inputs, compared=compared, kept={}))
 
-    def answers(self, eager: Any) -> Answers:
+    def answers(self, eager: object) -> Answers:
         """Return the reference of the case's own inputs and pairs of eager and reference; raise
         ``NoReference``.
 
@@ -434,7 +435,7 @@ class EagerRuns:
             raise value.error
         return value
 
-    def _made(self, eager: Any) -> Answers:
+    def _made(self, eager: object) -> Answers:
         call = self.call
         if isinstance(call, str) or isinstance(call.inputs, str):
             raise NoReference(call if isinstance(call, str) else str(call.inputs))
@@ -522,7 +523,7 @@ class EagerRuns:
         )
 
     def _reference(
-        self, call: EagerCall, again: Any, *, has_double: bool
+        self, call: EagerCall, again: object, *, has_double: bool
     ) -> tuple[torch.dtype, bool, bool]:
         """Return what the function reads as the dtype of float64 tensors, whether its casts round
         there too, and whether it computes with numpy.
@@ -591,7 +592,7 @@ class EagerRuns:
 
 
 @dataclass
-class RepeatableCall:
+class RepeatableCall(Again):
     """A call of the compiled side with the state before it.
 
     An expectation that repeats it gets one of its own.
@@ -716,7 +717,7 @@ class RepeatableCall:
             call.run(around=self.device_api.peak_memory(peak))
         return peak[0]
 
-    def close(self, arguments: Mapping[str, Any], result: Any) -> dict[str, Any]:
+    def close(self, arguments: Mapping[str, Any], result: object) -> dict[str, Any]:
         """Return the facts of ``close`` for a result of the function and eager's."""
         reference = self.reference
         facts: dict[str, Any] = close.measure(
@@ -826,7 +827,7 @@ def _changed(own: Callable[[], Any], chosen: Callable[[torch.Tensor], bool], tim
     return values
 
 
-def _in_memory_of(earlier: Any, arguments: Any) -> Any:
+def _in_memory_of(earlier: object, arguments: object) -> Any:
     """Return the arguments; their tensors lie where those of an earlier call did."""
     for before, leaf in zip(*map(pytree.tree_leaves, (earlier, arguments)), strict=False):
         if all(
@@ -839,7 +840,7 @@ def _in_memory_of(earlier: Any, arguments: Any) -> Any:
     return arguments
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: object) -> Any:
     """Return a copy of an argument; modules in it stay the same."""
     memo = {
         id(leaf): leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.nn.Module)
@@ -1080,7 +1081,7 @@ class AdditionalCalls:
     # -- other inputs ------------------------------------------------------------------------------
 
     def _compare_other_inputs(
-        self, facts: dict[str, Any], arguments: Mapping[str, Any], reference: Any
+        self, facts: dict[str, Any], arguments: Mapping[str, Any], reference: object
     ) -> None:
         """Add the measurement of the stand-in "other inputs", which completes the facts of
         ``close``.
@@ -1366,7 +1367,7 @@ def _goes_on(before: ReferenceCall, call: ReferenceCall) -> bool:
 
 
 def _compared(
-    part: str, changed: Callable[[list[Any]], Any] | None, result: Any, called: list[Any]
+    part: str, changed: Callable[[list[Any]], Any] | None, result: object, called: list[Any]
 ) -> Any:
     return follow(result, part, EAGER) if changed is None else changed(called)
 
@@ -1375,7 +1376,7 @@ def _of_sample(done: Done, called: list[Any], around: AbstractContextManager[Any
     yield done.again(called, around)
 
 
-def _is_equal(left: Any, right: Any) -> bool:
+def _is_equal(left: object, right: object) -> bool:
     if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
         return bool(torch.equal(left, right))
     return bool(left == right)
@@ -1385,7 +1386,7 @@ def _raise(error: Exception) -> None:
     raise error
 
 
-def _may_be_drawn(leaf: Any) -> bool:
+def _may_be_drawn(leaf: object) -> bool:
     return (
         isinstance(leaf, torch.Tensor)
         and copies.is_plain_strided(leaf)

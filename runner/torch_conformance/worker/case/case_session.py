@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from torch_conformance.vocabulary import worker_session
 from torch_conformance.vocabulary.expectations.close import is_eager, measure
 from torch_conformance.vocabulary.expectations.compilation import COMPILATION
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
@@ -58,7 +59,7 @@ class Names:
         self.bound: str | None = None
         """The name of the current step's result; None before it is bound."""
 
-    def bind(self, name: str, value: Any, *, is_compared: bool) -> None:
+    def bind(self, name: str, value: object, *, is_compared: bool) -> None:
         """Bind a name to a result. With ``is_compared``, later comparisons use a copy made now."""
         self._scope.values[name] = value
         self.bound = name
@@ -114,7 +115,7 @@ class Names:
         )
 
 
-def _known(name: str, value: Any) -> Any:
+def _known(name: str, value: object) -> Any:
     """Return the value; raise ``LookupError`` where a part of it could not be copied."""
     for leaf in pytree.tree_leaves(value):
         if isinstance(leaf, copies.Live):
@@ -208,7 +209,7 @@ class EachRepetition:
             return None
 
 
-class Session:
+class Session(worker_session.Session):
     """The state of a case while its steps run."""
 
     def __init__(
@@ -311,7 +312,7 @@ class Session:
                     self.repetitions.measure(step, number)
 
     def measure(
-        self, step: Mapping[str, Any], raised: Any = None, own_calls: int = 0
+        self, step: Mapping[str, Any], raised: object = None, own_calls: int = 0
     ) -> tuple[dict[str, Any], dict[str, str]]:
         """Return what the expectations of a step measure, by their index, and why others are not
         measured.
@@ -393,7 +394,7 @@ class Session:
         self.effects.finish(self.compiled.called, self.eager, self.output)
         self.reference.is_apart |= self.effects.facts is None
 
-    def _given_to_eager(self, entries: Sequence[Any], own: Any) -> Any:
+    def _given_to_eager(self, entries: Sequence[Any], own: object) -> Any:
         """Bring the eager side to the compiled side's state, and return copies of a call's own
         arguments for it.
         """
@@ -410,7 +411,7 @@ class Session:
             self.reference.is_apart = False
         return copies.apart(own, self._twins)
 
-    def copy_for_eager(self, own: Any = None) -> Any:
+    def copy_for_eager(self, own: object = None) -> Any:
         """Copy functions and arguments of the compiled side, as they are now, for the eager side;
         return copies of a call's own arguments.
         """

@@ -107,12 +107,12 @@ def is_plain_strided(tensor: torch.Tensor) -> bool:
     return is_of_torch(tensor) and is_strided and not is_freed(tensor)
 
 
-def measured(value: Any) -> Any:
+def measured(value: object) -> Any:
     """Return a value with ``plain`` applied to every tensor in it."""
     return pytree.tree_map_only(torch.Tensor, plain, value, is_leaf=is_whole)
 
 
-def parts_of(value: Any) -> list[Any]:
+def parts_of(value: object) -> list[Any]:
     """Return the tensors of a value and its modules with all that these consist of: modules,
     parameters, buffers.
     """
@@ -125,17 +125,17 @@ def parts_of(value: Any) -> list[Any]:
     return parts
 
 
-def tensors_of(value: Any) -> list[torch.Tensor]:
+def tensors_of(value: object) -> list[torch.Tensor]:
     """Return the tensors of a value, with the parameters and buffers of its modules."""
     return [part for part in parts_of(value) if isinstance(part, torch.Tensor)]
 
 
-def bytes_of(value: Any) -> int:
+def bytes_of(value: object) -> int:
     """Return the size of the tensors of a value."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(value))
 
 
-def apart(value: Any, twins: "Twins | None" = None) -> Any:
+def apart(value: object, twins: "Twins | None" = None) -> Any:
     """Return a deep copy; raise ``TypeError`` where it shares an object that can change with the
     original, or where a part cannot be copied. Opaque parts (locks, files) are shared.
     """
@@ -160,7 +160,7 @@ def apart(value: Any, twins: "Twins | None" = None) -> Any:
     return duplicate
 
 
-def _culprit(picture: Picture, value: Any) -> str:
+def _culprit(picture: Picture, value: object) -> str:
     """Return the name of the innermost part of a value that cannot be copied."""
     for key, part in reversed(picture.objects.items()):
         try:
@@ -171,7 +171,7 @@ def _culprit(picture: Picture, value: Any) -> str:
     return f"a {type(value).__qualname__}"
 
 
-def deep(value: Any, twins: "Twins | None" = None, picture: Picture | None = None) -> Any:
+def deep(value: object, twins: "Twins | None" = None, picture: Picture | None = None) -> Any:
     """Return a deep copy; hooks of tensors, closures, defaults of functions and weak references
     refer to the copies.
 
@@ -317,7 +317,7 @@ def _copy_of_function(function: types.FunctionType, memo: dict[int, Any]) -> typ
     return copied
 
 
-def _copied_part(part: Any, memo: dict[int, Any]) -> Any:
+def _copied_part(part: object, memo: dict[int, Any]) -> Any:
     try:
         return copy.deepcopy(part, memo)
     except Exception:  # a lock, a file: both sides share it, as they share globals
@@ -397,7 +397,7 @@ class Twins:
                     theirs.grad = None if grad is None else _copy(grad)
 
 
-def frozen(value: Any) -> Any:
+def frozen(value: object) -> Any:
     """Return a copy of a value, of its tensors and of every other object in it.
 
     An object that cannot be copied becomes a ``Live``.
@@ -415,7 +415,7 @@ def frozen(value: Any) -> Any:
                     setattr(duplicate, label[1:], copy.deepcopy(part, memo))
         return duplicate
 
-    def copied(leaf: Any) -> Any:
+    def copied(leaf: object) -> Any:
         if isinstance(leaf, torch.Tensor):
             return of_values(leaf, memo)
         try:
@@ -444,7 +444,7 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
     return duplicate
 
 
-def same_object(left: Any, right: Any) -> bool:
+def same_object(left: object, right: object) -> bool:
     """Whether two names refer to one mutable object: a comparison of the two cannot fail."""
     return left is right and not (is_atom(left) or isinstance(left, _SHARED) or left == ())
 

@@ -797,7 +797,7 @@ class Effects:
             else f"changed from {kept!r} to {leaf!r}"
         )
 
-    def _inexact(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
+    def _inexact(self, path: str, ours: object, theirs: object) -> dict[str, Any] | None:
         """Return the facts of two values that the calibrated judge decides; None where a tolerance
         is given, and for other values.
 
@@ -841,7 +841,7 @@ class Effects:
         )
         return facts
 
-    def _problem(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
+    def _problem(self, path: str, ours: object, theirs: object) -> dict[str, Any] | None:
         """Return the facts of two values that differ; None for close values and for parameters that
         freezing has erased.
         """
@@ -1045,7 +1045,7 @@ class StepEffects:
                 for before in self._running.begun:
                     before.restore()
 
-    def finish(self, compiled: list[Any], eager: Any, result: Any = None) -> None:
+    def finish(self, compiled: list[Any], eager: Any, result: object = None) -> None:
         """Compare the two sides after the step, where it was begun; ``eager`` is the side, None
         where it has no result.
         """

@@ -38,7 +38,7 @@ class MissingPart(LookupError, AttributeError):
     """A path without a value; the message lists the parts that exist."""
 
 
-def follow(value: Any, path: str, name: str = "") -> Any:
+def follow(value: object, path: str, name: str = "") -> Any:
     """Return the part of ``value`` at a dotted path; raise ``MissingPart``.
 
     Messages call ``value`` by ``name``.
@@ -67,7 +67,7 @@ def _part(value: Any, part: str, name: str) -> Any:
     raise MissingPart(f"{name} has no part '{part}': it is {_described(value, part)}") from cause
 
 
-def _described(value: Any, part: str) -> str:
+def _described(value: object, part: str) -> str:
     kind, names = type(value).__name__, [name for name in dir(value) if not name.startswith("_")]
     hint = did_you_mean(part, names)
     if isinstance(value, torch.Tensor):
@@ -311,7 +311,7 @@ def _of_shape(kind: str, entry: Entry, scope: Scope) -> torch.Tensor:
     """
     low, high = entry.get("low", 0), entry.get("high", 1)
 
-    def draw(**options: Any) -> torch.Tensor:
+    def draw(**options: object) -> torch.Tensor:
         drawn: torch.Tensor = getattr(torch, kind)(tuple(entry[kind]), **options)
         return drawn if (low, high) == (0, 1) else drawn.mul_(high - low).add_(low)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from torch_conformance.vocabulary import worker_session
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from torch_conformance.vocabulary.picture import Picture
 from torch_conformance.vocabulary.steps.call import (
@@ -91,7 +92,7 @@ class Compiled:
         self._scope = scope
         self.by_name: dict[str, Callable[..., Any]] = {}
 
-    def target(self, side: Side, name: str) -> Callable[..., Any]:
+    def target(self, side: worker_session.Side, name: str) -> Callable[..., Any]:
         """Return ``torch.compile`` of a function of a side; the same object for each call."""
         if name not in self.by_name:
             self.by_name[name] = self.of(side.targets[name])
@@ -171,7 +172,7 @@ class Unseen:
             yield seen
 
 
-class Reference:
+class Reference(worker_session.Reference):
     """The result of the eager side in a step."""
 
     def __init__(
@@ -234,7 +235,7 @@ class Reference:
         self.is_there = False
         self.latest_call = None
 
-    def stepped(self, result: Any, again: Callable[[list[Any]], Any]) -> None:
+    def stepped(self, result: object, again: Callable[[list[Any]], Any]) -> None:
         """Store the result of an optimizer's step on what the last backward left; ``again`` makes
         it on a target and its arguments.
         """
@@ -246,7 +247,7 @@ class Reference:
         )
         self.keep(result)
 
-    def keep(self, result: Any) -> None:
+    def keep(self, result: object) -> None:
         """Store a copy of a result as the result of this step."""
         # the compiled call may write to an object that both sides share, such as a global buffer
         self.output = copies.frozen(result)

@@ -52,7 +52,7 @@ class Spy:
         """Return the wrapper that replaces the original."""
 
         @functools.wraps(original)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
+        def wrapper(*args: object, **kwargs: object) -> Any:
             self.saw(*args, **kwargs)
             if self._around is not None:
                 return self._around(original, *args, **kwargs)
@@ -61,7 +61,7 @@ class Spy:
 
         return wrapper
 
-    def saw(self, *args: Any, **kwargs: Any) -> None:
+    def saw(self, *args: object, **kwargs: object) -> None:
         """Record a call; raise ``TypeError`` where ``record`` returns neither a map nor a list of
         maps.
         """
@@ -137,7 +137,7 @@ def set_spy(spec: Mapping[str, Any], scope: Scope, undo: ExitStack) -> Spy:
     return spy
 
 
-def _put(undo: ExitStack, owner: Any, name: str, value: Any) -> None:
+def _put(undo: ExitStack, owner: object, name: str, value: object) -> None:
     """Set an attribute, and register its restoration with ``undo``."""
     if name in vars(owner):
         undo.callback(setattr, owner, name, vars(owner)[name])
@@ -189,7 +189,7 @@ def _set_class(spy: Spy, scope: Scope, undo: ExitStack) -> None:
     if not isinstance(original, type):
         raise TypeError(f"{spy.spec.get('instead', name)} is not a class")
 
-    def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+    def construct(self: object, *args: object, **kwargs: object) -> None:
         spy.saw(*args, **kwargs)
         original.__init__(self, *args, **kwargs)  # type: ignore[misc]  # of any class
 
@@ -226,7 +226,7 @@ def _set_graph(spy: Spy, scope: Scope, undo: ExitStack) -> None:
     is_before = spy.spec["graph"] == "before_inner_compile"
 
     @functools.wraps(original)
-    def wrapper(graph: Any, *args: Any, **kwargs: Any) -> Any:
+    def wrapper(graph: object, *args: object, **kwargs: object) -> Any:
         if is_before:
             spy.saw(graph)
         returned = original(graph, *args, **kwargs)

@@ -121,7 +121,7 @@ def compared(
     return comparisons
 
 
-def _same(left: Any, right: Any) -> bool:
+def _same(left: object, right: object) -> bool:
     if isinstance(left, torch.Tensor):
         return isinstance(right, torch.Tensor) and bool(torch.equal(left, right))
     return bool(left == right)
@@ -298,7 +298,7 @@ _MODES: Mapping[str, Mode] = {
 must leave each as eager does. A mode whose writer does nothing is only reported."""
 
 
-def _texts(eager: Any, compiled: Any) -> tuple[str, str]:
+def _texts(eager: object, compiled: object) -> tuple[str, str]:
     """Return two values of a mode in words; of two maps the entries that differ."""
     if isinstance(eager, dict) and isinstance(compiled, dict):
         names = [name for name in eager if compiled.get(name) != eager[name]]

@@ -321,5 +321,5 @@ def _ours(members: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _function(value: Any) -> Any:
+def _function(value: object) -> Any:
     return getattr(value, "__func__", getattr(value, "fget", value))

@@ -188,7 +188,7 @@ def _pointwise(x: Any, y: Any) -> Any:
     return (x * 2 + 1).relu(), (x.sum(1) + y.mean()).softmax(0)
 
 
-def _matmul(x: Any, y: Any) -> Any:
+def _matmul(x: object, y: Any) -> Any:
     return x @ y
 
 
@@ -208,7 +208,7 @@ def _caches() -> Iterator[Any]:
     yield from (cache for cache in gc.get_objects() if type(cache) is _CACHE_TYPE)
 
 
-def _may_stay(cache: Any) -> bool:
+def _may_stay(cache: object) -> bool:
     module, name = str(getattr(cache, "__module__", "")), str(getattr(cache, "__qualname__", ""))
     if (
         not module.startswith(("torch.", "triton."))

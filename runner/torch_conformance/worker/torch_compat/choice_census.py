@@ -71,7 +71,7 @@ class Tuning:
     winner: str = ""
     won_by: str = ""
 
-    def add(self, choice: Any) -> str:
+    def add(self, choice: object) -> str:
         """Add a candidate; return its backend."""
         backend = backend_of(choice)
         self.tallies.setdefault(backend, {**dict.fromkeys(TALLIED, 0), "error": ""})[
@@ -124,7 +124,7 @@ _benchmarking = threading.local()
 """``choice``: what this thread times in a child process."""
 
 
-def class_of_choice(choice: Any) -> str:
+def class_of_choice(choice: object) -> str:
     """Return the dotted path of the class of a choice's template, or of the choice; empty where the
     module does not have the class.
 
@@ -140,7 +140,7 @@ def class_of_choice(choice: Any) -> str:
     return f"{maker.__module__}.{maker.__qualname__}" if named is maker else ""
 
 
-def backend_of(choice: Any) -> str:
+def backend_of(choice: object) -> str:
     """Return the word of ``max_autotune_gemm_backends`` for a candidate, by its verified class."""
     path = class_of_choice(choice)
     return next((word for start, word in BACKENDS if path.startswith(start)), OTHER)
@@ -180,7 +180,7 @@ def forget() -> None:
     _state.candidates.clear()
 
 
-def _find(choice: Any) -> _Candidate | None:
+def _find(choice: object) -> _Candidate | None:
     candidate = _state.candidates.get(id(choice))
     return candidate if candidate is not None and candidate.of() is choice else None
 
@@ -190,11 +190,11 @@ def _find(choice: Any) -> _Candidate | None:
 
 def _record_selection(
     original: Callable[..., Any],
-    selector: Any,
-    op: Any,
+    selector: object,
+    op: object,
     choices: Sequence[Any],
-    *args: Any,
-    **kwargs: Any,
+    *args: object,
+    **kwargs: object,
 ) -> Any:
     if _state.save is not None and _state.is_asked():
         tuning = Tuning(op=str(op), how="only" if len(choices) == 1 else "untimed")
@@ -216,14 +216,14 @@ def _watch_node(kind: type) -> None:
     original = vars(owner)["output_node"]
 
     @functools.wraps(original)
-    def output_node(choice: Any) -> Any:
+    def output_node(choice: object) -> Any:
         _won(choice)
         return original(choice)
 
     owner.output_node = output_node  # type: ignore[attr-defined]  # the class was found by this attribute
 
 
-def _won(choice: Any) -> None:
+def _won(choice: object) -> None:
     if (candidate := _find(choice)) is None:
         return
     tuning = candidate.tuning
@@ -233,7 +233,7 @@ def _won(choice: Any) -> None:
     tuning.tallies[candidate.backend]["won"] = 1
 
 
-def _record_deferred(original: Callable[..., Any], buffer: Any, callers: Any) -> Any:
+def _record_deferred(original: Callable[..., Any], buffer: object, callers: object) -> Any:
     """Record a selection that ends in the scheduler; ``callers`` is one candidate, or one by each
     hint of sizes.
     """
@@ -246,7 +246,7 @@ def _record_deferred(original: Callable[..., Any], buffer: Any, callers: Any) ->
 
 
 def _record_times(
-    timings: Mapping[Any, float], _op: str, _inputs: Any, choices: Iterable[Any], *rest: Any
+    timings: Mapping[Any, float], _op: str, _inputs: object, choices: Iterable[Any], *rest: object
 ) -> None:
     """Count what a selection timed: torch calls this after each, with times in milliseconds,
     infinity for what could not be timed.
@@ -259,7 +259,7 @@ def _record_times(
         _mark(choice, *(("compiled", "timed") if math.isfinite(time) else ("failed",)))
 
 
-def _mark(choice: Any, *reached: str, error: BaseException | None = None) -> None:
+def _mark(choice: object, *reached: str, error: BaseException | None = None) -> None:
     if (candidate := _find(choice)) is None:
         return
     with _state.lock:
@@ -289,7 +289,7 @@ def _record_compile_errors(original: Callable[..., Any], exceptions: Any) -> Any
     return original(exceptions)
 
 
-def _record_error(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _record_error(original: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     """Record why a candidate could not be compiled or run: here, or in the child process whose
     answer is read.
     """
@@ -303,7 +303,7 @@ def _record_error(original: Callable[..., Any], *args: Any, **kwargs: Any) -> An
         raise
 
 
-def _name_benchmarked(original: Callable[..., Any], pool: Any, choice: Any) -> Any:
+def _name_benchmarked(original: Callable[..., Any], pool: object, choice: object) -> Any:
     _benchmarking.choice = choice
     try:
         return original(pool, choice)

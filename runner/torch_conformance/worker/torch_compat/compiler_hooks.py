@@ -141,7 +141,7 @@ class Seen:
         """Calls of graphs of the case's own functions, whichever backend compiled them."""
         return sum(self.executed.values()) + self.captured
 
-    def run(self, graph: Callable[..., Any], *inputs: Any) -> Any:
+    def run(self, graph: Callable[..., Any], *inputs: object) -> Any:
         """Call a graph of the case's functions."""
         return self.origins.through(graph, *inputs) if self.origins else graph(*inputs)
 
@@ -314,12 +314,12 @@ def asked_by(plan: Mapping[str, Any]) -> set[str]:
     return {request["kind"] for request in measures} | stages
 
 
-def claim(backend: Any) -> None:
+def claim(backend: object) -> None:
     """Count the graphs that this backend object compiles as the case's own."""
     _watch.backends.append(backend)
 
 
-def _is_claimed(*backends: Any) -> bool:
+def _is_claimed(*backends: object) -> bool:
     return any(backend is claimed for backend in backends for claimed in _watch.backends)
 
 
@@ -358,7 +358,7 @@ def install() -> None:
     ):
         compiling.hook(module, name, call)
 
-    def record_times(timings: Mapping[Any, float], *rest: Any) -> None:
+    def record_times(timings: Mapping[Any, float], *rest: object) -> None:
         timed = {
             (str(choice.name), choice_census.class_of_choice(choice)): float(time)
             for choice, time in timings.items()
@@ -400,7 +400,7 @@ def _has_passes(module: str, name: str) -> bool:
     return hasattr(importlib.import_module(module), name)
 
 
-def _in_phase(phase: str, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _in_phase(phase: str, original: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     if _watch.phases.current == phase:
         return original(*args, **kwargs)
     with _watch.phases(phase):
@@ -410,7 +410,7 @@ def _in_phase(phase: str, original: Callable[..., Any], *args: Any, **kwargs: An
 # -- frames ----------------------------------------------------------------------------------------
 
 
-def _noticing_abandoned(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _noticing_abandoned(original: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     _in_thread.error = None
     try:
         returned = original(*args, **kwargs)
@@ -423,7 +423,12 @@ def _noticing_abandoned(original: Callable[..., Any], *args: Any, **kwargs: Any)
 
 
 def _watching_frames(
-    original: Callable[..., Any], convert: Any, frame: Any, entry: Any, *args: Any, **kwargs: Any
+    original: Callable[..., Any],
+    convert: object,
+    frame: Any,
+    entry: object,
+    *args: object,
+    **kwargs: Any,
 ) -> Any:
     is_own, seen = _is_claimed(*compiling.backends_of(convert)), _watch.seen
     name, why, breaks = str(frame.f_code.co_name), "", len(graph_break_reasons)
@@ -464,7 +469,9 @@ def _watching_frames(
             ]
 
 
-def _watching_captured(original: Callable[..., Any], output: Any, *args: Any, **kwargs: Any) -> Any:
+def _watching_captured(
+    original: Callable[..., Any], output: Any, *args: object, **kwargs: object
+) -> Any:
     is_own = _is_claimed(output.compiler_fn, *compiling.backends_of(output.compiler_fn))
     entered = _watch.seen.entered
     _watch.seen.handed += is_own
@@ -488,7 +495,7 @@ def _watching_captured(original: Callable[..., Any], output: Any, *args: Any, **
         if isinstance(compiled, types.FunctionType | types.MethodType)
         else (),
     )
-    def counted(*inputs: Any, **named: Any) -> Any:
+    def counted(*inputs: object, **named: object) -> Any:
         count()
         call = functools.partial(_in_phase, "run", compiled, **named)
         return _watch.seen.run(call, *inputs) if is_own else call(*inputs)
@@ -497,7 +504,7 @@ def _watching_captured(original: Callable[..., Any], output: Any, *args: Any, **
 
 
 def _recording_guards(
-    original: Callable[..., Any], manager: Any, *args: Any, **kwargs: Any
+    original: Callable[..., Any], manager: object, *args: object, **kwargs: object
 ) -> None:
     original(manager, *args, **kwargs)
     if "guards" in _watch.asked and _is_own_compile():
@@ -514,7 +521,7 @@ def _recording_guards(
 
 
 def _compiling_own(
-    original: Callable[..., Any], backend: Any, graph: Any, *args: Any, **kwargs: Any
+    original: Callable[..., Any], backend: object, graph: object, *args: object, **kwargs: object
 ) -> Any:
     is_own = _is_claimed(backend)
     _watch.depth += is_own
@@ -529,21 +536,21 @@ def _compiling_own(
         _watch.depth -= is_own
 
 
-def _noting_backward(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _noting_backward(original: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     arguments = inspect.signature(original).bind(*args, **kwargs).arguments
     compiler = arguments.get("bw_compiler") or arguments["fw_compiler"]
     if not _watch.depth or not isinstance(compiler, types.FunctionType | types.MethodType):
         return original(*args, **kwargs)
 
     @functools.wraps(compiler)
-    def noting(graph: Any, *inputs: Any) -> Any:
+    def noting(graph: object, *inputs: object) -> Any:
         _watch.backwards.append(compiling.calls(graph))
         return compiler(graph, *inputs)
 
     return original(**{**arguments, "bw_compiler": noting})
 
 
-def _counting_entries(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _counting_entries(original: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     _watch.seen.entered += 1
     _watch.within += 1
     try:
@@ -559,7 +566,11 @@ def _counting_entries(original: Callable[..., Any], *args: Any, **kwargs: Any) -
 
 
 def _counting_direct_entries(
-    original: Callable[..., Any], graph: Any, inputs: Sequence[Any], *args: Any, **kwargs: Any
+    original: Callable[..., Any],
+    graph: object,
+    inputs: Sequence[Any],
+    *args: object,
+    **kwargs: object,
 ) -> Any:
     # called by code of the spec, or by a compiler that imported ``compile_fx`` before the hooks
     # were set, not by torch in a compile of a backward
@@ -574,7 +585,7 @@ def _counting_direct_entries(
     devices = {value.device.type for value in inputs if isinstance(value, torch.Tensor)}
 
     @functools.wraps(compiled)  # with the mark that it takes a list
-    def counted(*again: Any) -> Any:
+    def counted(*again: object) -> Any:
         seen = _watch.seen
         seen.counted += is_own
         _count(seen.executed if is_own else seen.executed_others, devices)
@@ -584,7 +595,7 @@ def _counting_direct_entries(
 
 
 def _recording_stage(
-    stage: str, original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any
+    stage: str, original: Callable[..., Any], graph: object, *args: object, **kwargs: object
 ) -> Any:
     if (
         stage not in _watch.asked
@@ -622,14 +633,16 @@ def _record_graph(stage: str, graph: Any) -> None:
     graphs.append({"ops": ops, "text": text[:room], "cut": len(text) > room, "problem": problem})
 
 
-def _noting_wrappers(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _noting_wrappers(original: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     wrapper = original(*args, **kwargs)
     if "kernels" in _watch.asked:
         compiling.note_wrapper(wrapper)
     return wrapper
 
 
-def _noting_graph(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
+def _noting_graph(
+    original: Callable[..., Any], graph: object, *args: object, **kwargs: object
+) -> Any:
     generated = original(graph, *args, **kwargs)
     _in_thread.graph = compiling.graph_of_code(graph)
     if "kernels" in _watch.asked and _is_own_compile():
@@ -649,7 +662,9 @@ def _recording_code(code: str) -> None:
     _in_thread.graph = {}
 
 
-def _recording_graphs(original: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
+def _recording_graphs(
+    original: Callable[..., Any], graph: Any, *args: object, **kwargs: object
+) -> Any:
     _watch.seen.graphs.append(sorted(graph.device_types))
     if _is_own_compile():
         _watch.own[id(graph)] = weakref.ref(graph)
@@ -658,12 +673,12 @@ def _recording_graphs(original: Callable[..., Any], graph: Any, *args: Any, **kw
 
 def _recording_ahead(
     original: Callable[..., Any],
-    cls: Any,
+    cls: object,
     graph: Any,
     wrapper_code: str,
     kernel_code: str,
-    *args: Any,
-    **kwargs: Any,
+    *args: object,
+    **kwargs: object,
 ) -> Any:
     # the sources of a GPU's kernels, which the wrapper only calls, are in Python that compiles and
     # times them
@@ -690,7 +705,7 @@ _REPLACED = (
 _PACKAGE = "a package that was compiled ahead of time ran: its kernel calls are not seen"
 
 
-def _counting_calls(original: Callable[..., Any], graph: Any, inputs: Any) -> Any:
+def _counting_calls(original: Callable[..., Any], graph: Any, inputs: object) -> Any:
     seen = _watch.seen
     is_own = (known := _watch.own.get(id(graph))) is not None and known() is graph
     _count(seen.executed if is_own else seen.executed_others, graph.device_types)
@@ -709,7 +724,9 @@ def _counting_calls(original: Callable[..., Any], graph: Any, inputs: Any) -> An
     return returned
 
 
-def _counting_ahead(original: Callable[..., Any], package: Any, *args: Any, **kwargs: Any) -> Any:
+def _counting_ahead(
+    original: Callable[..., Any], package: Any, *args: object, **kwargs: object
+) -> Any:
     _count(_watch.seen.executed_others, [package.get_metadata()["AOTI_DEVICE_KEY"]])
     _watch.seen.uncounted.append(_PACKAGE)
     return original(package, *args, **kwargs)

@@ -47,7 +47,7 @@ def hook(module: str, name: str, call: Callable[..., Any]) -> None:
     original = raw.__func__ if kind else raw
 
     @functools.wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: object, **kwargs: object) -> Any:
         return call(original, *args, **kwargs)
 
     setattr(owner, attribute, kind(wrapper) if kind else wrapper)
@@ -65,7 +65,7 @@ def compiled(
     backends: list[Any] = []
     original = torch._dynamo.optimize
 
-    def optimize(*args: Any, **kwargs: Any) -> Any:
+    def optimize(*args: object, **kwargs: object) -> Any:
         backends.append(kwargs["backend"] if "backend" in kwargs else args[0])
         return original(*args, **kwargs)
 
@@ -90,7 +90,7 @@ def has_ignored_mark(function: Callable[..., Any]) -> bool:
     return is_marked and eval_frame.innermost_fn(function) is not function
 
 
-def backends_of(convert: Any) -> list[Any]:
+def backends_of(convert: object) -> list[Any]:
     """Return the backend object with which a converter of frames compiles, and those that it
     wraps.
     """
@@ -142,7 +142,7 @@ def registered_backends(prefix: str) -> list[Any]:
     ]
 
 
-def is_erased(value: Any) -> bool:
+def is_erased(value: object) -> bool:
     """Whether freezing has discarded a parameter: every use of it raises."""
     freezing = sys.modules.get("torch._inductor.freezing")
     return freezing is not None and isinstance(value, freezing.ErasedTensor)
@@ -162,7 +162,7 @@ def without_lowering(missed: list[bool] | None, error: type[Exception]) -> Itera
         yield
         return
 
-    def refuse(*args: Any, **kwargs: Any) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
         missed.append(True)
         raise error("no cache has this graph")
 
@@ -253,7 +253,7 @@ def graph_of_code(lowered: Any) -> dict[str, list[str]]:
     }
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     """Return dtype, shape and strides of a tensor, with ? for a size that varies; ? for anything
     else.
     """
@@ -266,7 +266,7 @@ def _described(value: Any) -> str:
     return f"{str(value.dtype).removeprefix('torch.')}[{shape}][{strides}]"
 
 
-def _function_name(target: Any) -> str:
+def _function_name(target: object) -> str:
     if isinstance(target, torch._ops.HigherOrderOperator):
         return f"higher_order.{target.name()}"
     if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
@@ -440,7 +440,7 @@ def note_wrapper(module: Any) -> None:
             wrappers[module.__file__] = read_wrapper(stream.read())
 
 
-def generated_kernels(graph: Any, generated: Any) -> frozenset[str]:
+def generated_kernels(graph: object, generated: Any) -> frozenset[str]:
     """Return the kernels of the code that ``GraphLowering.codegen`` returned; raise ``ValueError``
     where they cannot be known.
     """
@@ -495,7 +495,7 @@ class _Profile:
             id(function): function for function in vars(select_algorithm.extern_kernels).values()
         }
 
-    def __call__(self, frame: types.FrameType, event: str, argument: Any) -> None:
+    def __call__(self, frame: types.FrameType, event: str, argument: object) -> None:
         if event == "c_call":
             if self._calling is None and (kernels := self._kernels_of(frame)) is not None:
                 self._calling = frame
@@ -552,11 +552,11 @@ class _Profile:
             self._record.calls.append((EXTERN, extern))
 
 
-def _has_code(function: Any, code: types.CodeType) -> bool:
+def _has_code(function: object, code: types.CodeType) -> bool:
     return getattr(function, "__code__", None) is code
 
 
-def _runs_kernel(operator: Any) -> bool:
+def _runs_kernel(operator: object) -> bool:
     if isinstance(operator, torch._ops.OpOverload):
         return not operator.is_view and operator.name().partition(".")[0] not in _WITHOUT_KERNEL
     if isinstance(operator, torch._ops.OpOverloadPacket):
@@ -619,7 +619,9 @@ def poisoned() -> Iterator[Poison]:
     """
     poison = Poison()
 
-    def filled(allocate: Callable[..., torch.Tensor], *args: Any, **kwargs: Any) -> torch.Tensor:
+    def filled(
+        allocate: Callable[..., torch.Tensor], *args: object, **kwargs: object
+    ) -> torch.Tensor:
         tensor = allocate(*args, **kwargs)
         storage = tensor.untyped_storage()
         if storage.nbytes():

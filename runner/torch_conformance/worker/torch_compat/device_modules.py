@@ -69,7 +69,7 @@ REQUIRED = ("is_available", "device_count", "synchronize")
 """What the module of a vendor's device must have. All else is used where it is there."""
 
 
-def _is_initialized(module: Any) -> bool:
+def _is_initialized(module: object) -> bool:
     # a vendor's module without the question is used from its import on
     return bool(getattr(module, "is_initialized", lambda: True)())
 

@@ -326,7 +326,7 @@ def share_probes(folder: str) -> None:
     original = cpu_vec_isa.VecISA.check_build
 
     @functools.wraps(original)
-    def check_build(isa: Any, code: str) -> bool:
+    def check_build(isa: object, code: str) -> bool:
         # a case may have another compiler among its options
         asked = f"{isa} {cpp_builder.get_cpp_compiler()}"
         path = os.path.join(folder, f"isa-{hashlib.sha256(asked.encode()).hexdigest()[:16]}")

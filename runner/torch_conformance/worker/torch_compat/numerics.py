@@ -67,7 +67,9 @@ class Roundings(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follo
         self.draws: list[list[torch.dtype]] = []
         """The dtypes of the operands of each operator that drew random numbers."""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: object, args: Any = (), kwargs: Any = None
+    ) -> Any:
         """Call the operator, then record what it rounded."""
         kwargs = kwargs or {}
         if _draws(func):
@@ -87,7 +89,7 @@ class Roundings(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follo
                     self._narrowest[storage.cdata] = storage, min_of(name, self.narrowest(tensor))
         return result
 
-    def narrowest(self, tensor: Any) -> str:
+    def narrowest(self, tensor: object) -> str:
         """Return the narrowest format that values of a tensor were rounded to; empty where no
         operator rounded them.
         """
@@ -120,7 +122,9 @@ class InFormat(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
         self.has_rounded = False
         """Whether there was such a product."""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: object, args: Any = (), kwargs: Any = None
+    ) -> Any:
         """Call the operator; of a product round the operands, and the result where the format is a
         dtype.
         """
@@ -268,9 +272,9 @@ def _decompositions() -> Mapping[Any, Callable[..., Any]]:
 def _deviation(
     name: str,
     numbers: torch.Tensor,
-    dim: Any = None,
+    dim: object = None,
     unbiased: Any = True,
-    keepdim: Any = False,
+    keepdim: object = False,
     *,
     correction: Any = None,
 ) -> Any:
@@ -445,7 +449,7 @@ def min_of(*names: str) -> str:
     return min((name for name in names if name), key=lambda name: FORMATS[name].bits, default="")
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
+def _tensors(value: object) -> list[torch.Tensor]:
     leaves = pytree.tree_leaves(value)
     return [
         leaf
@@ -458,7 +462,9 @@ def _storages_of(tensors: Iterable[torch.Tensor]) -> set[int]:
     return {storage.cdata for tensor in tensors if (storage := _storage(tensor)) is not None}
 
 
-def _written(func: Any, args: Any, kwargs: Any, known: set[int], result: Any) -> list[torch.Tensor]:
+def _written(
+    func: Any, args: Any, kwargs: Any, known: set[int], result: object
+) -> list[torch.Tensor]:
     """Return the floating-point tensors that an operator wrote: new results, and arguments that it
     changed.
 
@@ -542,12 +548,14 @@ class Widened(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow 
         super().__enter__()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         """Restore the default dtype."""
         super().__exit__(*error)
         torch.set_default_dtype(self._default)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: object, args: Any = (), kwargs: Any = None
+    ) -> Any:
         """Call the operator with wider arguments."""
         kwargs = kwargs or {}
         kept = kwargs.get("dtype") if func._overloadpacket in _COPIES else None
@@ -574,7 +582,7 @@ class Widened(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow 
         result = func(*args, **kwargs)
         return result.copy_(result.to(kept)) if self.keeps_copies and kept in _REAL else result
 
-    def _drawn(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def _drawn(self, func: Any, args: object, kwargs: object) -> Any:
         """Draw what eager draws, which depends on dtypes, and widen it."""
         dtypes = iter(next(self._dtypes, ()))
         operands = pytree.tree_map_only(
@@ -634,7 +642,9 @@ class Reported(TorchFunctionMode):  # type: ignore[misc]  # mypy does not follow
         self.casts = False
         """Whether the function names a cast."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: object, args: Any = (), kwargs: Any = None
+    ) -> Any:
         """Replace the result of ``tensor.dtype``."""
         self.is_left |= func in (torch.Tensor.numpy, torch.Tensor.__array__)
         is_cast = func in _CASTS

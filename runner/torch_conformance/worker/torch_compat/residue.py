@@ -199,7 +199,9 @@ class Origins(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow 
         # a weak reference keeps the address of a storage that was freed from being used again
         self._of: dict[int, tuple[StorageWeakRef, int]] = {}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: object, args: Any = (), kwargs: Any = None
+    ) -> Any:
         """Call the operator, and record it unless a compiled graph called it."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
@@ -221,7 +223,7 @@ class Origins(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow 
             self._numbers |= origins
         return result
 
-    def through(self, graph: Callable[..., Any], *inputs: Any) -> Any:
+    def through(self, graph: Callable[..., Any], *inputs: object) -> Any:
         """Call a compiled graph: what it returns comes from where its inputs come from."""
         origins = self._origins(_storages(inputs))  # inductor's graphs clear the list of inputs
         self._depth += 1
@@ -232,7 +234,7 @@ class Origins(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow 
         self._add(_storages(result), origins)
         return result
 
-    def of(self, answer: Any, changed: Iterable[torch.Tensor]) -> list[str]:
+    def of(self, answer: object, changed: Iterable[torch.Tensor]) -> list[str]:
         """Return the operators that an answer, and what a call changed, come from."""
         origins = self._origins(_storages((answer, list(changed))))
         if any(isinstance(leaf, int | float) for leaf in pytree.tree_leaves(answer)):
@@ -248,7 +250,7 @@ class Origins(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow 
             self._of[storage.cdata] = storage, origins | self._origins([storage])
 
 
-def _storages(value: Any) -> list[StorageWeakRef]:
+def _storages(value: object) -> list[StorageWeakRef]:
     tensors = (leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor))
     storages = []
     for tensor in tensors:
@@ -297,7 +299,9 @@ class Lines(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow to
         super().__init__()
         self._found = defaultdict[str, list[str]](list)
 
-    def __torch_dispatch__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, kinds: object, args: Any = (), kwargs: Any = None
+    ) -> Any:
         """Note the innermost line of a spec, and call the operator."""
         frame: types.FrameType | None = sys._getframe(1)
         while frame and not frame.f_code.co_filename.endswith((".yaml", ".yml")):

@@ -48,7 +48,7 @@ def _call(sample: Any) -> Any:
     return list(sample.args), dict(sample.kwargs)
 
 
-def _tensors(call: Any) -> list[torch.Tensor]:
+def _tensors(call: object) -> list[torch.Tensor]:
     return [
         leaf
         for leaf in pytree.tree_leaves(call)
@@ -56,7 +56,7 @@ def _tensors(call: Any) -> list[torch.Tensor]:
     ]
 
 
-def _takes(function: Callable[..., Any], call: Any) -> bool:
+def _takes(function: Callable[..., Any], call: object) -> bool:
     """Whether eager computes it, on the CPU: on a GPU a wrong index ends the process.
 
     What is expanded may not be written.
@@ -77,7 +77,7 @@ def _takes(function: Callable[..., Any], call: Any) -> bool:
     return all(0 not in now.stride() or torch.equal(now, before) for now, before in pairs)
 
 
-def _changed(call: Any, change: Callable[[torch.Tensor], torch.Tensor | None], most: int) -> Any:
+def _changed(call: object, change: Callable[[torch.Tensor], torch.Tensor | None], most: int) -> Any:
     """Return a call with the first ``most`` tensors that ``change`` changes; None where it changes
     none, for which it returns None.
     """
@@ -95,7 +95,9 @@ def _changed(call: Any, change: Callable[[torch.Tensor], torch.Tensor | None], m
     return result if count else None
 
 
-def _elsewhere(change: Callable[[torch.Tensor], torch.Tensor | None], call: Any) -> Iterator[Any]:
+def _elsewhere(
+    change: Callable[[torch.Tensor], torch.Tensor | None], call: object
+) -> Iterator[Any]:
     """Yield the call with all tensors changed, then with the first alone, where there are more."""
     yield _changed(call, change, len(_tensors(call)))
     if sum(change(tensor.detach()) is not None for tensor in _tensors(call)) > 1:
@@ -107,7 +109,7 @@ def _transposed(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor.mT.clone(memory_format=torch.contiguous_format).mT if is_matrix else None
 
 
-def _transposed_rows(call: Any) -> Iterator[Any]:
+def _transposed_rows(call: object) -> Iterator[Any]:
     """Yield the same of rows, where the call has no matrix: of each its numbers, there and back."""
     calls = [call for call in _elsewhere(_transposed, call) if call is not None]
     yield from calls
@@ -138,7 +140,7 @@ def is_at_offset(tensor: torch.Tensor) -> bool:
     return is_plain and tensor.is_contiguous() and tensor.storage_offset() == _OFFSET
 
 
-def _nonfinite(call: Any) -> Iterator[Any]:
+def _nonfinite(call: object) -> Iterator[Any]:
     """Yield the call with NaN and infinities, at other places in each tensor."""
     place = -1
 
@@ -156,7 +158,7 @@ def _nonfinite(call: Any) -> Iterator[Any]:
     yield _changed(call, change, len(_tensors(call)))
 
 
-def _with_sizes(call: Any, size_of: Callable[[int], int]) -> Any:
+def _with_sizes(call: object, size_of: Callable[[int], int]) -> Any:
     """Return the call with other sizes, the same for the same size in each tensor; numbers are
     repeated, and indices remain within the least size.
     """
@@ -180,15 +182,15 @@ def _with_sizes(call: Any, size_of: Callable[[int], int]) -> Any:
     return _changed(call, change, len(_tensors(call))) if elements <= _MOST_ELEMENTS else None
 
 
-def _single(call: Any) -> Iterator[Any]:
+def _single(call: object) -> Iterator[Any]:
     yield _with_sizes(call, lambda size: 1)
 
 
-def _odd(call: Any) -> Iterator[Any]:
+def _odd(call: object) -> Iterator[Any]:
     yield _with_sizes(call, lambda size: 2 * size + 1)
 
 
-def _empty(call: Any) -> Iterator[Any]:
+def _empty(call: object) -> Iterator[Any]:
     """Yield the call with each of two sizes as 0: those of an outer and of an inner dimension."""
     sizes = dict.fromkeys(size for tensor in _tensors(call) for size in tensor.shape if size > 1)
     for none in [*sizes][:2]:

@@ -61,7 +61,7 @@ def patched_options(sections: Mapping[str, Mapping[str, Any]]) -> Iterator[None]
         yield
 
 
-def virtualized(handler: str, value: Any) -> contextlib.AbstractContextManager[Any]:
+def virtualized(handler: str, value: object) -> contextlib.AbstractContextManager[Any]:
     """Return the context in which ``V.<handler>`` of inductor is ``value``."""
     from torch._inductor.virtualized import V
 
@@ -385,7 +385,7 @@ _GENERATED = re.compile(r"torch\._inductor\.runtime\.compile_tasks\.|c[a-z2-7]{5
 """Names of modules that inductor generated."""
 
 
-def _call(path: str, **options: Any) -> None:
+def _call(path: str, **options: object) -> None:
     imports.resolve(path)(**options)
 
 

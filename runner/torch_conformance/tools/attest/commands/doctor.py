@@ -17,8 +17,9 @@ from torch_conformance.machine.installed_torch import installed_torch
 from torch_conformance.model import protocol
 from torch_conformance.model.case import Case
 from torch_conformance.model.diagnostics import UsageError
-from torch_conformance.model.options import backend_files, flag, paths, profile_option
 from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.optional.options import backend_files, flag, paths, profile_option
+from torch_conformance.plan.profile import Resolved
 from torch_conformance.run.pipeline import SHOWN_BYTES, WorkerReport, ask_worker
 from torch_conformance.tools.attest.machine_checks import (
     PROBLEM,
@@ -31,7 +32,6 @@ from torch_conformance.tools.attest.machine_checks import (
 )
 from torch_conformance.tools.attest.profiles import (
     Prospect,
-    Resolved,
     load_profile,
     load_shipped,
     prospect_of,

@@ -18,14 +18,15 @@ import yaml
 
 from torch_conformance.language.load import Suite, inspect_specs, load_specs, surroundings_of
 from torch_conformance.language.read.anatomy import SOURCE
-from torch_conformance.language.read.document import SPEC, DataPath, Document
+from torch_conformance.language.read.document import SPEC
 from torch_conformance.language.read.templates import replaced
 from torch_conformance.language.read.yaml_source import parse
 from torch_conformance.machine import output
 from torch_conformance.model.diagnostics import InvalidSpecs, UsageError, one_line
+from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.flow import flow
-from torch_conformance.model.options import argument, backend_files, flag, several
 from torch_conformance.model.outcomes import PASSED, ExitCode
+from torch_conformance.optional.options import argument, backend_files, flag, several
 from torch_conformance.plan.selection import select, without_benches
 from torch_conformance.record.case_files import RecordedFiles
 from torch_conformance.report import replace

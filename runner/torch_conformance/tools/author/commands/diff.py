@@ -14,9 +14,9 @@ from torch_conformance.machine import output
 from torch_conformance.model.codec import encode
 from torch_conformance.model.diagnostics import UsageError, shown_path, unknown
 from torch_conformance.model.escaping import one_line, plain
-from torch_conformance.model.options import argument, flag, report_file, report_files, several
 from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.model.results import CaseResult
+from torch_conformance.optional.options import argument, flag, report_file, report_files, several
 from torch_conformance.record.journal import NamedRun
 from torch_conformance.record.run_folder import require_free_reports
 from torch_conformance.report import replace

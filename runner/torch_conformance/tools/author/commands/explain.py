@@ -21,13 +21,13 @@ from torch_conformance.language.backends import Backends
 from torch_conformance.language.expand import surroundings_for
 from torch_conformance.language.load import Suite, load, surroundings_of
 from torch_conformance.language.read import templates
-from torch_conformance.language.read.document import Document as SpecFile
 from torch_conformance.language.read.spec_files import DEFAULTS
 from torch_conformance.language.read.templates import as_text
 from torch_conformance.language.waivers import load_waivers
 from torch_conformance.machine import capabilities, output
 from torch_conformance.machine.capabilities import CaseAvailability
 from torch_conformance.machine.installed_torch import installed_torch
+from torch_conformance.matching.patterns import Ids
 from torch_conformance.model.case import Availability, Case, Expected, Step, WrittenFunction
 from torch_conformance.model.conditions import (
     CODE,
@@ -39,10 +39,8 @@ from torch_conformance.model.conditions import (
 )
 from torch_conformance.model.devices import is_accelerator
 from torch_conformance.model.diagnostics import Position, UsageError, one_line
+from torch_conformance.model.document import Document as SpecFile
 from torch_conformance.model.flow import block, flow
-from torch_conformance.model.matching.patterns import Ids
-from torch_conformance.model.optional import hooks
-from torch_conformance.model.options import argument, backend_files, flag, paths, profile_option
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.model.protocol import encode
 from torch_conformance.model.targets import (
@@ -53,10 +51,12 @@ from torch_conformance.model.targets import (
     STAGES,
     TARGETS,
 )
+from torch_conformance.optional.options import argument, backend_files, flag, paths, profile_option
+from torch_conformance.plan.profile import profiles
 from torch_conformance.plan.schedule import is_exclusive
 from torch_conformance.plan.selection import is_optional, no_case, select, without_benches
-from torch_conformance.plan.worker_plan import body_as_json, digest_of, python_of, seed_of
-from torch_conformance.vocabulary.steps import SAMPLES, TRITON, traits_of
+from torch_conformance.plan.worker_plan import body_as_json, digest_of, seed_of
+from torch_conformance.vocabulary.steps import SAMPLES, TRITON, python_of, traits_of
 
 Document = dict[str, Any]
 Origin = Callable[..., str]
@@ -418,7 +418,7 @@ class ExplainOptions:
 def main(options: ExplainOptions) -> ExitCode:
     """Print every case that the id or glob selects."""
     profile = (
-        hooks("attest").load_profile(options.profile, options.paths, options.backends, None)
+        profiles().load_profile(options.profile, options.paths, options.backends, None)
         if options.profile
         else None
     )

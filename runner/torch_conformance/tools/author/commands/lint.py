@@ -14,7 +14,6 @@ from torch_conformance.language.backends import Backends
 from torch_conformance.language.load import inspect
 from torch_conformance.language.read import matrix, python_source
 from torch_conformance.language.read.anatomy import SOURCE, Anatomy, RawExpectation
-from torch_conformance.language.read.document import DataPath, Document
 from torch_conformance.language.read.python_source import binds_dynamically
 from torch_conformance.language.torch_names import committed_tables
 from torch_conformance.machine import output
@@ -29,9 +28,10 @@ from torch_conformance.model.diagnostics import (
     one_line,
     unknown,
 )
-from torch_conformance.model.options import backend_files, flag, paths, several
+from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.model.targets import STAGES_OF_VENDOR, TARGETS, WRAPPER
+from torch_conformance.optional.options import backend_files, flag, paths, several
 from torch_conformance.vocabulary.expectations.close import Close, Judge
 from torch_conformance.vocabulary.expectations.comparing import DEFAULTS, default_tolerance
 

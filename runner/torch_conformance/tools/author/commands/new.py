@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch_conformance.language.read import spec_schema, yaml_source
-from torch_conformance.language.read.document import DataPath, Document
+from torch_conformance.language.read import yaml_source
 from torch_conformance.language.read.spec_files import (
     DEFAULTS,
     SpecPath,
     discover,
     files_of_defaults,
 )
-from torch_conformance.machine import output
+from torch_conformance.machine import output, schemas
+from torch_conformance.matching.patterns import glob
 from torch_conformance.model.diagnostics import (
     UsageError,
     did_you_mean,
@@ -22,9 +22,9 @@ from torch_conformance.model.diagnostics import (
     one_of,
     shown_path,
 )
-from torch_conformance.model.matching.patterns import glob
-from torch_conformance.model.options import argument, option
+from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.optional.options import argument, option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,10 +158,10 @@ def _text(document: Document) -> str:
 def _meaning(path: DataPath) -> tuple[tuple[str, ...], str]:
     """Return what a key is, and the first sentence of its description in the schemas."""
     if len(path) == 1:
-        part, node = ("spec", str(path[0])), spec_schema.resolved("spec")
+        part, node = ("spec", str(path[0])), schemas.resolved("spec")
     elif len(path) > 2 and path[-3] in _PARTS:
         file, member = _PARTS[str(path[-3])]
-        part, node = (file, str(path[-1])), spec_schema.resolved(file, f"/$defs/{member}")
+        part, node = (file, str(path[-1])), schemas.resolved(file, f"/$defs/{member}")
     else:
         return (), ""
     described: Mapping[str, Any] = node.get("properties", {}).get(path[-1], {})

@@ -31,13 +31,15 @@ from torch_conformance.machine import cache_dirs, capabilities, output, scratch
 from torch_conformance.machine.capabilities import Machine
 from torch_conformance.machine.installed_torch import installed_torch
 from torch_conformance.machine.redaction import KNOWN
+from torch_conformance.matching.patterns import Ids
 from torch_conformance.model.case import Case
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.devices import kind_of
 from torch_conformance.model.diagnostics import InvalidSpecs, UsageError
 from torch_conformance.model.expectation import About, Verdict
-from torch_conformance.model.matching.patterns import Ids
-from torch_conformance.model.options import (
+from torch_conformance.model.outcomes import ExitCode, Outcome
+from torch_conformance.model.results import CaseResult
+from torch_conformance.optional.options import (
     ExecutionOptions,
     argument,
     backend_files,
@@ -47,8 +49,6 @@ from torch_conformance.model.options import (
     paths,
     positive,
 )
-from torch_conformance.model.outcomes import ExitCode, Outcome
-from torch_conformance.model.results import CaseResult
 from torch_conformance.plan import schedule
 from torch_conformance.plan.script import MODULES, NothingChecked, rendered, script_of
 from torch_conformance.plan.selection import is_of_operator, no_case, select, without_benches

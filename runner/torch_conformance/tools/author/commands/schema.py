@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from torch_conformance.language.backends import load_backends
-from torch_conformance.language.read import spec_schema
 from torch_conformance.language.torch_names import CONFIG_FILES, COUNTER, KINDS, METRIC, scan
-from torch_conformance.machine import output
+from torch_conformance.machine import output, schemas
 from torch_conformance.machine.cache_dirs import folder
 from torch_conformance.machine.installed_torch import installed_torch, no_torch_reason
 from torch_conformance.model.diagnostics import UsageError, one_line, shown_path
-from torch_conformance.model.options import backend_files, flag, option
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.model.problem_texts import shown_types
+from torch_conformance.optional.options import backend_files, flag, option
 
 _TYPES = {
     "bool": "boolean",
@@ -71,7 +70,7 @@ def names_of(backends: Sequence[Path], *, with_torch: bool) -> dict[str, Any]:
     """Return the schema of names, with those of further backends; with torch, each option of the
     installed one with its values, and no other name of it; without torch ``UsageError``.
     """
-    content: dict[str, Any] = copy.deepcopy(spec_schema.load("names"))
+    content: dict[str, Any] = copy.deepcopy(schemas.load("names"))
     parts = content["$defs"]
     parts["backend"]["anyOf"][0]["enum"] = sorted(load_backends(backends).by_name)
     if not with_torch:

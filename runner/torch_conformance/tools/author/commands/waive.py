@@ -20,22 +20,22 @@ from typing import TypeAlias
 from torch_conformance.judge.waiving import Failure, failures_of
 from torch_conformance.language.read.document import WAIVERS
 from torch_conformance.language.read.yaml_source import parse
-from torch_conformance.language.waivers import Signature
 from torch_conformance.machine import output
-from torch_conformance.model.conditions import Surroundings, holds
-from torch_conformance.model.diagnostics import UsageError, one_line
-from torch_conformance.model.escaping import counted
-from torch_conformance.model.flow import flow
-from torch_conformance.model.matching.patterns import (
+from torch_conformance.matching.patterns import (
     LONGEST_PATTERN,
     glob,
     is_unspecific,
     pattern_of,
 )
-from torch_conformance.model.options import argument, option
+from torch_conformance.model.conditions import Surroundings, holds
+from torch_conformance.model.diagnostics import UsageError, one_line
+from torch_conformance.model.escaping import counted
+from torch_conformance.model.flow import flow
 from torch_conformance.model.outcomes import WAIVABLE, ExitCode, Outcome
 from torch_conformance.model.protocol import Json
 from torch_conformance.model.results import MANY, CaseResult
+from torch_conformance.model.waivers import Signature
+from torch_conformance.optional.options import argument, option
 from torch_conformance.record.journal import recorded_run
 from torch_conformance.report import replace
 from torch_conformance.run.rejudge import surroundings_of_record

@@ -33,9 +33,9 @@ from torch_conformance.model.diagnostics import (
     shown_path,
 )
 from torch_conformance.model.events import Listener
-from torch_conformance.model.options import RunOptions
 from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.model.results import CaseResult
+from torch_conformance.optional.options import RunOptions
 from torch_conformance.record.journal import read_run
 from torch_conformance.record.run_folder import JOURNAL, RunFolder
 from torch_conformance.report.reporters import Reporters

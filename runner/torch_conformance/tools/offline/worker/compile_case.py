@@ -10,8 +10,8 @@ from typing import Any
 from torch_conformance.model.targets import TARGETS, Level
 from torch_conformance.tools.offline.worker import kernels
 from torch_conformance.tools.offline.worker.kernels import Compiled
-from torch_conformance.vocabulary.expectations import MEASURED
 from torch_conformance.vocabulary.expectations.compiled_kernels import KERNEL
+from torch_conformance.vocabulary.steps import MEASURED
 from torch_conformance.worker.case.source_module import SpecModule
 from torch_conformance.worker.process.channel import Channel, Phases, exception, keep_code
 from torch_conformance.worker.process.seal import Seal
@@ -70,7 +70,7 @@ def facts_of_step(
     plan: Mapping[str, Any],
     index: int,
     step: Mapping[str, Any],
-    raised: Any,
+    raised: object,
     texts: Sequence[str],
     compiled: Compiled | None,
 ) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def taken(compiled_kernel: Any, target: Target, printed: str) -> Compiled:
     return Compiled(texts=tuple(texts), metadata={**plain, **own})
 
 
-def _value(value: Any) -> Any:
+def _value(value: object) -> Any:
     if (
         isinstance(value, list | tuple | set | frozenset)
         and not hasattr(value, "_fields")

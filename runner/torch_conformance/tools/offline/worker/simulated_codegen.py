@@ -69,7 +69,7 @@ class _Module:
 
     __file__ = "<generated for a simulated GPU>"
 
-    def call(self, *args: Any, **kwargs: Any) -> Any:
+    def call(self, *args: object, **kwargs: object) -> Any:
         raise Lowered
 
 
@@ -129,14 +129,18 @@ def _record_wrapper(original: Callable[..., Any], graph: Any) -> Any:
 
 
 def _rank_by_place(
-    original: Callable[..., Any], selector: Any, choices: Sequence[Any], *args: Any, **kwargs: Any
+    original: Callable[..., Any],
+    selector: object,
+    choices: Sequence[Any],
+    *args: object,
+    **kwargs: object,
 ) -> Any:
     """Nothing is timed: the first template of Triton is taken, else the first candidate.
 
     Which is fastest is not known.
     """
 
-    def ranked(candidates: Sequence[Any], *more: Any, **others: Any) -> dict[Any, float]:
+    def ranked(candidates: Sequence[Any], *more: object, **others: object) -> dict[Any, float]:
         first = [
             choice for choice in candidates if choice_census.backend_of(choice) == "TRITON"
         ] or list(candidates)
@@ -148,11 +152,11 @@ def _rank_by_place(
     return ranked
 
 
-def _do_nothing(original: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+def _do_nothing(original: Callable[..., Any], *args: object, **kwargs: object) -> None:
     """Return None in the place of a function."""
 
 
-def _refuse_times(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _refuse_times(original: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     raise _recording[0].refuse("a choice that Inductor makes by timing something on the device")
 
 
@@ -180,13 +184,20 @@ def refuse_operators(nodes: Any) -> None:
             raise _recording[0].refuse(f"{name}: a collective needs its processes")
 
 
-def _refuse_operators(original: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
+def _refuse_operators(
+    original: Callable[..., Any], module: Any, *args: object, **kwargs: object
+) -> Any:
     refuse_operators(module.graph.nodes)
     return original(module, *args, **kwargs)
 
 
 def _record_selection(
-    original: Callable[..., Any], selector: Any, op: Any, choices: Any, *args: Any, **kwargs: Any
+    original: Callable[..., Any],
+    selector: object,
+    op: object,
+    choices: Any,
+    *args: object,
+    **kwargs: Any,
 ) -> Any:
     from torch._inductor import select_algorithm
     from torch._inductor.codecache import PyCodeCache

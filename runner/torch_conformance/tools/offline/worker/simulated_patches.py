@@ -39,7 +39,7 @@ def _of_properties(of: Callable[[Any], Any]) -> Callable[[Target], Any]:
     return replacement
 
 
-def _constant(value: Any) -> Callable[[Target], Any]:
+def _constant(value: object) -> Callable[[Target], Any]:
     return lambda target: lambda *args, **kwargs: value
 
 
@@ -147,7 +147,7 @@ The last module imports Inductor, so that it comes after ``torch.version``.
 """
 
 
-def _rng_state(device: Any = "cuda") -> Any:
+def _rng_state(device: object = "cuda") -> Any:
     import torch
 
     return torch.zeros(16, dtype=torch.uint8)
@@ -207,13 +207,13 @@ def install(target: Target) -> None:
     )
 
 
-def _on_the_cpu(original: Callable[..., Any], folder: Any, node: Any) -> Any:
+def _on_the_cpu(original: Callable[..., Any], folder: object, node: object) -> Any:
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class OnTheCpu(TorchDispatchMode):  # type: ignore[misc]  # torch has no types here
         def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self, func: Any, types: object, args: Any = (), kwargs: Any = None
         ) -> Any:
             kwargs = dict(kwargs or {})
             if kwargs.get("device") is not None:

@@ -19,7 +19,7 @@ from difflib import SequenceMatcher
 from enum import Enum
 from typing import Any, NamedTuple
 
-from torch_conformance.model.matching.filecheck.directives import (
+from torch_conformance.matching.filecheck.directives import (
     FLOATING,
     CheckFile,
     ChecksError,
@@ -28,7 +28,7 @@ from torch_conformance.model.matching.filecheck.directives import (
     canonical,
     parse,
 )
-from torch_conformance.model.matching.time_limit import PatternTooSlow, time_limit
+from torch_conformance.matching.time_limit import PatternTooSlow, time_limit
 
 __all__ = [
     "Change",

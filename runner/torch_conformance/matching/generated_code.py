@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from torch_conformance.model.matching.time_limit import time_limit
+from torch_conformance.matching.time_limit import time_limit
 
 Range = tuple[int, int]
 

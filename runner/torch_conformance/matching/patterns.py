@@ -13,8 +13,8 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from torch_conformance.model.matching.filecheck import CheckFile, parse_tree, passes
-from torch_conformance.model.matching.time_limit import PatternTooSlow, time_limit
+from torch_conformance.matching.filecheck import CheckFile, parse_tree, passes
+from torch_conformance.matching.time_limit import PatternTooSlow, time_limit
 
 _ALL_SEARCHES = 5.0
 """In seconds: the limit of all searches that find out whether a pattern is unspecific."""

@@ -1,13 +1,9 @@
-"""What is imported only when it is used: the optional tools, a folder each in
-``runner/torch_conformance/tools``, and the kinds that a run has.
-"""
+"""The optional tools, a folder each in ``runner/torch_conformance/tools``, loaded by name."""
 
 from __future__ import annotations
 
-import functools
 import importlib
 import os
-from collections import UserDict
 
 TYPE_CHECKING = False  # ``--help`` imports no typing
 if TYPE_CHECKING:
@@ -31,16 +27,3 @@ def hooks(tool: str) -> Any:
             "torch-conformance whole)"
         )
     return importlib.import_module(f"torch_conformance.tools.{tool}.hooks")
-
-
-class OnDemand(UserDict):  # type: ignore[type-arg]  # UserDict[str, Any] would be evaluated, and --help imports no typing
-    """A table of ``module:name``; looking a key up imports the module."""
-
-    def __getitem__(self, key: str) -> Any:
-        return _imported(self.data[key])
-
-
-@functools.cache
-def _imported(place: str) -> Any:
-    module, _, name = place.partition(":")
-    return getattr(importlib.import_module(module), name)
