@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch_conformance.matching.patterns import Ids
-
 from tests.fakes import ROOT, environment, program
 from tools.planting import LINES, NOTES, SITE, VARIABLE
 from torch_conformance.language.load import load
+from torch_conformance.matching.patterns import Ids
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult
 from torch_conformance.plan.selection import select
