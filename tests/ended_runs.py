@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.results import footer_of
-from tests.unit.test_junit import HEADER, result
+from tests.unit.report.test_junit import HEADER, result
 from torch_conformance.model.header import ProfileLevel, ProfileRecord
 from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.model.results import CaseResult

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.fakes import COUNTED, backend, case, observation, observed, seen, step, verdict_of
-from tests.unit.test_junit import HEADER
-from tests.unit.test_junit import result as junit_result
-from tests.unit.test_worker_session import do, session
+from tests.unit.report.test_junit import HEADER
+from tests.unit.report.test_junit import result as junit_result
+from tests.unit.worker.test_worker_session import do, session
 from torch_conformance.model.case_facts import Timing
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.protocol import MAX_ATTACHMENT

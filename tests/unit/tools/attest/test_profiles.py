@@ -269,7 +269,7 @@ class Gpu(NamedTuple):
 
     @property
     def is_big(self) -> bool:
-        """As Inductor decides it: ``tests/unit/test_devices.py`` asks it."""
+        """As Inductor decides it: ``tests/unit/machine/test_devices.py`` asks it."""
         if self.arch.startswith("gfx"):
             return not self.arch.startswith("gfx10")
         return self.sms >= 68

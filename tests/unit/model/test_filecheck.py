@@ -593,7 +593,7 @@ def test_nothing_is_written_and_the_environment_does_not_matter(tmp_path: Path) 
     code += "assert run(parse('CHECK-DAG: a\\nCHECK-DAG: b\\nCHECK-NOT: c\\n'), 'b a').passed\n"
     environment = {
         **os.environ,
-        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "PYTHONPATH": str(ROOT),
         "TMPDIR": str(tmp_path),
         "FILECHECK_OPTS": "-v",
     }

@@ -10,12 +10,12 @@ from jsonschema import Draft202012Validator
 
 from tests.conftest import GOOD
 from tests.json_schemas import validator
-from tests.unit.test_names import make_torch
+from tests.unit.language.test_names import make_torch
 from torch_conformance.language.read.yaml_source import read
 from torch_conformance.machine.installed_torch import torch_at
 from torch_conformance.tools.author.commands import schema as published_names
 
-VALID = sorted((Path(__file__).resolve().parents[1] / "specs" / "valid").glob("*.yaml"))
+VALID = sorted((Path(__file__).resolve().parents[2] / "specs" / "valid").glob("*.yaml"))
 
 
 def accepts(text: str, name: str = "spec") -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.hostile import HOSTILE
 from tests.readers import FAILED, PASSED, READERS, SKIPPED, XSD, RefusedError, jenkins_xunit
-from tests.unit.test_junit import COUNTER, HEADER, etree, result, several
+from tests.unit.report.test_junit import COUNTER, HEADER, etree, result, several
 from torch_conformance.model.case import CaseId
 from torch_conformance.model.expectation import Status
 from torch_conformance.model.outcomes import JUnitTag, Outcome

@@ -86,7 +86,7 @@ def test_installed_torch_is_found_and_not_imported(tmp_path: Path) -> None:
         [sys.executable, "-c", program, str(tmp_path)],
         capture_output=True,
         text=True,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
         timeout=240,
     )
     assert (done.returncode, done.stdout.strip()) == (0, str(root)), done.stderr

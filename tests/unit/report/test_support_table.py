@@ -15,7 +15,7 @@ from tests.conftest import GOOD
 from tests.fakes import backend, case, expected, observation, seen, step, verdict_of
 from tests.json_schemas import validator
 from tests.recorded import recorded, run_of, write_run
-from tests.unit.test_events import Go, execution, go
+from tests.unit.report.test_events import Go, execution, go
 from torch_conformance.cli.parser import main
 from torch_conformance.model.expectation import WrongValue
 from torch_conformance.model.outcomes import ExitCode, Outcome

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.test_junit import COUNTER, HEADER, result
+from tests.unit.report.test_junit import COUNTER, HEADER, result
 from torch_conformance.machine import output
 from torch_conformance.model.case import CaseId
 from torch_conformance.model.diagnostics import Position

@@ -12,8 +12,8 @@ import pytest
 from tests.conftest import GOOD
 from tests.fakes import ROOT, write_specs
 from tests.readers import XSD, jenkins_junit
-from tests.unit.test_events import Go, execution, go
-from tests.unit.test_junit import etree
+from tests.unit.report.test_events import Go, execution, go
+from tests.unit.report.test_junit import etree
 from torch_conformance.cli.parser import main
 from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.record.journal import read_run

@@ -13,7 +13,7 @@ import pytest
 
 from tests.fakes import ROOT
 from tests.results import footer_of
-from tests.unit.test_junit import HEADER
+from tests.unit.report.test_junit import HEADER
 from torch_conformance.cli.parser import main
 from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.events import ResultsCompleted, RunStarted

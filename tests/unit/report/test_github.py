@@ -12,7 +12,7 @@ from tests.ended_runs import NOT_GREEN, PASSES, TEXTS, run
 from tests.fakes import ROOT
 from tests.hostile import HOSTILE
 from tests.readers import Command, Elements, github_commands
-from tests.unit.test_junit import COUNTER, HEADER, result, several
+from tests.unit.report.test_junit import COUNTER, HEADER, result, several
 from torch_conformance.cli.parser import main
 from torch_conformance.machine import output
 from torch_conformance.model.case import CaseId

@@ -72,7 +72,7 @@ def test_the_shipped_backends_have_the_devices_of_the_list(suite: Suite) -> None
 
 # -- what our specs claim of each seed test --------------------------------------------------------
 
-LEDGER = Path(__file__).resolve().parents[2] / "specs" / "ledger.txt"
+LEDGER = Path(__file__).resolve().parents[3] / "specs" / "ledger.txt"
 
 
 def seed_problems(

@@ -22,7 +22,7 @@ from torch_conformance.model.results import Attempt, CaseResult
 from torch_conformance.report import junit
 from torch_conformance.report.junit import write_junit
 
-XSD = etree.XMLSchema(etree.parse(Path(__file__).parents[1] / "data" / "junit-strict.xsd"))
+XSD = etree.XMLSchema(etree.parse(Path(__file__).parents[2] / "data" / "junit-strict.xsd"))
 HEADER = run_of(
     environment={"torch": "2.13.0", "hip": ""},
     variables={"OMP_NUM_THREADS": "2"},

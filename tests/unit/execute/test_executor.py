@@ -262,7 +262,7 @@ def test_what_another_worker_put_in_the_place_of_a_plan_is_not_written_to(
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[KeptExecutor]:
     """Zygotes are real, and have no torch."""
-    variables = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    variables = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
 
     def zygote(starter: ProcessStarter, wanted: Environment) -> ZygoteProcess:
         return ZygoteProcess((), variables, starter._scratch / "zygote.log", "tests.plain_zygote")

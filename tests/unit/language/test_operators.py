@@ -225,7 +225,7 @@ def test_the_list_gives_each_case_one_id() -> None:
 
 
 def test_the_shipped_specs_are_listed_from_the_table() -> None:
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     cases = load([root / "specs" / "operators"]).cases
     assert all(one.on_request and is_of_operator(one) for one in cases)
     assert len({one.id for one in cases}) == len(cases) > 20_000

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes import case, requirement
-from tests.unit.test_names import make_torch
+from tests.unit.language.test_names import make_torch
 from torch_conformance.machine import capabilities
 from torch_conformance.machine.capabilities import CAPABILITIES, TORCH_ROOT, Machine
 from torch_conformance.machine.installed_torch import torch_at
