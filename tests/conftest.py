@@ -1,13 +1,9 @@
 """What every test may ask for."""
 
-import functools
 import gc
-import importlib.util
 import os
-import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -15,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests import clusters, compiler_cache, prestart
+from tests import clusters, prestart
 from tests.fakes import ROOT, import_torch
 from tests.fences import write_site
 from tests.timeouts import pytest_timeout_cancel_timer, pytest_timeout_set_timer  # noqa: F401 - hooks of pytest-timeout
@@ -76,20 +72,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the session, and each process that it starts, a compiler that compiles nothing twice,
-    and one server of zygotes.
-    """
     gc.disable()  # a quarter of the time of a collection of tests: nothing of it is garbage
-    if prestart.FOLDER not in os.environ:
-        os.environ[prestart.FOLDER] = tempfile.mkdtemp(prefix="pre-")
-        config.add_cleanup(
-            functools.partial(shutil.rmtree, os.environ[prestart.FOLDER], ignore_errors=True)
-        )
-    torch = importlib.util.find_spec("torch")
-    if not hasattr(config, "workerinput") and torch is not None and torch.origin is not None:
-        folder = tempfile.mkdtemp(prefix="compiler-")
-        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-        compiler_cache.install(folder, [sys.base_prefix, str(Path(torch.origin).parent)])
+    config.add_cleanup(prestart.begin())
 
 
 LONGEST_FIRST = (

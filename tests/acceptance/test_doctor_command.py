@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from tests import ck_stand_in
-from tests.called import called
 from tests.fakes import ROOT, prestarted
 from tests.json_schemas import validator
-from tests.ran import Ran
+from tests.ran import Ran, called
 from torch_conformance.machine.installed_torch import installed_torch
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.run.pipeline import WorkerReport

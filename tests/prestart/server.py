@@ -30,7 +30,7 @@ _OWN = ("TORCH_CONFORMANCE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 """How those begin that the runner alone reads, or torch each time anew."""
 
 
-PLANTERS = tuple(str(SITE.parents[1] / name / "site") for name in ("faults", "mutants"))
+PLANTERS = tuple(str(SITE.parents[2] / "tools" / name / "site") for name in ("faults", "mutants"))
 """Folders whose ``sitecustomize`` plants something before a worker's case, which needs no other
 torch.
 """

@@ -259,13 +259,16 @@ def test_what_another_worker_put_in_the_place_of_a_plan_is_not_written_to(
 # -- an executor that serves one run after another -------------------------------------------------
 
 
+PLAIN_ZYGOTE = "tests.unit.execute.plain_zygote"
+
+
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[KeptExecutor]:
     """Zygotes are real, and have no torch."""
     variables = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
 
     def zygote(starter: ProcessStarter, wanted: Environment) -> ZygoteProcess:
-        return ZygoteProcess((), variables, starter._scratch / "zygote.log", "tests.plain_zygote")
+        return ZygoteProcess((), variables, starter._scratch / "zygote.log", PLAIN_ZYGOTE)
 
     monkeypatch.setattr(ProcessStarter, "zygote", zygote)
     executor = KeptExecutor()

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.recorded import recorded, run_of
-from tests.results import footer_of
+from tests.recorded import footer_of, recorded, run_of
 from torch_conformance.model.outcomes import ExitCode, Outcome, exit_code
 from torch_conformance.report.terminal import why_no_success
 

@@ -15,8 +15,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.fakes import ROOT, shipped
-from tests.recorded import edit, recorded, run_of, write_journal
-from tests.results import footer_of, waiver_of
+from tests.recorded import edit, footer_of, recorded, run_of, waiver_of, write_journal
 from torch_conformance.model.case import CaseId
 from torch_conformance.model.codec import COMPUTED
 from torch_conformance.model.diagnostics import JournalAltered

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import pytest
 
 from tests.fakes import ROOT
-from tests.results import footer_of
+from tests.recorded import footer_of
 from tests.unit.report.test_junit import HEADER
 from torch_conformance.cli.parser import main
 from torch_conformance.model.diagnostics import UsageError

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import COUNTED, case, step
-from tests.recorded import recorded, run_of, write_journal
-from tests.results import footer_of
+from tests.recorded import footer_of, recorded, run_of, write_journal
 from torch_conformance.model.case import Case
 from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.header import RunHeader

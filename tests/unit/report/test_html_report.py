@@ -11,8 +11,7 @@ import pytest
 
 from tests.fences import ROOT
 from tests.readers import Elements
-from tests.recorded import recorded, run_of
-from tests.results import footer_of
+from tests.recorded import footer_of, recorded, run_of
 from torch_conformance.model.case import CaseId
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.events import RunAbandoned, RunEnded

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.recorded import NOT_EXECUTED, recorded, run_of, write_journal
-from tests.results import footer_of
+from tests.recorded import NOT_EXECUTED, footer_of, recorded, run_of, write_journal
 from torch_conformance.cli.parser import main
 from torch_conformance.model.header import RunFooter, RunHeader
 from torch_conformance.model.outcomes import Outcome

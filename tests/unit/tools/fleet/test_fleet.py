@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import FACTS, interrupted, passes, use_executor
-from tests.fleet import RAY, FakeNode, all_graphs, use_fleet
-from tests.fleet_runs import outcomes, results, run, spec_of
+from tests.fleet import RAY, FakeNode, all_graphs, outcomes, results, run, spec_of, use_fleet
 from torch_conformance.cli.parser import main
 from torch_conformance.execute.executor_protocol import Execution, Job
 from torch_conformance.model.diagnostics import InvalidSpecs

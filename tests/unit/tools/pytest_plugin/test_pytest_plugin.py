@@ -45,7 +45,10 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
 
     def command(module: str, *arguments: str) -> list[str]:
         return whole(
-            "tests.fake_session_run" if module.endswith("session_run") else module, *arguments
+            "tests.unit.tools.pytest_plugin.fake_session_run"
+            if module.endswith("session_run")
+            else module,
+            *arguments,
         )
 
     monkeypatch.setattr(session_run.child_python, "command", command)

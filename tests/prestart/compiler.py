@@ -1,5 +1,4 @@
-"""A C++ compiler for the tests that compiles nothing twice: most runs of a test session build the
-same header and the same kernels.
+"""A C++ compiler for the tests that compiles nothing twice.
 
 ``install`` puts a folder with a ``g++`` first on PATH, for one session of pytest and all that it
 starts. That ``g++`` runs this file. It serves a command of torch that another process of the
@@ -7,10 +6,8 @@ session has run already, byte for byte, and runs the real compiler for each othe
 the same when its words, the content of the files that it names and the variables of the compiler
 are the same; paths of inputs and of the output do not count. The headers are those of torch and
 Python, which do not change during a session: a command that searches other folders is run by the
-real compiler, and so is one of another kind. What fails is not stored.
-
-The folder is deleted at the end of the session. Nothing of the runner is changed: torch calls
-``g++``.
+real compiler, and so is one of another kind. What fails is not stored. Nothing of the runner is
+changed: torch calls ``g++``.
 """
 
 import contextlib

@@ -1,6 +1,4 @@
-"""``python -m tests.plain_zygote SOCKET PARENT``: a zygote without torch, whose workers answer at
-once.
-"""
+"""``python -m MODULE SOCKET PARENT``: a zygote without torch, whose workers answer at once."""
 
 import os
 

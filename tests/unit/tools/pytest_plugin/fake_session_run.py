@@ -1,5 +1,5 @@
-"""``python -m tests.fake_session_run DESCRIPTOR``: the run of a session of pytest; in its fake
-executor, a spec ends as its name says.
+"""``python -m MODULE DESCRIPTOR``: the run of a session of pytest; in its fake executor, a spec
+ends as its name says.
 """
 
 import sys
