@@ -4,7 +4,8 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -12,13 +13,14 @@ from typing import Any
 import pytest
 
 from tests import clusters, prestart
-from tests.fakes import ROOT, import_torch
+from tests.fakes import ROOT, import_torch, inspected_once
 from tests.fences import write_site
 from tests.timeouts import pytest_timeout_cancel_timer, pytest_timeout_set_timer  # noqa: F401 - hooks of pytest-timeout
+from torch_conformance.language import backends
 from torch_conformance.language import load as load_module
 from torch_conformance.language.load import Suite, load
-from torch_conformance.language.read.spec_files import SpecPath
-from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs
+from torch_conformance.language.read.document import BACKENDS
+from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, shown_path
 
 GOOD = """\
 summary: A product of two matrices is right
@@ -144,6 +146,23 @@ def own_kept_folder(
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def shipped_backends_once() -> Iterator[None]:
+    """Let this process parse the shipped backends once: it is a third of reading a small spec."""
+    real, path = backends.read_named, ROOT / "specs" / "backends.yaml"
+    document = real(path, BACKENDS, [])
+    assert document is not None
+
+    def read_named(file: Path, kind: Any, problems: list[Diagnostic]) -> Any:
+        if file == path:
+            return replace(document, file=shown_path(path))
+        return real(file, kind, problems)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backends, "read_named", read_named)
+        yield
+
+
 @pytest.fixture
 def update_goldens(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-goldens"))
@@ -181,30 +200,9 @@ def good() -> str:
 
 @pytest.fixture
 def shipped_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this process load the shipped specs once, whoever asks and in whichever folder; files in
-    messages are named as at first.
-    """
-    real = load_module.inspect_specs
+    """Let this process read the shipped specs once, whoever asks."""
+    monkeypatch.setattr(load_module, "inspect_specs", inspected_once)
 
-    def inspect_specs(
-        specs: Sequence[SpecPath],
-        backend_files: Sequence[Path] = (),
-        known: object = None,
-        problems: Sequence[Diagnostic] = (),
-        **others: Any,
-    ) -> object:
-        key = (tuple(specs), tuple(map(os.path.abspath, backend_files)), known)
-        if problems or any(others.values()) or any(spec.root != ROOT / "specs" for spec in specs):
-            return real(specs, backend_files, known, problems, **others)
-        if key not in LOADED:
-            LOADED[key] = real(specs, backend_files, known)
-        return LOADED[key]
-
-    monkeypatch.setattr(load_module, "inspect_specs", inspect_specs)
-
-
-LOADED: dict[object, object] = {}
-"""What ``shipped_once`` keeps, by the files that were read."""
 
 LoadSuite = Callable[..., Suite]
 

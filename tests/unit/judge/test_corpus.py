@@ -60,6 +60,9 @@ WORDS = {
 
 GROUPS = groups()
 CONSISTENT = [name for name in GROUPS if not name.endswith(CONTRADICTING)]
+MANY = pytest.mark.nightly(
+    reason="hundreds of executions once more; the other groups say the same of fewer"
+)
 Runs = Callable[[str], CorpusRun]
 
 
@@ -140,7 +143,14 @@ def test_a_submission_is_judged_again_and_gives_the_same(group: str, runs: Runs)
     assert code == whole.code
 
 
-@pytest.mark.parametrize("group", [name for name in CONSISTENT if "--" in name])
+@pytest.mark.parametrize(
+    "group",
+    [
+        pytest.param(name, marks=MANY) if name == "cpu --repeat 20" else name
+        for name in CONSISTENT
+        if "--" in name
+    ],
+)
 def test_shards_that_are_merged_are_the_whole_run(group: str, runs: Runs) -> None:
     whole = runs(group)
     count = min(2, len(whole.cases))
@@ -186,7 +196,9 @@ def exchanged(whole: CorpusRun) -> dict[CorpusCase, CorpusCase]:
     return found
 
 
-@pytest.mark.parametrize("group", CONSISTENT)
+@pytest.mark.parametrize(
+    "group", [pytest.param(name, marks=MANY) if name == "cpu" else name for name in CONSISTENT]
+)
 def test_other_facts_are_compared_and_never_taken_for_the_recorded_ones(
     group: str, runs: Runs
 ) -> None:

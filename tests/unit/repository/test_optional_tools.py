@@ -58,6 +58,10 @@ def test_what_needs_a_tool_names_it(core: Path) -> None:
     assert "torch_conformance/tools/nodes" in done.stderr
 
 
+@pytest.mark.nightly(
+    reason="imports and warms torch; test_structure shows that a run loads no tool, and the other "
+    "commands are always called without the folder"
+)
 @pytest.mark.torch
 def test_it_runs(core: Path) -> None:
     done = program(core, "run", "relu.yaml", "--out", "run")

@@ -188,15 +188,8 @@ def test_the_exit_code_is_that_of_what_is_checked(tmp_path: Path) -> None:
         printed = Path(f"{path}.out").read_text()
         assert ("every claim of the case holds" in printed) is (code == 0), text
         assert ("not checked:" in printed) is (code == 3), text
-
-
-@pytest.mark.torch
-def test_the_errors_against_float64_are_printed(tmp_path: Path) -> None:
-    path = tmp_path / "script.py"
-    path.write_text(script_for(tmp_path, WRONG + CLOSE, "eager").text)
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 1
-    assert "output: greatest error against float64: compiled 1, eager 0" in done.stdout
+        if text == WRONG + CLOSE:
+            assert "output: greatest error against float64: compiled 1, eager 0" in printed
 
 
 @pytest.mark.parametrize(
