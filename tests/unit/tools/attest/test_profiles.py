@@ -553,10 +553,18 @@ def needs_more_than(gpu: Gpu, case: Case, here: Surroundings) -> str:
 
 
 TORCHES = ("2.11.0", "2.12.0", "2.13.0")
+TRAINING = pytest.mark.nightly(
+    reason="the operators of compiler-core once more, with gradients; its version is always tested"
+)
 
 
 @pytest.mark.parametrize(
-    ("name", "gpu"), [(name, gpu) for name in shipped_profiles() for gpu in PERFECT[name]]
+    ("name", "gpu"),
+    [
+        pytest.param(name, gpu, marks=TRAINING if name.endswith("-training") else ())
+        for name in shipped_profiles()
+        for gpu in PERFECT[name]
+    ],
 )
 def test_a_perfect_run_of_a_shipped_profile_is_conformant_on_every_machine_that_it_is_for(
     name: str, gpu: str, shipped: Suite
