@@ -80,8 +80,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 LONGEST_FIRST = (
     "suite corpus profiles archive_tampering planted_faults other_compilers words false_passes "
-    "recomputed_numbers run broken_runs hostile_workers services flaky_runs faults merged_runs hangs "
-    "tampering working_folder waived_runs warming bench worker_session measures junit"
+    "recomputed_numbers run broken_runs hostile_workers services flaky_runs faults merged_runs "
+    "hangs tampering working_folder waived_runs warming bench worker_session measures junit"
 ).split()
 """The files of tests that take long, without ``test_`` and ``.py``: where several workers share the
 tests, these are begun first.
