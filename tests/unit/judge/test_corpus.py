@@ -60,6 +60,8 @@ WORDS = {
 
 GROUPS = groups()
 CONSISTENT = [name for name in GROUPS if not name.endswith(CONTRADICTING)]
+LARGEST = ("cpu", "cpu --repeat 20")
+"""Groups of hundreds of executions; each case of them is judged by every run of the tests."""
 MANY = pytest.mark.nightly(
     reason="hundreds of executions once more; the other groups say the same of fewer"
 )
@@ -146,7 +148,7 @@ def test_a_submission_is_judged_again_and_gives_the_same(group: str, runs: Runs)
 @pytest.mark.parametrize(
     "group",
     [
-        pytest.param(name, marks=MANY) if name == "cpu --repeat 20" else name
+        pytest.param(name, marks=MANY if name in LARGEST else ())
         for name in CONSISTENT
         if "--" in name
     ],
@@ -197,7 +199,8 @@ def exchanged(whole: CorpusRun) -> dict[CorpusCase, CorpusCase]:
 
 
 @pytest.mark.parametrize(
-    "group", [pytest.param(name, marks=MANY) if name == "cpu" else name for name in CONSISTENT]
+    "group",
+    [pytest.param(name, marks=MANY if name in LARGEST else ()) for name in CONSISTENT],
 )
 def test_other_facts_are_compared_and_never_taken_for_the_recorded_ones(
     group: str, runs: Runs
