@@ -46,9 +46,8 @@ ON_RAY = [
         importlib.util.find_spec("ray") is None, reason="Ray is not installed (the extra 'ray')"
     ),
     pytest.mark.nightly(
-        reason="a Ray cluster takes a minute to start; tests/unit/test_fleet.py "
-        "has the same faults "
-        "with nodes that are fakes"
+        reason="a Ray cluster takes a minute to start; tests/unit/tools/fleet/test_fleet.py "
+        "has the same faults with nodes that are fakes"
     ),
 ]
 """The marks of tests with a cluster."""

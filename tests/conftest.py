@@ -1,28 +1,26 @@
 """What every test may ask for."""
 
-import functools
 import gc
-import importlib.util
 import os
-import shutil
 import signal
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
-from tests import clusters, compiler_cache, prestart
-from tests.fakes import ROOT, import_torch
+from tests import clusters, prestart
+from tests.fakes import ROOT, import_torch, inspected_once
 from tests.fences import write_site
 from tests.timeouts import pytest_timeout_cancel_timer, pytest_timeout_set_timer  # noqa: F401 - hooks of pytest-timeout
+from torch_conformance.language import backends
 from torch_conformance.language import load as load_module
 from torch_conformance.language.load import Suite, load
-from torch_conformance.language.read.spec_files import SpecPath
-from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs
+from torch_conformance.language.read.document import BACKENDS
+from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, shown_path
 
 GOOD = """\
 summary: A product of two matrices is right
@@ -76,27 +74,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the session, and each process that it starts, a compiler that compiles nothing twice,
-    and one server of zygotes.
-    """
     gc.disable()  # a quarter of the time of a collection of tests: nothing of it is garbage
-    if prestart.FOLDER not in os.environ:
-        os.environ[prestart.FOLDER] = tempfile.mkdtemp(prefix="pre-")
-        config.add_cleanup(
-            functools.partial(shutil.rmtree, os.environ[prestart.FOLDER], ignore_errors=True)
-        )
-    torch = importlib.util.find_spec("torch")
-    if not hasattr(config, "workerinput") and torch is not None and torch.origin is not None:
-        folder = tempfile.mkdtemp(prefix="compiler-")
-        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-        compiler_cache.install(folder, [sys.base_prefix, str(Path(torch.origin).parent)])
+    config.add_cleanup(prestart.begin())
 
 
 LONGEST_FIRST = (
-    "suite corpus profiles archive_tampering planted_faults other_compilers run broken_runs "
-    "hostile_workers false_passes services "
-    "flaky_runs faults merged_runs hangs tampering wheel working_folder waived_runs warming "
-    "bench worker_session measures junit"
+    "suite corpus profiles archive_tampering planted_faults other_compilers words false_passes "
+    "recomputed_numbers run broken_runs hostile_workers services flaky_runs faults merged_runs "
+    "hangs tampering working_folder waived_runs warming bench worker_session measures junit"
 ).split()
 """The files of tests that take long, without ``test_`` and ``.py``: where several workers share the
 tests, these are begun first.
@@ -160,6 +145,23 @@ def own_kept_folder(
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def shipped_backends_once() -> Iterator[None]:
+    """Let this process parse the shipped backends once: it is a third of reading a small spec."""
+    real, path = backends.read_named, ROOT / "specs" / "backends.yaml"
+    document = real(path, BACKENDS, [])
+    assert document is not None
+
+    def read_named(file: Path, kind: Any, problems: list[Diagnostic]) -> Any:
+        if file == path:
+            return replace(document, file=shown_path(path))
+        return real(file, kind, problems)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backends, "read_named", read_named)
+        yield
+
+
 @pytest.fixture
 def update_goldens(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-goldens"))
@@ -197,30 +199,9 @@ def good() -> str:
 
 @pytest.fixture
 def shipped_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this process load the shipped specs once, whoever asks and in whichever folder; files in
-    messages are named as at first.
-    """
-    real = load_module.inspect_specs
+    """Let this process read the shipped specs once, whoever asks."""
+    monkeypatch.setattr(load_module, "inspect_specs", inspected_once)
 
-    def inspect_specs(
-        specs: Sequence[SpecPath],
-        backend_files: Sequence[Path] = (),
-        known: object = None,
-        problems: Sequence[Diagnostic] = (),
-        **others: Any,
-    ) -> object:
-        key = (tuple(specs), tuple(map(os.path.abspath, backend_files)), known)
-        if problems or any(others.values()) or any(spec.root != ROOT / "specs" for spec in specs):
-            return real(specs, backend_files, known, problems, **others)
-        if key not in LOADED:
-            LOADED[key] = real(specs, backend_files, known)
-        return LOADED[key]
-
-    monkeypatch.setattr(load_module, "inspect_specs", inspect_specs)
-
-
-LOADED: dict[object, object] = {}
-"""What ``shipped_once`` keeps, by the files that were read."""
 
 LoadSuite = Callable[..., Suite]
 

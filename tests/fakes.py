@@ -16,6 +16,7 @@ from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
+from unittest import mock
 
 import pytest
 
@@ -23,8 +24,10 @@ from tests import prestart
 from torch_conformance.execute.executor_protocol import Execution, ExecutorSettings, Job
 from torch_conformance.judge.evidence import read_facts
 from torch_conformance.judge.judge import judge
+from torch_conformance.language import load as load_module
 from torch_conformance.language.backends import load_backends
 from torch_conformance.language.load import Suite, load
+from torch_conformance.language.read.spec_files import SpecPath
 from torch_conformance.machine.capabilities import ANSWERS
 from torch_conformance.model.case import (
     Case,
@@ -38,7 +41,7 @@ from torch_conformance.model.case import (
 from torch_conformance.model.case_facts import Ending, Facts, ServiceReport, StepFacts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.devices import HOLDS
-from torch_conformance.model.diagnostics import Position
+from torch_conformance.model.diagnostics import Diagnostic, Position, shown_path
 from torch_conformance.model.events import Activity
 from torch_conformance.model.expectation import Verdict
 from torch_conformance.model.results import CaseResult, result_of
@@ -143,12 +146,34 @@ def shipped() -> Mapping[str, Backend]:
     return load_backends().by_name
 
 
-@cache
-def shipped_suite() -> Suite:
-    """Return the shipped specs as they are loaded without a path: three seconds of a core, once in
-    a process.
+INSPECTED: dict[object, Any] = {}
+"""The readings that ``inspected_once`` keeps."""
+
+_inspect_specs = load_module.inspect_specs
+
+
+def inspected_once(
+    specs: Sequence[SpecPath],
+    backend_files: Sequence[Path] = (),
+    known: Surroundings | None = None,
+    problems: Sequence[Diagnostic] = (),
+    **others: Any,
+) -> Any:
+    """Stand for ``inspect_specs``: read the shipped specs, which takes six seconds of a core, once
+    in a process for each form of their paths in messages.
     """
-    return load([])
+    key = (shown_path(ROOT), tuple(specs), tuple(map(os.path.abspath, backend_files)), known)
+    if problems or any(others.values()) or any(spec.root != ROOT / "specs" for spec in specs):
+        return _inspect_specs(specs, backend_files, known, problems, **others)
+    if key not in INSPECTED:
+        INSPECTED[key] = _inspect_specs(specs, backend_files, known)
+    return INSPECTED[key]
+
+
+def shipped_suite() -> Suite:
+    """Return the shipped specs as they are loaded without a path."""
+    with mock.patch.object(load_module, "inspect_specs", inspected_once):
+        return load([])
 
 
 def backend(name: str = "cpu", **proof: Any) -> Backend:

@@ -1,5 +1,5 @@
 """A fleet without Ray and without processes: nodes that answer as agents do, and that fail in the
-ways that a test names.
+ways that a test names; and runs on it.
 """
 
 import asyncio
@@ -8,14 +8,18 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.fakes import ENDED, FACTS, passes
+from torch_conformance.cli.parser import main
 from torch_conformance.execute.executor_protocol import Execution, Job
 from torch_conformance.machine import capabilities
 from torch_conformance.machine.installed_torch import facts_of_files, installed_torch, release
+from torch_conformance.model.results import CaseResult
+from torch_conformance.record.journal import read_run
 from torch_conformance.tools.fleet import hooks, lab
 from torch_conformance.tools.fleet.link import Lost, Node
 
@@ -151,3 +155,34 @@ def use_fleet(monkeypatch: pytest.MonkeyPatch, *nodes: FakeNode) -> FakeLink:
 
 
 RAY = ("--executor", "ray", "--address", "head:6379")
+
+
+def spec_of(cases: int) -> str:
+    """Return a spec with so many cases."""
+    return f"""\
+summary: A product of two matrices is right at every point
+backends: [cpu]
+matrix: {{size: {list(range(1, cases + 1))}}}
+function: |
+  def fn(x, y):
+      return x @ y
+inputs: [{{rand: [4, "{{{{ size }}}}"]}}, {{rand: ["{{{{ size }}}}", 4]}}]
+expect: [{{close: {{to: eager}}}}]
+"""
+
+
+def run(*more: str, out: str = "out") -> int:
+    """Run ``spec.yaml`` of the working folder; return the exit code."""
+    return main(["run", "spec.yaml", *RAY, *([] if "--resume" in more else ["--out", out]), *more])
+
+
+def results(out: str = "out") -> dict[str, CaseResult]:
+    """Return the results of a run by the ids of its cases."""
+    found = read_run(Path(out) / "run.jsonl").results
+    assert len({result.case_id for result in found}) == len(found), "a case was counted twice"
+    return {result.case_id: result for result in found}
+
+
+def outcomes(out: str = "out") -> list[str]:
+    """Return the outcomes of a run, as text."""
+    return [result.outcome.label for result in results(out).values()]

@@ -1,15 +1,45 @@
-"""A run of the program that has ended, as the acceptance tests look at it."""
+"""The program, called in the process of a test, and a run that has ended."""
 
+import contextlib
+import io
 import os
 import re
+import subprocess
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
+from tests.fakes import ROOT, environment
+from torch_conformance.cli.parser import main
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult
 from torch_conformance.record.journal import Run, read_run
+
+
+def called(
+    *arguments: object, cwd: Path = ROOT, env: Mapping[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """Call the command line as ``tests.fakes.program`` does in a new process, and return what it
+    said.
+
+    For its texts and its exit code, without a new Python for each command.
+    """
+    words = [str(argument) for argument in arguments]
+    out, err = io.StringIO(), io.StringIO()
+    variables = mock.patch.dict(os.environ, environment() if env is None else env)
+    with (
+        contextlib.chdir(cwd),
+        variables,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            code = main(words)
+        except SystemExit as stop:  # argparse exits after --help and after wrong usage
+            code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    return subprocess.CompletedProcess(words, int(code), out.getvalue(), err.getvalue())
 
 
 @dataclass(frozen=True)

@@ -245,10 +245,11 @@ def subcommands() -> list[str]:
     return list(action.choices)
 
 
-def traced() -> Iterator[Measure]:
+def traced(variables: Mapping[str, str] | None = None) -> Iterator[Measure]:
     """Run one small spec, and yield how many functions of ``runner/`` its process called, and the
     files that they are in.
     """
+    variables = variables or {**os.environ, "PYTHONPATH": str(ROOT.parent)}
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "relu.yaml").write_text(SPEC)
         # the first look at a torch scans its source, and keeps the names
@@ -256,7 +257,7 @@ def traced() -> Iterator[Measure]:
         subprocess.run(
             warm,
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT.parent)},
+            env=variables,
             capture_output=True,
             check=True,
             timeout=300,
@@ -265,7 +266,7 @@ def traced() -> Iterator[Measure]:
         done = subprocess.run(
             command,
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT.parent)},
+            env=variables,
             capture_output=True,
             text=True,
             check=False,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.called import called
 from tests.fakes import prestarted, write_specs
+from tests.ran import called
 from torch_conformance.model.outcomes import ExitCode
 
 pytestmark = pytest.mark.torch

@@ -23,9 +23,8 @@ from typing import Any
 import pytest
 from junitparser import JUnitXml
 
-from tests.called import called
 from tests.fakes import ROOT, environment, line_with, prestarted, prestarted_program
-from tests.ran import normalised
+from tests.ran import called, normalised
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.record.journal import Run, read_run
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tests import ck_stand_in
-from tests.called import called
 from tests.fakes import ROOT, prestarted
 from tests.json_schemas import validator
-from tests.ran import Ran
+from tests.prestart import UNREAD
+from tests.ran import Ran, called
 from torch_conformance.machine.installed_torch import installed_torch
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.run.pipeline import WorkerReport
@@ -261,7 +261,9 @@ def ran_with(wrapper: Path, out: Path, *arguments: object) -> tuple[Ran, str]:
     """Return a run with a compiler, and how that was called."""
     log = wrapper.with_suffix(".log")
     log.write_text("")
-    done = called("run", *arguments, "--out", out, env=prestarted(CXX=f"{wrapper}"))
+    # no case of these compiles: what reads CXX is the check
+    variables = prestarted(CXX=f"{wrapper}", **{UNREAD: "CXX"})
+    done = called("run", *arguments, "--out", out, env=variables)
     return Ran(out, done.returncode, done.stdout, done.stderr), log.read_text()
 
 

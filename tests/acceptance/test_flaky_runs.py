@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 from junitparser import xunit2
 
-from tests.called import called
 from tests.fakes import ROOT, prestarted
-from tests.ran import Ran
+from tests.ran import Ran, called
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.record.journal import read_run
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.called import called
 from tests.fakes import ROOT, prestarted, write_specs
-from tests.ran import normalised
+from tests.ran import called, normalised
 from torch_conformance.model.outcomes import Outcome, exit_code
 from torch_conformance.record.journal import read_run
 

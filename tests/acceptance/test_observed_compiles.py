@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.called import called
 from tests.fakes import ROOT, prestarted
+from tests.ran import called
 from torch_conformance.model.outcomes import ExitCode
 
 pytestmark = pytest.mark.torch

@@ -25,6 +25,10 @@ def test_a_workflow_fits_the_schema_of_its_system(mark: str, tmp_path: Path) -> 
     assert ended.value.code == 0
 
 
+@pytest.mark.nightly(
+    reason="three runs, which compile; test_merged_runs merges shards, and test_doc_commands "
+    "parses the lines of the workflow"
+)
 def test_two_shards_and_their_report(tmp_path: Path) -> None:
     """The ``run:`` lines of both jobs, without the one that installs: a red case is red in one
     shard and in the whole, and the reports are there. Rows of other projects run beside it.

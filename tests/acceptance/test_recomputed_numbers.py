@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.called import called
 from tests.fakes import prestarted, write_specs
+from tests.ran import called
 from tests.submissions import Archive
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.tools.attest.archive import packed, unpacked

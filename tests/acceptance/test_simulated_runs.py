@@ -88,7 +88,7 @@ EXPECTED = {
 pytestmark = [
     pytest.mark.nightly(
         reason="a simulated device imports torch and compiles canaries; "
-        "tests/unit/test_simulated.py "
+        "tests/unit/tools/offline/test_simulated.py "
         "judges texts made by hand"
     ),
     pytest.mark.timeout(1800),

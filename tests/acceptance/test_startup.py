@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.called import called
 from tests.conftest import GOOD
 from tests.fakes import PACKAGE
 from tests.json_schemas import validator
+from tests.ran import called
 from torch_conformance.model.outcomes import ExitCode
 
 WATCH = """\

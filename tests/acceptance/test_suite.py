@@ -36,12 +36,12 @@ area stay without it.
 COVERED_BESIDE = {
     ("step", "aot"): "tests/acceptance/test_words.py",
     ("step", "delete_modules"): "tests/acceptance/test_false_passes.py",
-    ("step", "optimizer"): "tests/unit/test_calibrated_effects.py",
+    ("step", "optimizer"): "tests/unit/vocabulary/test_calibrated_effects.py",
     ("step", "spawn"): "tests/acceptance/test_observed_compiles.py",
-    ("expectation", "choices"): "tests/unit/test_choice_census.py",
+    ("expectation", "choices"): "tests/unit/worker/test_choice_census.py",
     ("expectation", "exit"): "tests/acceptance/test_observed_compiles.py",
-    ("expectation", "log"): "tests/unit/test_expectations.py",
-    ("input", "jagged"): "tests/unit/test_worker_inputs.py",
+    ("expectation", "log"): "tests/unit/vocabulary/test_expectations.py",
+    ("input", "jagged"): "tests/unit/worker/test_worker_inputs.py",
 }
 """What slow specs alone use, with the file of a test that always runs and uses it too."""
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
-from tests.called import called
 from tests.fakes import ROOT, prestarted, write_specs
 from tests.prestart import UNREAD
+from tests.ran import called
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.record.journal import read_run
 

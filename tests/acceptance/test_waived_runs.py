@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from junitparser import Failure, JUnitXml, Skipped
 
-from tests.called import called
 from tests.fakes import ROOT, prestarted
+from tests.ran import called
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import WaiverEffect
 from torch_conformance.record.journal import Run, read_run

@@ -4,9 +4,8 @@ conditions, each said by one small spec.
 
 import pytest
 
-from tests.called import called
 from tests.fakes import ROOT, prestarted
-from tests.ran import Ran
+from tests.ran import Ran, called
 from torch_conformance.cli.parser import main
 from torch_conformance.model.outcomes import ExitCode, Outcome
 

@@ -128,6 +128,6 @@ match sys.argv[1:]:
             for name, text in texts(Path(scratch)).items():
                 (TEXTS / f"{name}.txt").write_text(text, "utf-8")
     case ["check"]:
-        sys.exit(pytest.main([str(HERE.parent / "unit" / "test_corpus.py"), "-q"]))
+        sys.exit(pytest.main([str(HERE.parent / "unit" / "judge" / "test_corpus.py"), "-q"]))
     case _:
         sys.exit(__doc__)

@@ -1,12 +1,18 @@
-"""Zygotes that begin as forks of a process that has warmed up already, for tests in which torch is
-not what is tested.
+"""What the processes of one session of tests do once and not in each run: ``conftest`` calls
+``begin``, and the processes that tests start inherit it by variables.
 
-Each run starts a zygote, which imports torch and compiles something small: five seconds of a core,
-and four more. A run with the variable ``SERVER`` starts its zygote as ever. In that process
-``site/sitecustomize.py`` sends its arguments, environment and descriptors to the server of this
-test session, waits, and ends as the fork ended. Everything else of the run is real: its process,
-its workers, its signals. The server refuses an environment in which torch would behave differently
-(``server.py``); the zygote then imports torch itself, as in a run that plants faults or mutants.
+**A compiler that compiles nothing twice** (``compiler.py``). Most runs build the same header and
+the same kernels: the first ``g++`` on PATH serves a command that another process of the session has
+run already, and runs the real one for each other command. A test of the compiler itself names it by
+its path.
+
+**Zygotes that are forks of a process that has warmed up** (``server.py``), for tests in which torch
+is not what is tested. Each run starts a zygote, which imports torch and compiles something small:
+five seconds of a core, and four more. A run with the variable ``SERVER`` starts its zygote as ever.
+In that process ``site/sitecustomize.py`` sends its arguments, environment and descriptors to the
+server, waits, and ends as the fork ended. Everything else of the run is real: its process, its
+workers, its signals. The server refuses an environment in which torch would behave differently; the
+zygote then imports torch itself, as in a run that plants faults or mutants.
 
 Four things differ: what torch computes from variables when it is imported is the server's; each
 zygote is warmed up for the CPU, in the server's folders; /proc shows the server's variables for the
@@ -17,13 +23,16 @@ and not ``prestarted``.
 import atexit
 import fcntl
 import functools
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from tests.prestart import compiler
 
 SERVER = "PRESTARTED_ZYGOTES"
 """The variable that names the server's socket."""
@@ -59,6 +68,19 @@ def variables(given: Mapping[str, str], common: Mapping[str, str]) -> dict[str, 
 
 FOLDER = "PRESTARTED_FOLDER"
 """The variable with the folder of the server, which the processes of a test session share."""
+
+
+def begin() -> Callable[[], None]:
+    """Make what a session shares, where no process above has; return what removes it."""
+    if FOLDER in os.environ:
+        return lambda: None
+    folder = os.environ[FOLDER] = tempfile.mkdtemp(prefix="pre-")
+    torch = importlib.util.find_spec("torch")
+    if torch is not None and torch.origin is not None:
+        compiler.install(
+            os.path.join(folder, "compiler"), [sys.base_prefix, str(Path(torch.origin).parent)]
+        )
+    return functools.partial(shutil.rmtree, folder, ignore_errors=True)
 
 
 @functools.cache

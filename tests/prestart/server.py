@@ -174,12 +174,14 @@ def become(request: Mapping[str, Any], descriptors: list[int]) -> NoReturn:
     os._exit(1)
 
 
-def _warm_already(module: Any, warm: Callable[[list[str]], float], kinds: list[str]) -> float:
+def _warm_already(module: Any, warm: Callable[[list[str]], None], words: list[str]) -> None:
     """Stand for the warm-up of a zygote: the server has done that for the CPU, and its forks
-    inherit it.
+    inherit it. What is left is the part of other devices, and the modules of compilers.
     """
     module.warm = warm  # the seal takes another one for a replaced measurement
-    return warm(kinds) if any(map(devices.is_accelerator, kinds)) else 0.0
+    left = [word for word in words if word != devices.CPU]
+    if any(map(devices.is_accelerator, left)) or len(words) > 1:
+        warm(left)
 
 
 def _take(descriptors: list[int], control: int) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from tests.unit.test_html_report import ADDRESS, HOSTILE, case, hostile_run, write
+from tests.unit.report.test_html_report import ADDRESS, HOSTILE, case, hostile_run, write
 from torch_conformance.model.outcomes import Outcome
 
 pytestmark = pytest.mark.nightly(
-    reason="starts a browser; tests/unit/test_html_report.py reads the same files without one"
+    reason="starts a browser; "
+    "tests/unit/report/test_html_report.py reads the same files without one"
 )
 
 CHROMIUM = next(

@@ -354,7 +354,8 @@ def _proof(document: Document, name: str, problems: list[Diagnostic], *, is_ship
         and (missing := find_name(calls["of"], set())) is not None
     ):
         problems.append(document.diagnostic((*path, "calls", "of"), missing))
-    if (torch := installed_torch()) is not None and isinstance(served := proof.get("served"), dict):
+    served = proof.get("served")
+    if isinstance(served, dict) and (torch := installed_torch()) is not None:
         allow, place = served.get("allow", ()), (*path, "served", "allow")
         by_type = allow if isinstance(allow, dict) else {"": allow}
         for dtype, names in by_type.items():
@@ -376,7 +377,7 @@ def _proof(document: Document, name: str, problems: list[Diagnostic], *, is_ship
         return Proof()
     return Proof(
         graphs=graphs,
-        service=proof.get("served"),
+        service=served,
         calls=Calls(of=calls["of"], least=calls.get("min", 1)) if calls else None,
         code=proof.get("code", ""),
         choices=Choices(
