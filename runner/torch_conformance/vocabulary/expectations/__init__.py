@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from torch_conformance.model.expectation import Expectation
 from torch_conformance.model.optional import OnDemand
 from torch_conformance.vocabulary.expectations.expectation_base import (
     BadExpectation as BadExpectation,
 )
+from torch_conformance.vocabulary.expectations.expectation_base import Kind
 
 _CLASSES: Mapping[str, str] = {
     "close": "close:Close",
@@ -46,7 +46,7 @@ _CLASSES: Mapping[str, str] = {
 
 _PLACES = {kind: f"{__name__}.{place}" for kind, place in _CLASSES.items()}
 
-EXPECTATIONS: Mapping[str, type[Expectation]] = OnDemand(_PLACES)
+EXPECTATIONS: Mapping[str, type[Kind]] = OnDemand(_PLACES)
 
 OF_SAMPLES = "samples"
 """The expectation of a spec with a ``source``, which no spec writes: another one holds for each

@@ -371,7 +371,7 @@ class BatchInvariant(Repeated):
     """The sizes of the parts; [1] when absent. For example ``[1, 4]``."""
 
     @classmethod
-    def parse(cls, body: Any) -> "BatchInvariant":
+    def read(cls, body: Any) -> "BatchInvariant":
         """Read the arguments; raise ``BadExpectation`` for a list with an entry twice."""
         for word in ("inputs", "sizes"):
             entries = body.get(word, [])
@@ -447,7 +447,7 @@ class Poisoned(Repeated):
     words: ClassVar[str] = "the same bits where fresh memory holds NaN"
 
     @classmethod
-    def parse(cls, body: Any) -> "Poisoned":
+    def read(cls, body: Any) -> "Poisoned":
         """Read the condition; raise ``BadExpectation`` for false."""
         if body is False:
             raise BadExpectation(
@@ -536,7 +536,7 @@ class Candidates(Repeated):
     """Relative tolerance. Stated together with atol."""
 
     @classmethod
-    def parse(cls, body: Any) -> "Candidates":
+    def read(cls, body: Any) -> "Candidates":
         """Read the arguments; raise ``BadExpectation`` for tolerances that ``close`` rejects, and
         for a minimum above the maximum.
         """

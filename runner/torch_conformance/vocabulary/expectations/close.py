@@ -246,6 +246,9 @@ class Close(ConditionalOnCode):
     """
 
     form: ClassVar[Keywords] = TOLERANCES
+    instead = (
+        "write no tolerance or a smaller one, or use inputs whose results are not small beside it"
+    )
     measure = staticmethod(measure)
     about: ClassVar[About] = About.ANYTHING
     of: ValueName = OUTPUT
@@ -272,7 +275,7 @@ class Close(ConditionalOnCode):
     size 1 and empty tensors have none that count. For example ``any``."""
 
     @classmethod
-    def parse(cls, body: Any) -> "Close":
+    def read(cls, body: Any) -> "Close":
         """Read the arguments; raise ``BadExpectation`` for a comparison that cannot fail, and for
         words that exclude each other.
         """

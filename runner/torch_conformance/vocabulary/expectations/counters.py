@@ -16,10 +16,9 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
     BadExpectation,
     Conditional,
     ConditionalOnCode,
-    Counts,
+    OneCount,
+    OnlyCounts,
     allows_zero,
-    check_count,
-    check_counts,
     count_mutants,
     counts_in,
     is_unlisted,
@@ -41,21 +40,9 @@ _BY_NAME = Form(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ByName(Counts):
-    counts: Mapping[str, Any]
-
-    @classmethod
-    def parse(cls, body: Any) -> Self:
-        """Read the counts; raise ``BadExpectation``."""
-        for name in body:
-            check_count(body[name], name)
-        return cls(counts=dict(body))
-
-    @property
-    def by_leaf(self) -> Mapping[str, Any]:
-        """Each count."""
-        return self.counts
+class _ByName(OnlyCounts):
+    __slots__ = ()
+    may_be_blessed = True
 
     def numbers(self, facts: StepFacts) -> Mapping[str, float]:
         """Return all numbers, by their names."""
@@ -76,13 +63,13 @@ class _ByName(Counts):
         """A step counts it, every function does, or the spec expects another number under another
         condition.
         """
-        count = self.counts[leaf]
+        count = self.body[leaf]
         return (
             leaf in self.of_trivial_function
             or leaf.endswith("cache_miss")  # as any function that a cache keeps
             or any(self.near(facts, leaf) for facts in steps)
             or any(
-                isinstance(given := other.counts.get(leaf, count), list) or given != count
+                isinstance(given := other.body.get(leaf, count), list) or given != count
                 for other in others
             )
         )
@@ -92,13 +79,13 @@ _OF_DYNAMO = ("frames", "stats", "graph_break", "unimplemented", "recompiles")
 """Namespaces of counters that dynamo counts whichever compiler gets its graphs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Counter(_ByName):
     """Values of torch._dynamo.utils.counters after the step, by namespace.name.
 
     ``counter: {inductor.fxgraph_cache_hit: 1, inductor.fxgraph_cache_miss: {min: 1}}``
     """
 
+    __slots__ = ()
     form: ClassVar[Keywords] = {**_BY_NAME, "allOf": [{"$ref": "names.schema.json#/$defs/counter"}]}
     of_trivial_function: ClassVar[Mapping[str, int]] = dict.fromkeys(
         (
@@ -117,32 +104,38 @@ class Counter(_ByName):
         """Dynamo, where each of the counters is dynamo's own."""
         return (
             About.DYNAMO
-            if all(name.partition(".")[0] in _OF_DYNAMO for name in self.counts)
+            if all(name.partition(".")[0] in _OF_DYNAMO for name in self.body)
             else About.INDUCTOR
         )
 
     @classmethod
-    def parse(cls, body: Any) -> "Counter":
-        """Read the counts; raise ``BadExpectation``."""
+    def check(cls, body: Any) -> None:
+        """Refuse unlisted counters without a namespace, or of which 0 is expected; the tables of
+        names have the problems of the others.
+        """
         for name, count in body.items():
-            if "." not in name:
+            if is_unlisted(count) and "." not in name:
                 raise BadExpectation(
                     f"the counter '{name}' has no namespace",
                     f"did you mean 'inductor.{name}'?",
                     path=(name,),
                 )
-            check_count(count, name)
             if is_unlisted(count) and allows_zero(count):
                 hint = "a misspelt name is always 0: expect at least 1"
                 raise BadExpectation(
                     f"the unlisted counter '{name}' may not be expected to be 0", hint, path=(name,)
                 )
-        return cls(counts=dict(body))
 
     @property
     def claims_capture(self) -> bool:
         """How many graphs dynamo captured."""
-        return "stats.unique_graphs" in self.counts
+        return "stats.unique_graphs" in self.body
+
+    @classmethod
+    def expression(cls, leaf: str) -> str:
+        """Return the item of torch's counters."""
+        namespace, _, name = leaf.partition(".")
+        return f"torch._dynamo.utils.counters[{namespace!a}][{name!a}]"
 
     def numbers(self, facts: StepFacts) -> Mapping[str, float]:
         """Return the counters that torch has touched."""
@@ -166,19 +159,24 @@ class Counter(_ByName):
         return replace(facts, counters=counters)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Metric(_ByName):
     """Values of torch._inductor.metrics after the step.
 
     ``metric: {generated_kernel_count: 1}``
     """
 
+    __slots__ = ()
     form: ClassVar[Keywords] = {**_BY_NAME, "allOf": [{"$ref": "names.schema.json#/$defs/metric"}]}
     absent: ClassVar[str] = "this torch has no such metric"  # it would always be 0
     of_trivial_function: ClassVar[Mapping[str, int]] = {
         "generated_kernel_count": 1,
         "ir_nodes_pre_fusion": 1,
     }
+
+    @classmethod
+    def expression(cls, leaf: str) -> str:
+        """Return the attribute of torch's metrics."""
+        return f"pkgutil.resolve_name({f'torch._inductor.metrics:{leaf}'!a})"
 
     def numbers(self, facts: StepFacts) -> Mapping[str, float]:
         """Return the metrics."""
@@ -189,27 +187,16 @@ class Metric(_ByName):
         return replace(facts, metrics={**facts.metrics, leaf: number})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GeneratedFiles(Counts):
+class GeneratedFiles(OneCount):
     """How many pieces of code the step generated or loaded from a cache.
 
     ``generated_files: 1``
     """
 
-    form: ClassVar[Keywords] = common("count")
+    __slots__ = ()
+    may_be_blessed = True
+    judges_code = True
     of_trivial_function: ClassVar[Mapping[str, int]] = {"": 1}
-    count: Any
-
-    @classmethod
-    def parse(cls, body: Any) -> "GeneratedFiles":
-        """Read the count."""
-        check_count(body)
-        return cls(count=body)
-
-    @property
-    def by_leaf(self) -> Mapping[str, Any]:
-        """The count alone."""
-        return {"": self.count}
 
     def number(self, facts: StepFacts, leaf: str) -> float | None:
         """Return how many pieces there are."""
@@ -229,6 +216,7 @@ class Runs(ConditionalOnCode):
     """
 
     about: ClassVar[About] = About.ANYTHING
+    is_offline = True
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge that there is no exception."""
@@ -279,8 +267,7 @@ class RemoteCounts:
     """Look-ups and writes that raised."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteCache(Counts):
+class RemoteCache(OnlyCounts):
     """What torch counted for its remote caches since the last clear_counters, by the cache's name
     in torch.
 
@@ -290,38 +277,33 @@ class RemoteCache(Counts):
     ``remote_cache: {RemoteFxGraphCache: {hit: 3, miss: 1, put: 1}}``
     """
 
+    __slots__ = ()
     form: ClassVar[Keywords] = {
         "type": "object",
         "minProperties": 1,
         "additionalProperties": {"$ref": "#/$defs/remote_counts"},
     }
+    needs_service = True
     absent: ClassVar[str] = "no statistics of remote caches were read"
-    caches: Mapping[str, Mapping[str, Any]]
 
     @classmethod
-    def parse(cls, body: Any) -> "RemoteCache":
-        """Read the counts by cache."""
-        for cache, counts in body.items():
+    def counts_of(cls, body: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+        """Yield the counts of each cache."""
+        for cache in body if isinstance(body, Mapping) else ():
+            yield from (((cache, word), count) for word, count in body[cache].items())
+
+    @classmethod
+    def check(cls, body: Any) -> None:
+        """Refuse unknown caches, and counts that may all be 0."""
+        for cache in body:
             if cache not in CACHES:
                 message, hint = unknown("remote cache", cache, CACHES)
                 raise BadExpectation(message, hint, path=(cache,))
-            for word, count in counts.items():
-                check_count(count, cache, word)
-        if all(allows_zero(count) for counts in body.values() for count in counts.values()):
+        if all(allows_zero(count) for _, count in cls.counts_of(body)):
             raise BadExpectation(
                 "every count may be 0: it passes without any request to a cache",
                 "expect a hit, a miss or a put",
             )
-        return cls(caches={cache: dict(counts) for cache, counts in body.items()})
-
-    @property
-    def by_leaf(self) -> Mapping[str, Any]:
-        """Each count of each cache, by the names of both."""
-        return {
-            f"{cache} {word}": count
-            for cache, counts in self.caches.items()
-            for word, count in counts.items()
-        }
 
     def number(self, facts: StepFacts, leaf: str) -> float | None:
         """Return a count of a cache. One without requests from torch has the counts 0."""
@@ -345,6 +327,7 @@ class Calls(ConditionalOnCode):
     """
 
     about: ClassVar[About] = About.ANYTHING
+    may_be_blessed = True
     of: Name
     """The spy."""
     where: Annotated[Mapping[str, Any], Form({"type": "object", "minProperties": 1})] | None = None
@@ -354,11 +337,6 @@ class Calls(ConditionalOnCode):
     """
     count: Count = None
     """The number of entries; at least 1 when absent."""
-
-    @classmethod
-    def check(cls, body: Any) -> None:
-        """Check the count."""
-        check_counts(body, "count")
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge the number of entries that match ``where``."""
@@ -523,11 +501,10 @@ class Choices(Conditional):
     """1 where the selected candidate is of the backend, else 0."""
 
     @classmethod
-    def parse(cls, body: Any) -> "Choices":
-        """Read the counts; raise ``BadExpectation``, also for a number of winners without a
-        backend: there is one in each selection.
+    def read(cls, body: Any) -> "Choices":
+        """Read the counts; raise ``BadExpectation`` for a number of winners without a backend:
+        there is one in each selection.
         """
-        check_counts(body, "tuned", *TALLIED)
         of = body.get("of", [])
         choices = cls(**{**body, "of": tuple([of] if isinstance(of, str) else of)})
         if not choices.backend and choices.won is not None:
