@@ -10,10 +10,20 @@ expectation's own ``measure`` wrote: no other module knows its form.
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Annotated, Self
 
 from torch_conformance.model.codec import COMPUTED, KEY
 from torch_conformance.model.protocol import Json
+
+# ``schemas/observation.schema.json`` is made of the annotations: ``Annotated`` has further keywords
+
+Reasons = Annotated[tuple[str, ...], {"maxItems": 20}]
+Pieces = {"maxItems": 10_000}
+Milliseconds = Annotated[float, {"maximum": 10**9}]
+Leaf = Annotated[Mapping[str, Json], {"$ref": "#/$defs/leaf"}]
+"""What ``close`` measured of one value."""
+Measured = Annotated[Json, {"properties": {"leaves": {"items": {"$ref": "#/$defs/leaf"}}}}]
+"""What the ``measure`` of an expectation returned."""
 
 GROUPS: Mapping[str, frozenset[str]] = {
     "gemm": frozenset(
@@ -60,7 +70,7 @@ class Tuning:
 
     op: str
     """The name that inductor gives it, such as ``mm`` and ``convolution``."""
-    how: str
+    how: Annotated[str, {"enum": ["timed", "only", "untimed"]}]
     """``timed``; ``only`` where there was one candidate, which is not timed; ``untimed`` for any
     other selection.
     """
@@ -68,7 +78,9 @@ class Tuning:
     """The name of the selected candidate; empty where it is not known."""
     won_by: str
     """Its inductor backend, one of ``by_backend``; empty where it is not known."""
-    by_backend: Mapping[str, Tally] = field(metadata={KEY: "backends"})
+    by_backend: Annotated[Mapping[str, Tally], {"maxProperties": 50}] = field(
+        metadata={KEY: "backends"}
+    )
 
     def tally(self, backend: str) -> Tally:
         """Return the tally of a backend; that of all of them for an empty name."""
@@ -110,7 +122,7 @@ class Tunings:
 
     count: int = 0
     """How many operations there were."""
-    found: tuple[Tuning, ...] = ()
+    found: Annotated[tuple[Tuning, ...], {"maxItems": 200}] = ()
     """The first of them: a bounded number."""
 
     def of(self, operations: Collection[str]) -> Iterator[Tuning]:
@@ -170,7 +182,8 @@ class SpyCalls:
 class ChildExit:
     """How the child of a spawn step ended."""
 
-    code: int
+    code: Annotated[int, {"minimum": -(2**31)}]
+    """Its exit code; a negative one is a signal's."""
     stderr: str
     """The end of its standard error."""
     stdout: str | None = None
@@ -205,13 +218,13 @@ class Effects:
 
     compared: int
     """How many values were compared."""
-    apart: tuple[str, ...]
+    apart: Annotated[tuple[str, ...], {"maxItems": 50}]
     """Paths of values that differed before the call, and were not compared."""
-    leaves: tuple[Mapping[str, Json], ...]
+    leaves: Annotated[tuple[Leaf, ...], {"maxItems": 50}]
     """The facts of values that differ, as ``close`` measures them."""
-    generators: tuple[Generator, ...] = ()
+    generators: Annotated[tuple[Generator, ...], {"maxItems": 100}] = ()
     """The generators of random numbers; empty where the eager call raised."""
-    modes: tuple[Mode, ...] = ()
+    modes: Annotated[tuple[Mode, ...], {"maxItems": 1000}] = ()
     changes: int = 0
     """How many values beside its result the eager call changed."""
 
@@ -221,22 +234,24 @@ class Timing:
     """How long a function took in a bench step; times are milliseconds. Reported, never judged."""
 
     name: str
-    form: str
+    form: Annotated[str, {"enum": ["compiled", "eager"]}]
     """``compiled`` or ``eager``."""
-    median_ms: float
-    least_ms: float
-    most_ms: float
-    count: int
+    median_ms: Milliseconds
+    least_ms: Milliseconds
+    most_ms: Milliseconds
+    count: Annotated[int, {"minimum": 1, "maximum": 1000}]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
     """What a bench step timed and left."""
 
-    timings: tuple[Timing, ...]
-    attachments: tuple[str, ...]
+    timings: Annotated[tuple[Timing, ...], {"maxItems": 1000}]
+    attachments: Annotated[
+        tuple[Annotated[str, {"pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]*$"}], ...], {"maxItems": 100}
+    ]
     """Names of files that it left in the case's folder."""
-    notes: tuple[str, ...]
+    notes: Annotated[tuple[str, ...], {"maxItems": 100}]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +260,7 @@ class Traced:
 
     frames: int
     """How many frames it converted, or began to."""
-    broken: tuple[str, ...]
+    broken: Reasons
     """Why it did not convert some of them as a whole."""
     graphs: int
     """How many graphs it captured and handed to the backend."""
@@ -275,8 +290,8 @@ class Repetition:
 
     first: int
     """The first of them, from 0."""
-    times: int
-    measured: Json = None
+    times: Annotated[int, {"minimum": 1}]
+    measured: Measured = None
     """What the expectation's own ``measure`` wrote; None where it was not measured."""
     why_not: str = "it was not measured"
 
@@ -315,9 +330,9 @@ class StepFacts:
     """Calls of all other compiled graphs."""
     dynamo: Traced | None = None
     """What dynamo did with the case's functions; None in runs of before it was recorded."""
-    abandoned: tuple[str, ...] = ()
+    abandoned: Reasons = ()
     """A reason for each frame that dynamo gave up."""
-    uncompiled: tuple[str, ...] = ()
+    uncompiled: Reasons = ()
     """Samples of an operator whose compiled call ran eagerly though it had operations, the first
     ones, each with the reason.
     """
@@ -331,16 +346,18 @@ class StepFacts:
     """What autotuning timed, by tuning."""
     tunings: Tunings = field(default_factory=Tunings)
     """The outcome of every autotuning candidate, by tuned operator of the case's own functions."""
-    code_pieces: int = field(default=0, metadata={KEY: "code"})
+    code_pieces: Annotated[int, {"maximum": 10_000}] = field(default=0, metadata={KEY: "code"})
     """How many pieces of generated code the worker wrote beside its message."""
-    code_digests: tuple[str, ...] = ()
+    code_digests: Annotated[tuple[str, ...], Pieces] = ()
     """The sha256 of each piece as the worker wrote it; empty in runs of before it was recorded."""
-    code_graphs: tuple[GraphOfCode, ...] = ()
-    measurements: Mapping[str, Json] = field(default_factory=dict, metadata={KEY: "measured"})
+    code_graphs: Annotated[tuple[GraphOfCode, ...], Pieces] = ()
+    measurements: Mapping[str, Measured] = field(default_factory=dict, metadata={KEY: "measured"})
     """What expectations asked for, by their index: the JSON that each kind's ``measure`` wrote, not
     decoded.
     """
-    repetitions: Mapping[str, tuple[Repetition, ...]] = field(default_factory=dict)
+    repetitions: Mapping[str, Annotated[tuple[Repetition, ...], {"maxItems": 1000}]] = field(
+        default_factory=dict
+    )
     """The repetitions of the step before the last, by the index of the expectation that judges
     each.
     """
