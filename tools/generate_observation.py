@@ -7,7 +7,6 @@ the file (what a case has besides its steps, and what ``close`` measures) is edi
 """
 
 import dataclasses
-import inspect
 import json
 import re
 import types
@@ -60,11 +59,16 @@ def _define(made_of: type[Any], made: dict[str, Any], texts: Any) -> str:
         key = field.metadata.get(KEY, field.name)
         if field.default is field.default_factory is dataclasses.MISSING:
             required.append(key)
-        described = {"description": below[field.name]} if field.name in below else {}
-        properties[key] = {**described, **_form(hints[field.name], made, texts)}
+        described = (
+            {"description": below[field.name].replace("``", "`")} if field.name in below else {}
+        )
+        form = _form(hints[field.name], made, texts)
+        if key in required and type(None) in typing.get_args(hints[field.name]):
+            form = {"oneOf": [{"type": "null"}, form]}  # others are left out where they are None
+        properties[key] = {**described, **form}
     made[name] = {
         "title": name,
-        "description": " ".join(inspect.cleandoc(made_of.__doc__ or "").split()),
+        "description": " ".join((made_of.__doc__ or "").replace("``", "`").split()),
         "type": "object",
         "properties": properties,
         "required": required,
@@ -82,7 +86,7 @@ def _form(hint: Any, made: dict[str, Any], texts: Any) -> dict[str, Any]:
         return form
     if origin in (types.UnionType, typing.Union) and type(None) in arguments:
         inner = next(argument for argument in arguments if argument is not type(None))
-        return {"oneOf": [{"type": "null"}, _form(inner, made, texts)]}
+        return _form(inner, made, texts)
     if origin is tuple:
         return {"type": "array", "items": _form(arguments[0], made, texts)}
     if origin is Mapping:
