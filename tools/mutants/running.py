@@ -20,7 +20,6 @@ from tools.mutants.planting import LINES, NOTES
 from torch_conformance.language.load import load
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult
-from torch_conformance.plan.selection import select
 from torch_conformance.record.journal import read_run
 
 SITE = Path(__file__).with_name("site")
@@ -104,11 +103,7 @@ def vectorizing(**changes: str) -> dict[str, str]:
 def cases_of(devices: Sequence[str], extra: Sequence[Path] = ()) -> dict[str, Path]:
     """Return the cases of these devices: their ids, and the files that they stand in."""
     suite = load([*SPECS, *extra])
-    return {
-        case.id: Path(case.spec).resolve()
-        for case in select(suite.cases, suite.backends)
-        if case.device in devices
-    }
+    return {case.id: Path(case.spec).resolve() for case in suite.cases if case.device in devices}
 
 
 def executed(

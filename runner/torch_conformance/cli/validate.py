@@ -21,16 +21,14 @@ from torch_conformance.model.diagnostics import (
 )
 from torch_conformance.model.escaping import counted
 from torch_conformance.model.optional import hooks
-from torch_conformance.model.options import backend_files, flag, paths, profile_option, waiver_files
+from torch_conformance.model.options import SpecFiles, flag, profile_option, waiver_files
 from torch_conformance.model.outcomes import ExitCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ValidateOptions:
+class ValidateOptions(SpecFiles):
     """The options of ``validate``."""
 
-    paths: tuple[Path, ...] = paths()
-    backends: tuple[Path, ...] = backend_files()
     waivers: tuple[Path, ...] = waiver_files()
     profile: str | None = profile_option(
         "also check this profile, with the specs, backends and waivers that it names"

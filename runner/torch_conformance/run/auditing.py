@@ -21,12 +21,10 @@ from torch_conformance.model.expectation import Status
 from torch_conformance.model.optional import hooks
 from torch_conformance.model.options import (
     ExecutionOptions,
+    Selection,
     argument,
     backend_files,
-    backends_chosen,
     flag,
-    globs,
-    tags,
 )
 from torch_conformance.model.outcomes import JUDGED_BY_FACTS, PASSED, ExitCode, Outcome
 from torch_conformance.model.results import COULD_NOT_HAVE_FAILED, CaseResult
@@ -41,7 +39,7 @@ from torch_conformance.run.pipeline import CaseRunner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditOptions(ExecutionOptions):
+class AuditOptions(ExecutionOptions, Selection):
     """The options of ``audit``."""
 
     targets: tuple[str, ...] = argument(
@@ -62,9 +60,6 @@ class AuditOptions(ExecutionOptions):
     )
     json: bool = flag("print one object")
     backends: tuple[Path, ...] = backend_files()
-    backend: tuple[str, ...] = backends_chosen()
-    select: tuple[str, ...] = globs()
-    tag: tuple[str, ...] = tags()
 
 
 def has_verdicts(result: CaseResult) -> bool:
@@ -87,9 +82,7 @@ class Ran:
 
 
 def _selected(suite: Suite, options: AuditOptions) -> Sequence[Case]:
-    return select(
-        suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag
-    )
+    return select(suite.cases, suite.backends, options)
 
 
 def recorded_cases(name: str, options: AuditOptions) -> Ran:
@@ -429,13 +422,7 @@ def main(options: AuditOptions) -> ExitCode:
         else:
             paths = [Path(target) for target in options.targets]
             suite = load(paths, options.backends)
-            cases = requested(
-                _selected(suite, options),
-                suite.cases,
-                paths=paths,
-                globs=options.select,
-                tags=options.tag,
-            )
+            cases = requested(_selected(suite, options), suite.cases, options, paths=paths)
             if tool:
                 return _with(tool, cases, suite, options, folder)
             results, known = run_cases(cases, suite, options, folder / "cases")

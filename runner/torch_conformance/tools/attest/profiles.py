@@ -37,7 +37,7 @@ from torch_conformance.model.diagnostics import (
 )
 from torch_conformance.model.header import PermittedWaiver, ProfileLevel, ProfileRecord
 from torch_conformance.model.matching.patterns import Ids, glob
-from torch_conformance.model.options import REFUSED, RunOptions
+from torch_conformance.model.options import REFUSED, RunOptions, Selection
 from torch_conformance.plan.case_ledger import NAME, compare, read_ledger
 from torch_conformance.plan.selection import no_case, requested
 from torch_conformance.plan.worker_plan import digest_of
@@ -340,7 +340,7 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles | None = None)
         ]
         ids = [
             str(case.id)
-            for case in requested(kept, cases, paths=(), globs=entry.cases, tags=entry.tags)
+            for case in requested(kept, cases, Selection(select=entry.cases, tag=entry.tags))
         ]
         new = [case_id for case_id in ids if case_id not in named]
         if not ids:

@@ -24,7 +24,7 @@ from torch_conformance.language.read.yaml_source import parse
 from torch_conformance.machine import output
 from torch_conformance.model.diagnostics import InvalidSpecs, UsageError, one_line
 from torch_conformance.model.flow import flow
-from torch_conformance.model.options import argument, backend_files, flag, several
+from torch_conformance.model.options import Selection, argument, backend_files, flag
 from torch_conformance.model.outcomes import PASSED, ExitCode
 from torch_conformance.plan.selection import select, without_benches
 from torch_conformance.record.case_files import RecordedFiles
@@ -113,7 +113,7 @@ def patch(document: Document, text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BlessOptions:
+class BlessOptions(Selection):
     """The options of ``bless``."""
 
     targets: tuple[str, ...] = argument(
@@ -123,9 +123,6 @@ class BlessOptions:
     )
     write: bool = flag("change the specs instead of printing the patch")
     backends: tuple[Path, ...] = backend_files()
-    backend: tuple[str, ...] = several("NAME", "bless the cases of this backend alone")
-    select: tuple[str, ...] = several("GLOB", "bless the ids that match; * and ? are special")
-    tag: tuple[str, ...] = several("NAME", "bless the cases whose spec has this tag")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,12 +145,7 @@ def bless(options: BlessOptions) -> tuple[list[ChangedSpec], dict[tuple[str, str
     recorded, unrecorded, red, backends = read_samples(options.targets, options.backends)
     cases = list({sample.case.id: sample.case for sample in recorded}.values())
     cases += [case for case, _ in unrecorded]
-    chosen = {
-        str(case.id)
-        for case in select(
-            cases, backends, names=options.backend, globs=options.select, tags=options.tag
-        )
-    }
+    chosen = {str(case.id) for case in select(cases, backends, options)}
     if not (options.backend or options.select or options.tag):  # also those whose specs are gone
         chosen.update(str(result.case_id) for _, result in red)
     with_facts = {sample.key for sample in recorded}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import takewhile
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
 from torch_conformance.cli.list import as_json
@@ -42,7 +42,7 @@ from torch_conformance.model.diagnostics import Position, UsageError, one_line
 from torch_conformance.model.flow import block, flow
 from torch_conformance.model.matching.patterns import Ids
 from torch_conformance.model.optional import hooks
-from torch_conformance.model.options import argument, backend_files, flag, paths, profile_option
+from torch_conformance.model.options import Selection, SpecFiles, argument, flag, profile_option
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.model.protocol import encode
 from torch_conformance.model.targets import (
@@ -405,12 +405,10 @@ def _decided(body: object, decision: Decision) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainOptions:
+class ExplainOptions(SpecFiles):
     """The options of ``explain``."""
 
     case: str = argument("CASE", "a case's id, or a glob that selects cases")
-    paths: tuple[Path, ...] = paths()
-    backends: tuple[Path, ...] = backend_files()
     profile: str | None = profile_option("look among the cases of this profile")
     json: bool = flag("print an array of objects")
 
@@ -423,7 +421,7 @@ def main(options: ExplainOptions) -> ExitCode:
         else None
     )
     suite = load(options.paths, options.backends) if profile is None else profile.suite
-    cases = select(suite.cases, suite.backends, globs=[options.case])
+    cases = select(suite.cases, suite.backends, Selection(select=(options.case,)))
     if not cases:
         raise UsageError(no_case(options.case, Ids(case.id for case in suite.cases)))
     machine = capabilities.inspect_files(installed_torch())

@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from torch_conformance.language.backends import Backends
@@ -29,7 +28,7 @@ from torch_conformance.model.diagnostics import (
     one_line,
     unknown,
 )
-from torch_conformance.model.options import backend_files, flag, paths, several
+from torch_conformance.model.options import SpecFiles, flag, several
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.model.targets import STAGES_OF_VENDOR, TARGETS, WRAPPER
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
@@ -373,11 +372,9 @@ RULES: Mapping[str, Callable[[Scene], Iterable[Problem]]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LintOptions:
+class LintOptions(SpecFiles):
     """The options of ``lint``."""
 
-    paths: tuple[Path, ...] = paths()
-    backends: tuple[Path, ...] = backend_files()
     select: tuple[str, ...] = several("RULE", "apply this rule alone")
     ignore: tuple[str, ...] = several("RULE", "do not apply this rule")
     json: bool = flag("print one object")
