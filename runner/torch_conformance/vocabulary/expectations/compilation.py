@@ -100,7 +100,7 @@ class _Events(Conditional):
     patterns = (("reason", "matches"),)
     what: ClassVar[str]
     """The events, in words."""
-    count: Count = None
+    count: Count = field(default_factory=AT_LEAST_ONE.copy)
     """How many; at least 1 when absent."""
     reason: Annotated[Mapping[str, Any], Form({"$ref": "#/$defs/reason"})] | None = None
     """What each of them has as its reason."""
@@ -153,8 +153,7 @@ class _Events(Conditional):
             f"{event['frame']}: {reason}" for event, reason in zip(events, reasons, strict=False)
         ]
         more = [f"and {len(events) - _MOST} more"] if len(events) > _MOST else []
-        required = AT_LEAST_ONE if self.count is None else self.count
-        counted = judge_count(required, facts.measured["count"], surroundings, leaf="count")
+        counted = judge_count(self.count, facts.measured["count"], surroundings, leaf="count")
         expected = f"{self.what}: {counted.expected.removeprefix('count ')}"
         judged = [replace(counted, expected=expected, detail="\n".join([*shown, *more]))]
         if self.reason is not None:
@@ -177,14 +176,10 @@ class _Events(Conditional):
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Yield more of them and fewer, and each reason without what is expected of it."""
-        required, events = (
-            AT_LEAST_ONE if self.count is None else self.count,
-            facts.measured["events"],
-        )
-        observed = facts.measured["count"]
+        events = facts.measured["events"]
         yield from count_mutants(
-            required,
-            observed,
+            self.count,
+            facts.measured["count"],
             surroundings,
             lambda number: facts.with_measured(count=int(number)),
             leaf="count",
@@ -385,7 +380,7 @@ class GraphBreaks(_Events):
     @property
     def claims_capture(self) -> bool:
         """Where there must be some."""
-        return self.count is None or not allows_zero(self.count)
+        return not allows_zero(self.count)
 
     def why_hollow(self, measured: Any) -> str:
         """That there are none means something only where dynamo traced a frame in the step."""

@@ -3,7 +3,7 @@ spies, candidates of autotuning.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from torch_conformance.model.case_facts import TALLIED, Raised, SpyCalls, StepFacts, Tuning, Tunings
@@ -335,12 +335,11 @@ class Calls(ConditionalOnCode):
 
     For example ``{same: true}``.
     """
-    count: Count = None
+    count: Count = field(default_factory=AT_LEAST_ONE.copy)
     """The number of entries; at least 1 when absent."""
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge the number of entries that match ``where``."""
-        required = AT_LEAST_ONE if self.count is None else self.count
         what = f"calls of {self.of}" + (f" where {text_of(dict(self.where))}" if self.where else "")
         calls = facts.calls.get(self.of)
         if calls is None:
@@ -355,7 +354,7 @@ class Calls(ConditionalOnCode):
         number = (
             sum(_matches(entry, self.where) for entry in entries) if self.where else calls.count
         )
-        judged = judge_count(required, number, surroundings)
+        judged = judge_count(self.count, number, surroundings)
         shown = "\n".join(text_of(entry) for entry in entries[:_SHOWN])
         return [replace(judged, expected=f"{what}: {judged.expected}", detail=shown)]
 
@@ -367,7 +366,7 @@ class Calls(ConditionalOnCode):
         return (
             self.where is None
             and spy.keys().isdisjoint(("around", "instead", "result"))
-            and self.count in (None, AT_LEAST_ONE)
+            and self.count == AT_LEAST_ONE
             and (
                 "graph" in spy
                 or any(
@@ -391,7 +390,6 @@ class Calls(ConditionalOnCode):
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """More matching entries and fewer; and none, if some are required."""
         calls = facts.calls[self.of]
-        required = AT_LEAST_ONE if self.count is None else self.count
         where = self.where or {}
         fitting = [entry for entry in calls.entries if _matches(decode(entry), where)]
         others = [entry for entry in calls.entries if entry not in fitting] if self.where else []
@@ -407,7 +405,7 @@ class Calls(ConditionalOnCode):
 
         number = len(fitting) if self.where else calls.count
         yield from count_mutants(
-            required,
+            self.count,
             number,
             surroundings,
             lambda count: with_entries(((fitting or [sample]) * int(count))[: int(count)]),
@@ -484,7 +482,7 @@ class Choices(Conditional):
     of: Annotated[tuple[str, ...], _OPERATIONS] = ()
     """The operations, by the name that Inductor gives the selection, or a group: gemm, convolution,
     attention. All when absent. For example ``gemm``."""
-    tuned: Count = None
+    tuned: Count = field(default_factory=AT_LEAST_ONE.copy)
     """How many such operations there were; at least 1 when absent."""
     rendered: Count = None
     """Candidates that Inductor wrote."""
@@ -546,7 +544,7 @@ class Choices(Conditional):
             return replace(judgement, expected=f"{what}: {count}", observed=observed, detail=detail)
 
         number = judge_count(
-            AT_LEAST_ONE if self.tuned is None else self.tuned,
+            self.tuned,
             len(tunings),
             surroundings,
             leaf="tuned",
@@ -585,7 +583,7 @@ class Choices(Conditional):
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """No operation at all; each count of one operation on its own, with another number."""
         tuned = list(facts.tunings.of(self.of))
-        if self.tuned is None or not parse_count(counts_in(self.tuned)[0]).holds(0):
+        if not parse_count(counts_in(self.tuned)[0]).holds(0):
             yield Mutant(name="no operation", facts=replace(facts, tunings=Tunings()), leaf="tuned")
         for name, count in self._counts.items() if tuned else ():
             first = tuned[0]
