@@ -239,7 +239,7 @@ def test_a_condition_on_the_matrix_is_decided_at_each_point(load_suite: LoadSuit
         _, counter, runs = (expected.check for expected in step.expectations)
         seen[tuple(case.params.values())[1], case.params["n"][0]] = (
             step.runs(here),
-            choose(counter.body["stats.unique_graphs"], here)[1],
+            choose(counter.counts["stats.unique_graphs"], here)[1],
             runs.applies(here),
             "max_autotune" in case.options["config"],
         )

@@ -11,13 +11,13 @@ from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.expectation import About, Mutant, Status, Verdict
 from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.expectations.expectation_base import (
-    AT_LEAST_ONE,
     BadExpectation,
     Conditional,
     Counts,
     allows_zero,
     count_mutants,
     judge_count,
+    or_some,
 )
 from torch_conformance.vocabulary.expectations.filecheck import (
     ALL,
@@ -100,7 +100,7 @@ class _Events(Conditional):
     patterns = (("reason", "matches"),)
     what: ClassVar[str]
     """The events, in words."""
-    count: Count = field(default_factory=AT_LEAST_ONE.copy)
+    count: Count = None
     """How many; at least 1 when absent."""
     reason: Annotated[Mapping[str, Any], Form({"$ref": "#/$defs/reason"})] | None = None
     """What each of them has as its reason."""
@@ -153,7 +153,9 @@ class _Events(Conditional):
             f"{event['frame']}: {reason}" for event, reason in zip(events, reasons, strict=False)
         ]
         more = [f"and {len(events) - _MOST} more"] if len(events) > _MOST else []
-        counted = judge_count(self.count, facts.measured["count"], surroundings, leaf="count")
+        counted = judge_count(
+            or_some(self.count), facts.measured["count"], surroundings, leaf="count"
+        )
         expected = f"{self.what}: {counted.expected.removeprefix('count ')}"
         judged = [replace(counted, expected=expected, detail="\n".join([*shown, *more]))]
         if self.reason is not None:
@@ -178,7 +180,7 @@ class _Events(Conditional):
         """Yield more of them and fewer, and each reason without what is expected of it."""
         events = facts.measured["events"]
         yield from count_mutants(
-            self.count,
+            or_some(self.count),
             facts.measured["count"],
             surroundings,
             lambda number: facts.with_measured(count=int(number)),
@@ -380,7 +382,7 @@ class GraphBreaks(_Events):
     @property
     def claims_capture(self) -> bool:
         """Where there must be some."""
-        return not allows_zero(self.count)
+        return not allows_zero(or_some(self.count))
 
     def why_hollow(self, measured: Any) -> str:
         """That there are none means something only where dynamo traced a frame in the step."""

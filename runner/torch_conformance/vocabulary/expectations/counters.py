@@ -3,7 +3,7 @@ spies, candidates of autotuning.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from torch_conformance.model.case_facts import TALLIED, Raised, SpyCalls, StepFacts, Tuning, Tunings
@@ -23,6 +23,7 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
     counts_in,
     is_unlisted,
     judge_count,
+    or_some,
     parse_count,
     text_of,
 )
@@ -40,9 +41,10 @@ _BY_NAME = Form(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _ByName(OnlyCounts):
-    __slots__ = ()
-    may_be_blessed = True
+    may_be_blessed: ClassVar[bool] = True
+    counts: Mapping[str, Any]
 
     def numbers(self, facts: StepFacts) -> Mapping[str, float]:
         """Return all numbers, by their names."""
@@ -267,6 +269,7 @@ class RemoteCounts:
     """Look-ups and writes that raised."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteCache(OnlyCounts):
     """What torch counted for its remote caches since the last clear_counters, by the cache's name
     in torch.
@@ -277,7 +280,6 @@ class RemoteCache(OnlyCounts):
     ``remote_cache: {RemoteFxGraphCache: {hit: 3, miss: 1, put: 1}}``
     """
 
-    __slots__ = ()
     form: ClassVar[Keywords] = {
         "type": "object",
         "minProperties": 1,
@@ -285,6 +287,7 @@ class RemoteCache(OnlyCounts):
     }
     needs_service = True
     absent: ClassVar[str] = "no statistics of remote caches were read"
+    caches: Mapping[str, Mapping[str, Any]]
 
     @classmethod
     def counts_of(cls, body: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -335,7 +338,7 @@ class Calls(ConditionalOnCode):
 
     For example ``{same: true}``.
     """
-    count: Count = field(default_factory=AT_LEAST_ONE.copy)
+    count: Count = None
     """The number of entries; at least 1 when absent."""
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
@@ -354,7 +357,7 @@ class Calls(ConditionalOnCode):
         number = (
             sum(_matches(entry, self.where) for entry in entries) if self.where else calls.count
         )
-        judged = judge_count(self.count, number, surroundings)
+        judged = judge_count(or_some(self.count), number, surroundings)
         shown = "\n".join(text_of(entry) for entry in entries[:_SHOWN])
         return [replace(judged, expected=f"{what}: {judged.expected}", detail=shown)]
 
@@ -366,7 +369,7 @@ class Calls(ConditionalOnCode):
         return (
             self.where is None
             and spy.keys().isdisjoint(("around", "instead", "result"))
-            and self.count == AT_LEAST_ONE
+            and or_some(self.count) == AT_LEAST_ONE
             and (
                 "graph" in spy
                 or any(
@@ -405,7 +408,7 @@ class Calls(ConditionalOnCode):
 
         number = len(fitting) if self.where else calls.count
         yield from count_mutants(
-            self.count,
+            or_some(self.count),
             number,
             surroundings,
             lambda count: with_entries(((fitting or [sample]) * int(count))[: int(count)]),
@@ -482,7 +485,7 @@ class Choices(Conditional):
     of: Annotated[tuple[str, ...], _OPERATIONS] = ()
     """The operations, by the name that Inductor gives the selection, or a group: gemm, convolution,
     attention. All when absent. For example ``gemm``."""
-    tuned: Count = field(default_factory=AT_LEAST_ONE.copy)
+    tuned: Count = None
     """How many such operations there were; at least 1 when absent."""
     rendered: Count = None
     """Candidates that Inductor wrote."""
@@ -544,7 +547,7 @@ class Choices(Conditional):
             return replace(judgement, expected=f"{what}: {count}", observed=observed, detail=detail)
 
         number = judge_count(
-            self.tuned,
+            or_some(self.tuned),
             len(tunings),
             surroundings,
             leaf="tuned",
@@ -583,7 +586,7 @@ class Choices(Conditional):
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """No operation at all; each count of one operation on its own, with another number."""
         tuned = list(facts.tunings.of(self.of))
-        if not parse_count(counts_in(self.tuned)[0]).holds(0):
+        if not parse_count(counts_in(or_some(self.tuned))[0]).holds(0):
             yield Mutant(name="no operation", facts=replace(facts, tunings=Tunings()), leaf="tuned")
         for name, count in self._counts.items() if tuned else ():
             first = tuned[0]

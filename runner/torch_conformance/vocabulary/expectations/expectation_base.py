@@ -268,6 +268,11 @@ AT_LEAST_ONE = {"min": 1}
 """The count of what is expected without a count."""
 
 
+def or_some(count: Any) -> Any:
+    """Return a count; at least 1 for one that is left out."""
+    return AT_LEAST_ONE if count is None else count
+
+
 def check_count(body: Any, *path: str | int) -> None:
     """Check a count with its conditions, which stands at a path; raise ``BadExpectation``."""
     for index, value in enumerate(counts_in(body)):
@@ -443,11 +448,18 @@ class Counts(Kind):
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OnlyCounts(Counts):
-    """Counts that are the whole body; by itself a body of counts by name."""
+    """Counts that are the whole body, the one field; by itself a body of counts by name.
 
-    body: Any
+    The name of the field is a part of the digests of cases.
+    """
+
+    __slots__ = ()
+
+    @property
+    def body(self) -> Any:
+        """The counts."""
+        return getattr(self, fields(self)[0].name)
 
     @classmethod
     def counts_of(cls, body: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -458,7 +470,7 @@ class OnlyCounts(Counts):
     @classmethod
     def read(cls, body: Any) -> Self:
         """Keep the body."""
-        return cls(body=body)
+        return cls(**{fields(cls)[0].name: body})
 
     @property
     def by_leaf(self) -> Mapping[str, Any]:
@@ -466,11 +478,12 @@ class OnlyCounts(Counts):
         return {" ".join(path): count for path, count in self.counts_of(self.body)}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OneCount(OnlyCounts):
     """One number, whose count is the body."""
 
-    __slots__ = ()
     form: ClassVar[Keywords] = common("count")
+    count: Any
 
     @classmethod
     def counts_of(cls, body: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
