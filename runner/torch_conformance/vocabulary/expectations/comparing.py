@@ -428,8 +428,8 @@ def differences(
 
 
 def resemblance(actual: Any, reference: Any) -> dict[str, float]:
-    """Return norm(answer) / norm(reference), and the cosine of their angle; elements that are not
-    finite are left out.
+    """Return norm(``actual``) / norm(``reference``), and the cosine of their angle, of two tensors
+    with as many elements, in float64; elements that are not finite in both are left out.
 
     Both tell wrong answers of about one error apart: zeros have the size 0, a negated answer the
     likeness -1. ``bias`` and ``outward`` say which way small errors go: the mean error, and the

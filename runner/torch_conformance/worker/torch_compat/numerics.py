@@ -390,7 +390,8 @@ _ALIKE = 64
 def jittered(
     tensor: torch.Tensor, generator: torch.Generator, least: float = 2.0**-7, times: float = 1.0
 ) -> torch.Tensor:
-    """Return a tensor with each number moved by up to its resolution.
+    """Return ``tensor``, in its shape and dtype, with each number x changed by up to
+    |x| * eps * ``times``, where eps is that of the dtype.
 
     A tensor of whole numbers remains: they are counts, or a mask.
 
@@ -659,12 +660,16 @@ def _wider(dtype: torch.dtype) -> torch.dtype:
 
 
 def to_float64(tensors: Iterable[torch.Tensor]) -> None:
-    """Give each tensor its numbers in float64."""
+    """Give each of ``tensors`` its numbers in float64 or complex128, in place; raise ``TypeError``
+    as ``change`` does.
+    """
     change(tensors, lambda tensor: tensor.to(_wider(tensor.dtype)))
 
 
 def to_float32(tensors: Iterable[torch.Tensor]) -> None:
-    """Give each float64 tensor its numbers in float32."""
+    """Give each of ``tensors`` in float64 or complex128 its numbers in float32 or complex64, in
+    place; raise ``TypeError`` as ``change`` does.
+    """
     narrower = {torch.float64: torch.float32, torch.complex128: torch.complex64}
     change(tensors, lambda tensor: tensor.to(narrower.get(tensor.dtype, tensor.dtype)))
 
