@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 import yaml
 
-from tools import generate_editor_names
+from tools import generate_editor_names, generate_observation
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.expectations.compilation import Reason
 from torch_conformance.vocabulary.expectations.counters import RemoteCounts
@@ -35,6 +35,8 @@ from torch_conformance.vocabulary.inputs import Input
 from torch_conformance.vocabulary.steps import SAMPLES, STEPS, TRITON
 
 SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
+
+OBSERVATION = "observation.schema.json"
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -64,7 +66,10 @@ def written() -> dict[str, str]:
     return {
         f"{name}.schema.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
         for name, schema in schemas().items()
-    } | {"names.schema.json": json.dumps(generate_editor_names.names(), indent=1) + "\n"}
+    } | {
+        "names.schema.json": json.dumps(generate_editor_names.names(), indent=1) + "\n",
+        OBSERVATION: generate_observation.observation(SCHEMAS / OBSERVATION, _texts),
+    }
 
 
 def _expectations() -> Any:

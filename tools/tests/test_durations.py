@@ -8,6 +8,7 @@ import pytest
 
 from tests.fakes import shipped_suite
 from tools.benchmarks.durations import as_table
+from torch_conformance.optional.options import Selection
 from torch_conformance.plan.selection import requested, shards_of
 from torch_conformance.run.preparation import TABLE, seconds_of_tables
 
@@ -51,7 +52,7 @@ def test_shards_of_the_shipped_specs_take_the_same_time(
     cases = shipped_suite().cases
     selected = [
         case
-        for case in requested(cases, cases, paths=(), globs=(), tags=())
+        for case in requested(cases, cases, Selection())
         if not backends or case.backend in backends
     ]
     seconds = seconds_of_tables([Path("specs") / TABLE])

@@ -21,16 +21,13 @@ from torch_conformance.model.escaping import counted
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.model.protocol import encode
 from torch_conformance.optional.options import (
-    backend_files,
-    backends_chosen,
+    Selection,
+    SpecFiles,
     durations,
     flag,
-    globs,
     option,
-    paths,
     profile_option,
     shard_option,
-    tags,
 )
 from torch_conformance.plan.profile import profiles
 from torch_conformance.plan.selection import (
@@ -44,14 +41,9 @@ from torch_conformance.plan.selection import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListOptions:
+class ListOptions(SpecFiles, Selection):
     """The options of ``list``."""
 
-    paths: tuple[Path, ...] = paths()
-    backends: tuple[Path, ...] = backend_files()
-    backend: tuple[str, ...] = backends_chosen()
-    select: tuple[str, ...] = globs()
-    tag: tuple[str, ...] = tags()
     shard: str | None = shard_option()
     durations: str | None = durations()
     profile: str | None = profile_option("show the cases of this profile by level")
@@ -102,14 +94,10 @@ def main(options: ListOptions) -> ExitCode:
         )
     if is_ledger:
         return _ledger(options, suite.cases)
-    cases = select(
-        read, suite.backends, names=options.backend, globs=options.select, tags=options.tag
-    )
+    cases = select(read, suite.backends, options)
     if options.shard:  # those that a run with it runs
         if not options.profile:
-            cases = requested(
-                cases, read, paths=options.paths, globs=options.select, tags=options.tag
-            )
+            cases = requested(cases, read, options, paths=options.paths)
         from torch_conformance.run.preparation import known_durations, take_shard
 
         cases, _ = take_shard(
@@ -142,15 +130,7 @@ def main(options: ListOptions) -> ExitCode:
         if options.profile:
             output.lines(vendor.outlook_of(profile, machine))
     if not cases:
-        output.note(
-            why_nothing_selected(
-                len(read),
-                names=options.backend,
-                globs=options.select,
-                tags=options.tag,
-                shard=options.shard,
-            )
-        )
+        output.note(why_nothing_selected(len(read), options, shard=options.shard))
     return ExitCode.OK if cases else ExitCode.NOTHING
 
 

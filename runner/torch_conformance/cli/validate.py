@@ -21,9 +21,8 @@ from torch_conformance.model.diagnostics import (
 from torch_conformance.model.escaping import counted
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.optional.options import (
-    backend_files,
+    SpecFiles,
     flag,
-    paths,
     profile_option,
     waiver_files,
 )
@@ -31,11 +30,9 @@ from torch_conformance.plan.profile import Profile, profiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ValidateOptions:
+class ValidateOptions(SpecFiles):
     """The options of ``validate``."""
 
-    paths: tuple[Path, ...] = paths()
-    backends: tuple[Path, ...] = backend_files()
     waivers: tuple[Path, ...] = waiver_files()
     profile: str | None = profile_option(
         "also check this profile, with the specs, backends and waivers that it names"

@@ -22,9 +22,9 @@ from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.escaping import one_line
-from torch_conformance.model.expectation import Mutant, Status, Verdict
+from torch_conformance.model.expectation import Expectation, Mutant, Status, Verdict
 from torch_conformance.model.results import COULD_NOT_HAVE_FAILED, WEAK
-from torch_conformance.vocabulary.steps import TRITON, expects_raise
+from torch_conformance.vocabulary.steps import MEASURED, TRITON, expects_raise
 
 _SECONDS = 5.0
 """The time limit for all mutants of one expectation: patterns may be slow, although each is within
@@ -60,18 +60,6 @@ class Trial:
     """Why the spec lets its mutants survive."""
 
 
-_INSTEAD = {
-    "close": "write no tolerance or a smaller one, or use inputs whose "
-    "results are not small beside it",
-    "filecheck": "name what only the code of this function has",
-    "graph": "name what only the graph of this function has, or count its operators",
-    "differs": "name a value that it may have",
-    **dict.fromkeys(
-        ("raises", "text", "log", "exit"), "name words that only the expected text has"
-    ),
-}
-_OF_COUNTS = "write the number, or a bound that is near it"
-
 UNREACHED = "any function, because nothing in the case reaches another number"
 """A mutant of a count of 0, where nothing shows that it could be another one."""
 TRIVIAL_CALLS = "the calls of a trivial function"
@@ -105,9 +93,9 @@ def verdicts_of_audit(
                 observed=f"{kind} also holds with {shown}: {weak}",
             )
         else:
-            instead = _OF_ZEROS if UNREACHED in shown else _INSTEAD.get(kind, _OF_COUNTS)
+            instead = _OF_ZEROS if UNREACHED in shown else MEASURED[kind].instead
             here = trials[0].here
-            if instead == _OF_COUNTS and here.isdecimal():
+            if instead == Expectation.instead and here.isdecimal():
                 instead = f"write {trials[0].leaf or kind}: {here}"
             observed = (
                 f"this {kind} cannot fail: it also holds with {shown}; observed here: "

@@ -305,7 +305,7 @@ def _of_refusal(run: _Proving) -> Verdict | None:
         claim.position
         for done in raising
         for claim in done.step.expectations
-        if claim.kind == "raises"
+        if claim.check.expects_exception
     )
     why = (
         "it raised before Inductor was called; if that is the claim, add before: backend to raises "
@@ -507,7 +507,8 @@ def _is_refused_as_claimed(refused: CarriedOut, run: _Proving) -> bool:
     """
     if (traced := refused.facts.dynamo) is None or traced.graphs or not traced.frames:
         return False
-    checks = [expected.check for expected in refused.step.expectations if expected.kind == "raises"]
+    claims = (expected.check for expected in refused.step.expectations)
+    checks = [check for check in claims if check.expects_exception]
     if any(check.claims_refusal and check.applies(run.surroundings) for check in checks):
         return True
     eager = (

@@ -14,7 +14,14 @@ from torch_conformance.language.check.names import (
     value_problem,
 )
 from torch_conformance.language.read import matrix, python_source, templates
-from torch_conformance.language.read.anatomy import SOURCE, Anatomy, RawStep, with_data
+from torch_conformance.language.read.anatomy import (
+    SOURCE,
+    Anatomy,
+    RawExpectation,
+    RawFunction,
+    RawStep,
+    with_data,
+)
 from torch_conformance.language.torch_names import CONFIG_FILES, NameTables
 from torch_conformance.model.case import (
     Case,
@@ -310,56 +317,53 @@ def _filled(
     return replace(anatomy, document=replace(anatomy.document, data=data))
 
 
+def _kernel_of(script: RawFunction) -> str | None:
+    from torch_conformance.vocabulary.steps.triton import kernels
+
+    return next(iter(kernels(script.tree) if script.tree else {}), None)
+
+
+def _expected(raw: RawExpectation, body: Any, document: Document) -> Expected:
+    """Return an expectation whose body has no templates any more, with the position of each leaf:
+    its keys, and the lines of its directives.
+    """
+    check = raw.parsed if body is raw.body else EXPECTATIONS[raw.kind].parse(body)
+    keys = body if isinstance(body, dict) else ()
+    leaves = {key: document.position((*raw.path, key), key=True) for key in keys}
+    path = raw.path if isinstance(body, str) else (*raw.path, "checks")
+    if isinstance(check, FileCheck) and path in document.marks:
+        block = python_source.block_at(document, path, raw.kind)
+        for line in {directive.line for directive in check.checks}:
+            leaves[f"line {line}"] = python_source.place(document, path, block, line, 1)
+    return Expected(
+        kind=raw.kind,
+        check=check,
+        position=document.position(raw.path, key=True),
+        leaves=leaves,
+        body=body,
+        weak=raw.weak,
+        is_varied=body is not raw.body,
+    )
+
+
 def _step(step: RawStep, filled: Anatomy, expected: dict[str, Expected]) -> Step:
     """Return a step of a case; ``expected`` has the expectations of the cases before, which are
     shared.
     """
-    document = filled.document
-    arguments = document.value(step.path) if step.path != ("expect",) else {}
-    if step.path in filled.scripts:
-        script = filled.scripts[step.path]
+    document, is_short = filled.document, step.path == ("expect",)  # a call without arguments
+    arguments = {} if is_short else document.value(step.path)
+    if (script := filled.scripts.get(step.path)) is not None:
         assert script.block is not None, "a script is Python"
-        if step.kind == TRITON:
-            from torch_conformance.vocabulary.steps.triton import kernels
-
-            entry = next(iter(kernels(script.tree) if script.tree else {}), None)
-        else:
-            entry = entry_of(filled, script)
+        entry = _kernel_of(script) if step.kind == TRITON else entry_of(filled, script)
         arguments = {**arguments, step.traits.python: asdict(script.block), "entry": entry}
     expectations: list[Expected] = []
     for raw in step.expectations:
         body = document.value(raw.path)
         key = f"{raw.path}{json.dumps(templates.as_text(body), sort_keys=True)}"
         if key not in expected:
-            leaves = (
-                {name: document.position((*raw.path, name), key=True) for name in body}
-                if isinstance(body, dict)
-                else {}
-            )
-            check = raw.parsed if body is raw.body else EXPECTATIONS[raw.kind].parse(body)
-            if (
-                isinstance(check, FileCheck)
-                and (path := raw.path if isinstance(body, str) else (*raw.path, "checks"))
-                in document.marks
-            ):
-                block = python_source.block_at(document, path, raw.kind)
-                lines = {directive.line for directive in check.checks}
-                leaves |= {
-                    f"line {line}": python_source.place(document, path, block, line, 1)
-                    for line in lines
-                }
-            position = document.position(raw.path, key=True)
-            expected[key] = Expected(
-                kind=raw.kind,
-                check=check,
-                position=position,
-                leaves=leaves,
-                body=body,
-                weak=raw.weak,
-                is_varied=body is not raw.body,
-            )
+            expected[key] = _expected(raw, body, document)
         expectations.append(expected[key])
-    beside: Any = document.value(step.path[:-1]) if step.path != ("expect",) else {}
+    beside: Any = {} if is_short else document.value(step.path[:-1])
     return Step(
         kind=step.kind,
         arguments=arguments if isinstance(arguments, dict) else {"items": arguments},

@@ -665,7 +665,7 @@ def availability_of(case: Case, machine: Machine) -> CaseAvailability:
 def is_cpp_wrapped_and_counted(case: Case) -> bool:
     """Whether the options of a case choose a C++ wrapper, and a step of it counts kernels."""
     return is_cpp_wrapped(case) and any(
-        expected.kind == "kernels" for step in case.steps for expected in step.expectations
+        expected.check.needs_python_wrapper for step in case.steps for expected in step.expectations
     )
 
 

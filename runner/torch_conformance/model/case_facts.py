@@ -10,10 +10,20 @@ expectation's own ``measure`` wrote: no other module knows its form.
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Annotated, Self
 
 from torch_conformance.model.codec import COMPUTED, KEY
 from torch_conformance.model.protocol import Json
+
+# ``schemas/observation.schema.json`` is made of the annotations: ``Annotated`` has further keywords
+
+Reasons = Annotated[tuple[str, ...], {"maxItems": 20}]
+Pieces = {"maxItems": 10_000}
+Milliseconds = Annotated[float, {"maximum": 10**9}]
+Leaf = Annotated[Mapping[str, Json], {"$ref": "#/$defs/leaf"}]
+"""What ``close`` measured of one value."""
+Measured = Annotated[Json, {"properties": {"leaves": {"items": {"$ref": "#/$defs/leaf"}}}}]
+"""What the ``measure`` of an expectation returned."""
 
 GROUPS: Mapping[str, frozenset[str]] = {
     "gemm": frozenset(
@@ -40,11 +50,13 @@ class Tally:
     rendered: int
     """Those that inductor wrote."""
     compiled: int
+    """Those that were compiled."""
     failed: int
     """Those that could not be compiled or timed, and were discarded."""
     refused: int = 0
     """Those that were compiled, and that their library refused to run for these sizes."""
     timed: int
+    """Those that were timed."""
     won: int
     """1 where one of them was selected."""
     error: str
@@ -60,7 +72,7 @@ class Tuning:
 
     op: str
     """The name that inductor gives it, such as ``mm`` and ``convolution``."""
-    how: str
+    how: Annotated[str, {"enum": ["timed", "only", "untimed"]}]
     """``timed``; ``only`` where there was one candidate, which is not timed; ``untimed`` for any
     other selection.
     """
@@ -68,7 +80,10 @@ class Tuning:
     """The name of the selected candidate; empty where it is not known."""
     won_by: str
     """Its inductor backend, one of ``by_backend``; empty where it is not known."""
-    by_backend: Mapping[str, Tally] = field(metadata={KEY: "backends"})
+    by_backend: Annotated[Mapping[str, Tally], {"maxProperties": 50}] = field(
+        metadata={KEY: "backends"}
+    )
+    """The candidates, by inductor backend."""
 
     def tally(self, backend: str) -> Tally:
         """Return the tally of a backend; that of all of them for an empty name."""
@@ -110,7 +125,7 @@ class Tunings:
 
     count: int = 0
     """How many operations there were."""
-    found: tuple[Tuning, ...] = ()
+    found: Annotated[tuple[Tuning, ...], {"maxItems": 200}] = ()
     """The first of them: a bounded number."""
 
     def of(self, operations: Collection[str]) -> Iterator[Tuning]:
@@ -133,6 +148,7 @@ class Cause:
     ancestors: tuple[str, ...]
     """The dotted paths of its type and of every type that it inherits from."""
     message: str
+    """Its text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +156,9 @@ class Raised(Cause):
     """An exception that a step, or a case before its steps, ended with."""
 
     traceback: str
+    """The end of its traceback."""
     phase: str
+    """The phase it left."""
     causes: tuple[Cause, ...] = ()
     """The chain below it, the nearest first."""
 
@@ -162,6 +180,7 @@ class SpyCalls:
     """What a spy saw."""
 
     count: int
+    """How many entries there were."""
     entries: tuple[Mapping[str, Json], ...]
     """The first of them, as maps of plain values."""
 
@@ -170,7 +189,8 @@ class SpyCalls:
 class ChildExit:
     """How the child of a spawn step ended."""
 
-    code: int
+    code: Annotated[int, {"minimum": -(2**31)}]
+    """Its exit code; a negative one is a signal's."""
     stderr: str
     """The end of its standard error."""
     stdout: str | None = None
@@ -182,10 +202,13 @@ class Generator:
     """What a call did to a generator of random numbers, compiled and eager."""
 
     name: str
+    """``cpu``, a device with its index, or ``python`` for the module random."""
     exact: bool
     """Whether the compiled call must leave the state that eager leaves."""
     eager_advanced: bool
+    """Whether the eager call changed its state."""
     compiled_advanced: bool
+    """Whether the compiled call changed its state."""
     same: bool
     """Whether both left the same state."""
 
@@ -195,8 +218,11 @@ class Mode:
     """A mode of torch that a call left otherwise than eager did, with both values as text."""
 
     name: str
+    """The mode."""
     eager: str
+    """What the eager call left."""
     compiled: str
+    """What the compiled call left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,13 +231,16 @@ class Effects:
 
     compared: int
     """How many values were compared."""
-    apart: tuple[str, ...]
+    apart: Annotated[tuple[str, ...], {"maxItems": 50}]
     """Paths of values that differed before the call, and were not compared."""
-    leaves: tuple[Mapping[str, Json], ...]
+    leaves: Annotated[tuple[Leaf, ...], {"maxItems": 50}]
     """The facts of values that differ, as ``close`` measures them."""
-    generators: tuple[Generator, ...] = ()
+    generators: Annotated[tuple[Generator, ...], {"maxItems": 100}] = ()
     """The generators of random numbers; empty where the eager call raised."""
-    modes: tuple[Mode, ...] = ()
+    modes: Annotated[tuple[Mode, ...], {"maxItems": 1000}] = ()
+    """The modes of torch (grad mode, default dtype, autocast ...)
+    that it left otherwise than eager.
+    """
     changes: int = 0
     """How many values beside its result the eager call changed."""
 
@@ -221,22 +250,31 @@ class Timing:
     """How long a function took in a bench step; times are milliseconds. Reported, never judged."""
 
     name: str
-    form: str
+    """The function."""
+    form: Annotated[str, {"enum": ["compiled", "eager"]}]
     """``compiled`` or ``eager``."""
-    median_ms: float
-    least_ms: float
-    most_ms: float
-    count: int
+    median_ms: Milliseconds
+    """The median, in milliseconds."""
+    least_ms: Milliseconds
+    """The least, in milliseconds."""
+    most_ms: Milliseconds
+    """The most, in milliseconds."""
+    count: Annotated[int, {"minimum": 1, "maximum": 1000}]
+    """How often it was timed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
     """What a bench step timed and left."""
 
-    timings: tuple[Timing, ...]
-    attachments: tuple[str, ...]
+    timings: Annotated[tuple[Timing, ...], {"maxItems": 1000}]
+    """What was timed, in order."""
+    attachments: Annotated[
+        tuple[Annotated[str, {"pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]*$"}], ...], {"maxItems": 100}
+    ]
     """Names of files that it left in the case's folder."""
-    notes: tuple[str, ...]
+    notes: Annotated[tuple[str, ...], {"maxItems": 100}]
+    """What a person should know of it: why there is no trace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +283,7 @@ class Traced:
 
     frames: int
     """How many frames it converted, or began to."""
-    broken: tuple[str, ...]
+    broken: Reasons
     """Why it did not convert some of them as a whole."""
     graphs: int
     """How many graphs it captured and handed to the backend."""
@@ -275,10 +313,12 @@ class Repetition:
 
     first: int
     """The first of them, from 0."""
-    times: int
-    measured: Json = None
+    times: Annotated[int, {"minimum": 1}]
+    """How many repetitions had these inputs and results."""
+    measured: Measured = None
     """What the expectation's own ``measure`` wrote; None where it was not measured."""
     why_not: str = "it was not measured"
+    """Why it was not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,8 +339,11 @@ class StepFacts:
     """What was measured in and after one step."""
 
     raised: Raised | None = None
+    """The exception that ended the step, or null."""
     counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """torch._dynamo.utils.counters, by namespace and name."""
     metrics: Mapping[str, float] = field(default_factory=dict)
+    """torch._inductor.metrics that are numbers."""
     remote: Mapping[str, Mapping[str, int]] | None = None
     """torch's statistics of its remote caches: hit, miss, put and exception, by the name of the
     cache; None where they were not read.
@@ -312,12 +355,14 @@ class StepFacts:
     executed: Mapping[str, int] = field(default_factory=dict)
     """Calls, by device, of graphs that the case's own ``torch.compile`` compiled."""
     executed_others: Mapping[str, int] = field(default_factory=dict)
-    """Calls of all other compiled graphs."""
+    """Calls of all other compiled graphs, by device: backward graphs that were compiled late,
+    packages, and what code of the spec compiled itself.
+    """
     dynamo: Traced | None = None
     """What dynamo did with the case's functions; None in runs of before it was recorded."""
-    abandoned: tuple[str, ...] = ()
+    abandoned: Reasons = ()
     """A reason for each frame that dynamo gave up."""
-    uncompiled: tuple[str, ...] = ()
+    uncompiled: Reasons = ()
     """Samples of an operator whose compiled call ran eagerly though it had operations, the first
     ones, each with the reason.
     """
@@ -331,26 +376,34 @@ class StepFacts:
     """What autotuning timed, by tuning."""
     tunings: Tunings = field(default_factory=Tunings)
     """The outcome of every autotuning candidate, by tuned operator of the case's own functions."""
-    code_pieces: int = field(default=0, metadata={KEY: "code"})
+    code_pieces: Annotated[int, {"maximum": 10_000}] = field(default=0, metadata={KEY: "code"})
     """How many pieces of generated code the worker wrote beside its message."""
-    code_digests: tuple[str, ...] = ()
+    code_digests: Annotated[tuple[str, ...], Pieces] = ()
     """The sha256 of each piece as the worker wrote it; empty in runs of before it was recorded."""
-    code_graphs: tuple[GraphOfCode, ...] = ()
-    measurements: Mapping[str, Json] = field(default_factory=dict, metadata={KEY: "measured"})
+    code_graphs: Annotated[tuple[GraphOfCode, ...], Pieces] = ()
+    """The graph that each piece of code was generated for."""
+    measurements: Mapping[str, Measured] = field(default_factory=dict, metadata={KEY: "measured"})
     """What expectations asked for, by their index: the JSON that each kind's ``measure`` wrote, not
     decoded.
     """
-    repetitions: Mapping[str, tuple[Repetition, ...]] = field(default_factory=dict)
+    repetitions: Mapping[str, Annotated[tuple[Repetition, ...], {"maxItems": 1000}]] = field(
+        default_factory=dict
+    )
     """The repetitions of the step before the last, by the index of the expectation that judges
     each.
     """
     unmeasured: Mapping[str, str] = field(default_factory=dict)
     """Why something could not be measured, by the expectation's index."""
     effects: Effects | None = None
-    """None where they were not compared."""
+    """Side effects of a call, of backward or of an optimizer's step, compared with those of eager;
+    None where they were not compared.
+    """
     calls: Mapping[str, SpyCalls] = field(default_factory=dict)
+    """The entries of each spy, by name."""
     exit: ChildExit | None = None
+    """How the child of a spawn step ended; None for other steps."""
     bench: Bench | None = None
+    """The times of a bench step; None for other steps."""
     code: tuple[str, ...] = field(default=(), metadata={COMPUTED: True})
     """The pieces of generated code, in order."""
     measured: Json = field(default=None, metadata={COMPUTED: True})

@@ -186,6 +186,12 @@ class Expectation:
     """Whether nothing is measured where the step raised."""
     about: ClassVar[About] = About.INDUCTOR
     """What it says something of. Counters and generated code are inductor's own."""
+    expects_exception: ClassVar[bool] = False
+    """Whether it expects that the step raises."""
+    needs_python_wrapper: ClassVar[bool] = False
+    """Whether it counts calls that only a wrapper in Python shows."""
+    instead: ClassVar[str] = "write the number, or a bound that is near it"
+    """What to write where changed facts fulfil it too."""
 
     @property
     def names(self) -> tuple[str, ...]:

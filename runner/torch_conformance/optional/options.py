@@ -64,11 +64,6 @@ def report_file(help: str, reads: Reads = Path) -> Any:
     return option("FILE", help, reads=reads, is_report=True)
 
 
-SUPPORT_HELP = (
-    "also write who computed each operator and type: to a file .json, or .md for Markdown"
-)
-
-
 def table_file(text: str) -> Path:
     """Read the name of a table, whose ending says its form; raise ``ValueError``."""
     if not text.endswith((".json", ".md")):
@@ -104,37 +99,14 @@ def argument(metavar: str, help: str, reads: Reads = str, nargs: str | None = No
 
 
 # options that several commands have: each call makes a field of its own
-paths = partial(
-    argument,
-    "PATH",
-    "spec files or folders (default: of conformance.yaml, else ./specs, else the shipped specs)",
-    Path,
-    "*",
-)
 backend_files = partial(several, "FILE", "file with additional backends", Path)
 waiver_files = partial(several, "FILE", "file with additional waivers", Path)
-backends_chosen = partial(several, "NAME", "select the cases of this backend")
-globs = partial(
-    several, "GLOB", "select the ids that match; * and ? are special; with !GLOB, leave these out"
-)
-tags = partial(
-    several,
-    "NAME",
-    "select the cases whose spec has this tag, also those on request; with !NAME, those whose "
-    "spec does not have it",
-)
 shard_option = partial(option, "I/N", "select the I-th of N parts, which take about the same time")
 durations = partial(
     option,
     "RUN|FILE",
     "make the shards by the durations of this run or table (default: durations.txt beside the "
     "specs); all need the same",
-)
-flavour_option = partial(
-    one_of,
-    JUNIT_FLAVOURS,
-    "default: with file and line of each case; strict: valid against the schema of Jenkins' "
-    "xunit plugin, which knows neither",
 )
 github_option = partial(
     one_of,
@@ -203,9 +175,63 @@ def _seed(text: str) -> int | str:
 
 
 # -- the options that several rooms read -----------------------------------------------------------
+# bases have no slots: a class may have several of them
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
+class SpecFiles:
+    """Which files a command reads."""
+
+    paths: tuple[Path, ...] = argument(
+        "PATH",
+        "spec files or folders (default: of conformance.yaml, else ./specs, else the shipped "
+        "specs)",
+        Path,
+        "*",
+    )
+    backends: tuple[Path, ...] = backend_files()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which of the cases that were read a command takes."""
+
+    backend: tuple[str, ...] = several("NAME", "select the cases of this backend")
+    select: tuple[str, ...] = several(
+        "GLOB", "select the ids that match; * and ? are special; with !GLOB, leave these out"
+    )
+    tag: tuple[str, ...] = several(
+        "NAME",
+        "select the cases whose spec has this tag, also those on request; with !NAME, those whose "
+        "spec does not have it",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportFiles:
+    """The files of reports that a run writes, or a command of what it recorded."""
+
+    junit: Path | None = may_differ(
+        "the path of a report", report_file("also write the JUnit report to this file")
+    )
+    junit_flavour: str = may_differ(
+        "the form of a report",
+        one_of(
+            JUNIT_FLAVOURS,
+            "default: with file and line of each case; strict: valid against the schema of "
+            "Jenkins' xunit plugin, which knows neither",
+        ),
+    )
+    support: Path | None = may_differ(
+        "the path of a report",
+        report_file(
+            "also write who computed each operator and type: to a file .json, or .md for Markdown",
+            table_file,
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExecutionOptions:
     """How cases are executed: what ``run`` and ``audit`` have in common."""
 
@@ -224,7 +250,7 @@ class ExecutionOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions(ExecutionOptions):
+class RunOptions(ExecutionOptions, SpecFiles, Selection, ReportFiles):
     """The options of ``run``. The journal's header records all of them."""
 
     GROUPS: ClassVar[Mapping[str, str]] = {
@@ -239,12 +265,7 @@ class RunOptions(ExecutionOptions):
     }
     """The options in ``--help``, by what a person wants to do."""
 
-    paths: tuple[Path, ...] = paths()
-    backends: tuple[Path, ...] = backend_files()
     waivers: tuple[Path, ...] = waiver_files()
-    backend: tuple[str, ...] = backends_chosen()
-    select: tuple[str, ...] = globs()
-    tag: tuple[str, ...] = tags()
     shard: str | None = may_differ("differs between parts; checked separately", shard_option())
     durations: str | None = may_differ("how the shards share the cases is compared", durations())
     profile: str | None = profile_option(
@@ -278,11 +299,6 @@ class RunOptions(ExecutionOptions):
         "asks for a run with a text of theirs knows that it is a new one",
         "",
     )
-    junit: Path | None = may_differ(
-        "the path of a report", report_file("also write the JUnit report to this file")
-    )
-    junit_flavour: str = may_differ("the form of a report", flavour_option())
-    support: Path | None = may_differ("the path of a report", report_file(SUPPORT_HELP, table_file))
     github: str = may_differ(
         "annotations and summaries for GitHub change no outcome", github_option()
     )
@@ -382,7 +398,7 @@ REFUSED: Mapping[str, tuple[object, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergeOptions:
+class MergeOptions(ReportFiles):
     """The options of ``merge``."""
 
     runs: tuple[str, ...] = argument(
@@ -391,21 +407,15 @@ class MergeOptions:
     out: Path | None = option(
         "DIR", "folder of the merged run (default: reports/<utc>-<id>)", reads=Path
     )
-    junit: Path | None = report_file("also write the JUnit report to this file")
-    junit_flavour: str = flavour_option()
-    support: Path | None = report_file(SUPPORT_HELP, table_file)
     github: str = github_option()
     json: bool = flag("print one object")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportOptions:
+class ReportOptions(ReportFiles):
     """The options of ``report``."""
 
     run: str = argument("RUN", "a run: its folder, its id, or latest")
-    junit: Path | None = report_file("write the JUnit report of the run to this file")
-    junit_flavour: str = flavour_option()
-    support: Path | None = report_file(SUPPORT_HELP, table_file)
     hud: Path | None = report_file(
         "write what PyTorch's cross-repository CI takes of the run to this file"
     )
@@ -414,7 +424,8 @@ class ReportOptions:
 
 def written(options: type) -> Mapping[str, Mapping[str, Any]]:
     """Return how each option of a class is written, by its field: the arguments of
-    ``add_argument``, and ``word`` or ``positional``.
+    ``add_argument``, and ``word`` or ``positional``. First come those that stand without an option,
+    last of these the one that takes several words.
 
     A class may name those of its fields that are ``OFFERED``.
     """
@@ -424,6 +435,7 @@ def written(options: type) -> Mapping[str, Mapping[str, Any]]:
         for field in fields(options)
         if "help" in field.metadata and (offered is None or field.name in offered)
     ]
+    own.sort(key=lambda field: ("positional" not in field.metadata, "nargs" in field.metadata))
     known = {field.name: {**field.metadata, "default": field.default} for field in own}
     return {
         name: {key: value for key, value in how.items() if key not in ("may_differ", "is_report")}

@@ -28,13 +28,18 @@ from torch_conformance.model.conditions import (
 )
 from torch_conformance.model.devices import CPU, kind_of
 from torch_conformance.model.escaping import line
+from torch_conformance.model.expectation import Expectation
 from torch_conformance.model.flow import flow
 from torch_conformance.model.protocol import decode
 from torch_conformance.plan.selection import is_of_operator
 from torch_conformance.plan.worker_plan import make_plan
 from torch_conformance.vocabulary import inputs
 from torch_conformance.vocabulary.expectations.close import Judge
-from torch_conformance.vocabulary.expectations.expectation_base import is_reference, parse_count
+from torch_conformance.vocabulary.expectations.expectation_base import (
+    Counts,
+    is_reference,
+    parse_count,
+)
 from torch_conformance.vocabulary.picture import INSIDE_TORCH, OF_TORCH
 
 MODULES = {
@@ -110,6 +115,13 @@ def _of_torch(name: str, owner: str = "torch") -> str:
 
 def _within(opening: str, lines: Iterable[str]) -> list[str]:
     return [opening, *(f"    {text}" for text in lines)]
+
+
+def _expressions(check: Expectation) -> dict[str, str]:
+    """Return the Python of each number that a script can count; empty where it counts none."""
+    if not isinstance(check, Counts):
+        return {}
+    return {leaf: text for leaf in check.by_leaf if (text := check.expression(leaf))}
 
 
 @functools.cache
@@ -326,7 +338,7 @@ class _Composer:
         if self._functions:
             self._helpers.add("runs")
         if any(
-            expected.kind in ("counter", "metric")
+            _expressions(expected.check)
             for step in self._case.steps
             for expected in step.expectations
         ):
@@ -622,17 +634,11 @@ class _Composer:
                 lines.append(f"equal({name!a}, {self._named(name)}, {wanted})")
         elif expected.kind == "raises":
             lines = self._raises(check, place)
-        elif expected.kind in ("counter", "metric") and not asks_for_code(expected.body):
-            for name, count in check.counts.items():
-                space, _, rest = name.partition(".")
-                owner = "pkgutil.resolve_name('torch._inductor.metrics')"
-                counter = f"torch._dynamo.utils.counters[{space!a}][{rest!a}]"
-                lines += self._counted(
-                    counter if expected.kind == "counter" else _of_torch(name, owner), count
-                )
+        elif expressions := {} if asks_for_code(expected.body) else _expressions(check):
+            for leaf, expression in expressions.items():
+                lines += self._counted(expression, check.by_leaf[leaf])
         elif expected.kind != "runs":
-            if expected.kind in ("filecheck", "generated_files"):
-                self._shows_code = True
+            self._shows_code |= check.judges_code
             self._note(f"{place}: {flow(as_text(expected.body))[:200]}")
         return lines
 

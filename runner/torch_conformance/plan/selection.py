@@ -32,7 +32,7 @@ from torch_conformance.model.diagnostics import (
     unknown,
 )
 from torch_conformance.model.document import DataPath
-from torch_conformance.optional.options import REFUSED
+from torch_conformance.optional.options import REFUSED, Selection
 from torch_conformance.vocabulary.steps import SAMPLES
 
 if TYPE_CHECKING:
@@ -120,19 +120,13 @@ def no_case(pattern: str, ids: Ids) -> str:
     return f"{problem}: ids look like '{one_line(ids.nearest(pattern))}'" if ids.ids else problem
 
 
-def select(
-    cases: Sequence[Case],
-    backends: Backends,
-    *,
-    names: Sequence[str] = (),
-    globs: Sequence[str] = (),
-    tags: Sequence[str] = (),
-) -> list[Case]:
+def select(cases: Sequence[Case], backends: Backends, selection: Selection) -> list[Case]:
     """Return the cases that match every given criterion; raise ``UsageError`` for a backend or a
     tag that does not exist.
 
     A tag or a glob after ``!`` excludes the cases that have it, or that it matches.
     """
+    names, globs, tags = selection.backend, selection.select, selection.tag
     for name in names:
         if name not in backends.by_name:
             message, hint = unknown("backend", name, backends.by_name)
@@ -191,13 +185,7 @@ def without_benches(case: Case) -> Case:
 
 
 def why_nothing_selected(
-    read: int,
-    *,
-    names: Sequence[str],
-    globs: Sequence[str],
-    shard: str | None,
-    tags: Sequence[str] = (),
-    of: int | None = None,
+    read: int, selection: Selection, *, shard: str | None, of: int | None = None
 ) -> str:
     """Return why no case is selected.
 
@@ -210,12 +198,14 @@ def why_nothing_selected(
             f"no case is selected: none of the {of} selected cases falls to shard {shard}; its "
             "run is recorded, so that it can be merged"
         )
+    globs = selection.select
     filters = [
-        *(f"--backend {name}" for name in names),
+        *(f"--backend {name}" for name in selection.backend),
         *(f"--select {glob}" for glob in globs[:3]),
     ]
     filters += [f"(and {len(globs) - 3} more)"] if len(globs) > 3 else []
-    filters += [*(f"--tag {tag}" for tag in tags), *([f"--shard {shard}"] if shard else [])]
+    filters += [f"--tag {tag}" for tag in selection.tag]
+    filters += [f"--shard {shard}"] if shard else []
     return (
         f"no case is selected: none of the {read} cases that were read matches "
         f"{' '.join(filters) or 'the paths'} ('list' shows them)"
@@ -225,10 +215,9 @@ def why_nothing_selected(
 def requested(
     cases: Sequence[Case],
     read: Sequence[Case],
+    selection: Selection,
     *,
-    paths: Sequence[Path],
-    globs: Sequence[str],
-    tags: Sequence[str],
+    paths: Sequence[Path] = (),
     sources: Mapping[str, str] = {},
 ) -> list[Case]:
     """Return the cases without those on request that nothing names.
@@ -247,14 +236,19 @@ def requested(
         named.update(below if path in files.values() or default.isdisjoint(below) else ())
     usual = Ids(case.id for case in read if not case.on_request)
     matching = _matching(
-        [text for text in globs if not text.startswith(NOT) and not usual.matching(text)], cases
+        [
+            text
+            for text in selection.select
+            if not text.startswith(NOT) and not usual.matching(text)
+        ],
+        cases,
     )
     return [
         case
         for case in cases
         if not case.on_request
         or case.spec in named
-        or not set(tags).isdisjoint(case.tags)
+        or not set(selection.tag).isdisjoint(case.tags)
         or case.id in matching
     ]
 

@@ -23,12 +23,10 @@ from torch_conformance.model.outcomes import JUDGED_BY_FACTS, PASSED, ExitCode, 
 from torch_conformance.model.results import COULD_NOT_HAVE_FAILED, CaseResult
 from torch_conformance.optional.options import (
     ExecutionOptions,
+    Selection,
     argument,
     backend_files,
-    backends_chosen,
     flag,
-    globs,
-    tags,
 )
 from torch_conformance.optional.tools import hooks
 from torch_conformance.plan import schedule
@@ -42,7 +40,7 @@ from torch_conformance.run.pipeline import CaseRunner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditOptions(ExecutionOptions):
+class AuditOptions(ExecutionOptions, Selection):
     """The options of ``audit``."""
 
     targets: tuple[str, ...] = argument(
@@ -63,9 +61,6 @@ class AuditOptions(ExecutionOptions):
     )
     json: bool = flag("print one object")
     backends: tuple[Path, ...] = backend_files()
-    backend: tuple[str, ...] = backends_chosen()
-    select: tuple[str, ...] = globs()
-    tag: tuple[str, ...] = tags()
 
 
 def has_verdicts(result: CaseResult) -> bool:
@@ -88,9 +83,7 @@ class Ran:
 
 
 def _selected(suite: Suite, options: AuditOptions) -> Sequence[Case]:
-    return select(
-        suite.cases, suite.backends, names=options.backend, globs=options.select, tags=options.tag
-    )
+    return select(suite.cases, suite.backends, options)
 
 
 def recorded_cases(name: str, options: AuditOptions) -> Ran:
@@ -482,13 +475,7 @@ def main(options: AuditOptions) -> ExitCode:
         else:
             paths = [Path(target) for target in options.targets]
             suite = load(paths, options.backends)
-            cases = requested(
-                _selected(suite, options),
-                suite.cases,
-                paths=paths,
-                globs=options.select,
-                tags=options.tag,
-            )
+            cases = requested(_selected(suite, options), suite.cases, options, paths=paths)
             if tool:
                 return _with(tool, cases, suite, options, folder)
             results, known = run_cases(cases, suite, options, folder / "cases")

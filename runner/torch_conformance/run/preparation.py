@@ -133,13 +133,7 @@ def prepare(
         resolved = profiles().cases_of(profile, suite, files)
         files, whole, record = resolved.waivers, resolved.cases, resolved.record
     else:
-        matching = select(
-            suite.cases,
-            suite.backends,
-            names=options.backend,
-            globs=options.select,
-            tags=options.tag,
-        )
+        matching = select(suite.cases, suite.backends, options)
         if only is not None:
             whole = [case for case in matching if case.id in only]
             options = replace(
@@ -154,12 +148,7 @@ def prepare(
                 )
         else:
             whole = requested(
-                matching,
-                suite.cases,
-                paths=options.paths,
-                globs=options.select,
-                tags=options.tag,
-                sources=suite.sources,
+                matching, suite.cases, options, paths=options.paths, sources=suite.sources
             )
             not_requested = len(matching) - len(whole)
     bounds = _bounds_of_groups(options.group, suite.cases)
@@ -194,12 +183,7 @@ def prepare(
             output.note(hint)
         if not selected and only is None:
             why = why_nothing_selected(
-                len(suite.cases),
-                names=options.backend,
-                globs=options.select,
-                tags=options.tag,
-                shard=options.shard,
-                of=len(whole),
+                len(suite.cases), options, shard=options.shard, of=len(whole)
             )
             if not_requested:
                 left = (

@@ -10,6 +10,7 @@ import pytest
 from torch_conformance.language import programs
 from torch_conformance.language.load import inspect, load
 from torch_conformance.model.diagnostics import InvalidSpecs
+from torch_conformance.optional.options import Selection
 from torch_conformance.plan.selection import requested
 
 _LONGEST = 100
@@ -65,9 +66,7 @@ def test_what_a_folder_has_is_read_and_not_made_again(tmp_path: Path) -> None:
     suite.freeze()
     first, second = sorted(frozen.iterdir())
     assert first.name == "programs-3-s3-0000.yaml"
-    named = requested(
-        suite.cases, suite.cases, paths=[source], globs=(), tags=(), sources=suite.sources
-    )
+    named = requested(suite.cases, suite.cases, Selection(), paths=[source], sources=suite.sources)
     assert named == list(suite.cases)
     old = frozen / "programs-0-s3-0000.yaml"
     first.rename(old)

@@ -13,6 +13,7 @@ from torch_conformance.language.backends import load_backends
 from torch_conformance.matching.patterns import Ids, glob
 from torch_conformance.model.case import Case, CaseId
 from torch_conformance.model.diagnostics import UsageError
+from torch_conformance.optional.options import Selection
 from torch_conformance.plan.selection import read_shard, select, shards_of, unmatched
 
 IDS = [
@@ -35,12 +36,12 @@ CASES = [made(id) for id in IDS]
 
 
 def chosen(**criteria: object) -> list[str]:
-    return [found.id for found in select(CASES, load_backends(), **criteria)]  # type: ignore[arg-type]
+    return [found.id for found in select(CASES, load_backends(), Selection(**criteria))]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("id", IDS)
 def test_an_id_selects_itself_alone(id: str) -> None:
-    assert chosen(globs=[id]) == [id]
+    assert chosen(select=[id]) == [id]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_an_id_selects_itself_alone(id: str) -> None:
     ],
 )
 def test_only_star_and_question_mark_are_special(pattern: str, count: int) -> None:
-    assert len(chosen(globs=[pattern])) == count
+    assert len(chosen(select=[pattern])) == count
 
 
 @pytest.mark.parametrize(
@@ -117,9 +118,9 @@ def test_an_index_of_ids_changes_no_match(seed: int) -> None:
 
 
 def test_several_globs_or_backends_mean_any_and_both_mean_both() -> None:
-    assert chosen(globs=["top*", "cache/hit-*"]) == [IDS[3], IDS[4], IDS[5]]
-    assert chosen(names=["cuda", "rocm"]) == [IDS[2], IDS[4]]
-    assert chosen(globs=["cache/*"], names=["cuda", "rocm"]) == [IDS[2]]
+    assert chosen(select=["top*", "cache/hit-*"]) == [IDS[3], IDS[4], IDS[5]]
+    assert chosen(backend=["cuda", "rocm"]) == [IDS[2], IDS[4]]
+    assert chosen(select=["cache/*"], backend=["cuda", "rocm"]) == [IDS[2]]
 
 
 @pytest.mark.parametrize(
@@ -141,8 +142,10 @@ def test_several_globs_or_backends_mean_any_and_both_mean_both() -> None:
 def test_a_glob_after_an_exclamation_mark_takes_cases_out(
     globs: list[str], numbers: list[int]
 ) -> None:
-    assert chosen(globs=globs) == [IDS[number] for number in numbers]
-    assert chosen(globs=globs, names=["cuda"]) == [IDS[number] for number in numbers if number == 2]
+    assert chosen(select=globs) == [IDS[number] for number in numbers]
+    assert chosen(select=globs, backend=["cuda"]) == [
+        IDS[number] for number in numbers if number == 2
+    ]
     hints = {
         "!nothing": f"no case matches 'nothing': ids look like '{IDS[0]}'",
         "!!top*": f"no case matches '!top*': ids look like '{IDS[4]}'",
@@ -158,7 +161,7 @@ def test_a_glob_for_shipped_specs_that_were_not_read_names_their_folder() -> Non
 
 def test_an_unknown_backend_is_wrong_usage() -> None:
     with pytest.raises(UsageError, match=r"^unknown backend 'cdua' \(did you mean 'cuda'\?\)$"):
-        chosen(names=["cpu", "cdua"])
+        chosen(backend=["cpu", "cdua"])
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])

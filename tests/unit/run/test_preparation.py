@@ -23,7 +23,7 @@ from torch_conformance.language.load import load
 from torch_conformance.model.case import Case, CaseId
 from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.outcomes import ExitCode, Outcome
-from torch_conformance.optional.options import RunOptions
+from torch_conformance.optional.options import RunOptions, Selection
 from torch_conformance.plan.selection import requested, select
 from torch_conformance.record.run_folder import JOURNAL, REPORTS
 from torch_conformance.run import preparation
@@ -110,7 +110,8 @@ HALF = [
 def test_what_names_a_spec_on_request(
     paths: tuple[str, ...], globs: tuple[str, ...], tags: tuple[str, ...], expected: list[Case]
 ) -> None:
-    assert requested(CASES, CASES, paths=list(map(Path, paths)), globs=globs, tags=tags) == expected
+    selection = Selection(select=globs, tag=tags)
+    assert requested(CASES, CASES, selection, paths=list(map(Path, paths))) == expected
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ def test_what_names_a_spec_on_request(
 def test_a_spec_with_some_cases_on_request_is_named_by_its_file_alone(
     path: str, count: int
 ) -> None:
-    assert requested(HALF, [*CASES, *HALF], paths=[Path(path)], globs=(), tags=()) == HALF[:count]
+    assert requested(HALF, [*CASES, *HALF], Selection(), paths=[Path(path)]) == HALF[:count]
 
 
 def test_a_reason_of_a_template_puts_some_cases_on_request(tmp_path: Path) -> None:
@@ -149,9 +150,9 @@ def test_a_reason_of_a_template_puts_some_cases_on_request(tmp_path: Path) -> No
 def test_a_tag_selects_or_excludes(tags: list[str], expected: list[Case] | None) -> None:
     if expected is None:
         with pytest.raises(UsageError, match="unknown tag 'operator'"):
-            select(CASES, load_backends(), tags=tags)
+            select(CASES, load_backends(), Selection(tag=tuple(tags)))
     else:
-        assert select(CASES, load_backends(), tags=tags) == expected
+        assert select(CASES, load_backends(), Selection(tag=tuple(tags))) == expected
 
 
 @pytest.mark.parametrize(

@@ -1268,7 +1268,7 @@ REFUSED: list[tuple[str, Any, tuple[Any, ...]]] = [
     *((kind, {"a.b": body}, ("a.b",)) for body in EMPTY_COUNTS for kind in ("counter", "metric")),
     *(("generated_files", body, ()) for body in EMPTY_COUNTS),
     ("counter", {"a.b": [{"value": 1}, {"value": {"min": 0}}]}, ("a.b", 1, "value")),
-    ("counter", {"hits": 1}, ("hits",)),
+    ("counter", {"hits": {"value": 1, "unlisted": True}}, ("hits",)),
     *(
         ("counter", {"a.b": {**body, "unlisted": True}}, ("a.b",))
         for body in ({"value": 0}, {"max": 3})

@@ -112,10 +112,6 @@ def check_values(anatomy: Anatomy, backends: Backends, names: NameTables) -> lis
     ]
 
 
-_NEEDS_TARGETS = ("resources", "metadata")
-"""Expectations of kernels that are compiled for targets."""
-
-
 class TargetChecks(Protocol):
     """What is asked of the tool ``offline``."""
 
@@ -142,7 +138,7 @@ def _problems_of_targets(anatomy: Anatomy) -> Iterator[Diagnostic]:
     if TRITON in data.get("control", {}):
         yield document.diagnostic(("control", TRITON), "control-without-triton", key=True)
     for raw in expectations:
-        if raw.kind in _NEEDS_TARGETS:
+        if EXPECTATIONS[raw.kind].needs_target:
             yield document.diagnostic(
                 raw.path, "expectation-without-targets", key=True, kind=raw.kind
             )
@@ -203,7 +199,7 @@ def _value_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         for expectation in step.expectations
         if "services" not in data
     ):
-        if expectation.kind == "remote_cache":
+        if EXPECTATIONS[expectation.kind].needs_service:
             yield document.diagnostic(expectation.path, "no-service", key=True)
 
 

@@ -35,8 +35,8 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
     BadExpectation,
     Counts,
     allows_zero,
+    check_count,
     is_reference,
-    is_unlisted,
 )
 from torch_conformance.vocabulary.steps import SAMPLES, STEPS
 from torch_conformance.vocabulary.steps.step_base import COMPILED, Around
@@ -376,15 +376,12 @@ def _event_problems(
     document, path, body = anatomy.document, expectation.path, expectation.body
     plain: list[tuple[DataPath, Any]] = []
     code = "reference-within-a-value"
-    if expectation.kind == "exit" and not step.traits.has_exit:
+    kind = EXPECTATIONS[expectation.kind]
+    if kind.judges_exit and not step.traits.has_exit:
         yield document.diagnostic(
             path, "step-without-child", key=True, kind=step.kind, kinds=_kinds_with("has_exit")
         )
-    if (
-        EXPECTATIONS[expectation.kind].calls_again
-        and not step.traits.can_be_called_again
-        and step.traits.has_result
-    ):
+    if kind.calls_again and not step.traits.can_be_called_again and step.traits.has_result:
         kinds = _kinds_with("can_be_called_again")
         yield document.diagnostic(
             path,
@@ -394,7 +391,7 @@ def _event_problems(
             expectation=expectation.kind,
             kinds=kinds,
         )
-    if expectation.kind == "exit":
+    if kind.judges_exit:
         for name in _uncalled(anatomy, step):
             yield document.diagnostic(step.path, "child-without-work", key=True, name=name)
     if (
@@ -570,67 +567,27 @@ def is_templated(expectation: RawExpectation) -> bool:
 
 def expectation_problems(document: Document, expectation: RawExpectation) -> Iterator[Diagnostic]:
     """Yield the problems of the arguments of an expectation."""
-    counted = expectation.kind in ("counter", "metric")
-    # each count is parsed alone, so that every wrong one is reported
-    for body in (
-        ({name: count} for name, count in expectation.body.items())
-        if counted
-        else (expectation.body,)
-    ):
-        if (
-            expectation.kind == "counter"
-            and "." not in next(iter(body))
-            and not is_unlisted(*body.values())
-        ):
-            # ``name_problems`` reports a counter without a namespace, and knows which it may be
-            continue
+    kind, errors = EXPECTATIONS[expectation.kind], list[BadExpectation]()
+    for path, count in kind.counts_of(expectation.body):
         try:
-            _ = EXPECTATIONS[expectation.kind].parse(body) if counted else expectation.parsed
+            check_count(count, *path)
         except BadExpectation as error:
-            path = (*expectation.path, *error.path)
-            position = document.position(path)
-            if error.line and path in document.marks:
-                position = python_source.place(
-                    document,
-                    path,
-                    python_source.block_at(document, path, expectation.kind),
-                    error.line,
-                    max(error.column, 1),
-                )
-            yield Diagnostic.of("expectation", message=str(error), hint=error.hint).at(position)
-    if expectation.kind in _COUNTED:
-        remaining: list[tuple[DataPath, object]] = [(expectation.path, expectation.body)]
-        while remaining:
-            path, counts = remaining.pop()
-            if isinstance(counts, dict):
-                remaining.extend(
-                    ((*path, name), count)
-                    for name, count in counts.items()
-                    if isinstance(count, dict | list)
-                )
-            # the first value whose condition applies is used, so those below an unconditional one
-            # are never reached
-            entries = counts if isinstance(counts, list) else []
-            always = next(
-                (
-                    index
-                    for index, entry in enumerate(entries)
-                    if isinstance(entry, dict) and "when" not in entry
-                ),
-                len(entries),
-            )
-            if always < len(entries) - 1:
-                yield document.diagnostic((*path, always + 1), "never-reached")
-
-
-_COUNTED = (
-    "counter",
-    "metric",
-    "generated_files",
-    "remote_cache",
-    "kernels",
-    "graph",
-    "guards",
-    "recompiles",
-    "graph_breaks",
-)
+            errors.append(error)
+        # the first value whose condition applies is used: nothing below an unconditional one is
+        entries = count[:-1] if isinstance(count, list) else []
+        for index, entry in enumerate(entries):
+            if "when" not in entry:
+                yield document.diagnostic((*expectation.path, *path, index + 1), "never-reached")
+                break
+    try:
+        _ = errors or expectation.parsed
+    except BadExpectation as error:
+        errors.append(error)
+    for wrong in errors:
+        place = (*expectation.path, *wrong.path)
+        position = document.position(place)
+        if wrong.line and place in document.marks:
+            block = python_source.block_at(document, place, expectation.kind)
+            column = max(wrong.column, 1)
+            position = python_source.place(document, place, block, wrong.line, column)
+        yield Diagnostic.of("expectation", message=str(wrong), hint=wrong.hint).at(position)

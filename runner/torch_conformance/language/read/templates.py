@@ -23,6 +23,7 @@ from torch_conformance.model import conditions
 from torch_conformance.model.diagnostics import Diagnostic, unknown_word
 from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.problem_texts import TEMPLATE_PARTS
+from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.steps import STEPS, TRITON
 
 MAX_EXPRESSION = 200
@@ -350,21 +351,6 @@ SECTIONS = frozenset(
 )
 """The top-level keys in whose values ``{{`` begins a template."""
 
-_PATTERNS = (
-    ("filecheck",),
-    ("filecheck", "checks"),
-    ("raises", "match"),
-    ("raises", "cause", "match"),
-    ("text", "matches"),
-    ("log", "matches"),
-    ("graph", "checks"),
-    ("guards", "checks"),
-    ("guards", "matches"),
-    ("recompiles", "reason", "matches"),
-    ("graph_breaks", "reason", "matches"),
-)
-"""Patterns in expectations. ``{{`` belongs to FileCheck there."""
-
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
@@ -422,11 +408,11 @@ def _is_code(path: DataPath) -> bool:
 
 
 def _is_pattern(path: DataPath) -> bool:
-    # below expect: [..., expect, INDEX, kind, key]
-    return any(
-        path[-len(words) :] == words and path[-len(words) - 2 : -len(words) - 1] == ("expect",)
-        for words in _PATTERNS
-    )
+    """Whether a text is a pattern of an expectation: ``..., expect, INDEX, KIND, KEY...``."""
+    if "expect" not in path:
+        return False
+    kind, *keys = path[path.index("expect") + 2 :] or [""]
+    return kind in EXPECTATIONS and tuple(keys) in EXPECTATIONS[str(kind)].patterns
 
 
 _PYTHON_OF_SECTIONS = (("function",), (TRITON, "source"), ("control", TRITON, "source"))

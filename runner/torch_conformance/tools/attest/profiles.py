@@ -39,7 +39,7 @@ from torch_conformance.model.diagnostics import (
 from torch_conformance.model.document import DataPath
 from torch_conformance.model.header import PermittedWaiver, ProfileLevel, ProfileRecord
 from torch_conformance.model.waivers import Waiver, WaiverFiles
-from torch_conformance.optional.options import REFUSED, RunOptions
+from torch_conformance.optional.options import REFUSED, RunOptions, Selection
 from torch_conformance.plan.case_ledger import NAME, compare, read_ledger
 from torch_conformance.plan.profile import Entry, Profile, Resolved
 from torch_conformance.plan.selection import no_case, requested
@@ -269,7 +269,7 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles | None = None)
         ]
         ids = [
             str(case.id)
-            for case in requested(kept, cases, paths=(), globs=entry.cases, tags=entry.tags)
+            for case in requested(kept, cases, Selection(select=entry.cases, tag=entry.tags))
         ]
         new = [case_id for case_id in ids if case_id not in named]
         if not ids:

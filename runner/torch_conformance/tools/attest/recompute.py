@@ -215,7 +215,7 @@ def _as_run(case: Case, recorded: Sequence[_Number]) -> Case:
             replace(expected, check=asking(expected.check, number, place))
             for place, expected in enumerate(step.expectations[index] for index in _compares(step))
         ]
-        kept += [expected for expected in step.expectations if expected.kind == "raises"]
+        kept += [expected for expected in step.expectations if expected.check.expects_exception]
         return replace(step, expectations=tuple(kept))
 
     settings = replace(case.body.settings, compile={"disable": True}, config={})

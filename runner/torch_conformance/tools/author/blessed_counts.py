@@ -2,7 +2,7 @@
 bless other red cases.
 
 Only counts are blessed. Numbers, strides, generated code, exceptions, exits, texts and proofs have
-no entry in ``COUNTED``.
+no ``may_be_blessed``.
 """
 
 import contextlib
@@ -40,6 +40,7 @@ from torch_conformance.record.journal import recorded_run
 from torch_conformance.run.auditing import AuditOptions, recorded_cases
 from torch_conformance.run.rejudge import files_of, here_of
 from torch_conformance.tools.author.commands.waive import KEYS, Separate, smallest_condition
+from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.expectations.expectation_base import BadExpectation, parse_count
 
 BLESSABLE = (Outcome.FAIL, Outcome.OFFLINE_FAIL)
@@ -94,7 +95,7 @@ class Sample:
             # the ranks of a step have one count in the spec: that of the first
             is_run = not known.step.rank and known.step.runs(self.surroundings)
             for index, expected in enumerate(known.step.expectations if is_run else ()):
-                if expected.kind not in COUNTED:
+                if not EXPECTATIONS[expected.kind].may_be_blessed:
                     continue
                 try:
                     facts = facts_of(index, known)
@@ -166,18 +167,6 @@ def read_samples(
         if case.id not in known
     ]
     return samples, others, red, backends
-
-
-COUNTED: Mapping[str, tuple[str, ...] | None] = {
-    "counter": None,
-    "metric": None,
-    "kernels": None,
-    "generated_files": (),
-    "calls": ("count",),
-    "graph_breaks": ("count",),
-    "recompiles": ("count",),
-}
-"""Where the count of a kind stands below its body: below the leaf of its judgement for None."""
 
 
 Change: TypeAlias = tuple[DataPath, Any]
@@ -274,7 +263,7 @@ def _why_never(sample: Sample) -> str:
         if judgement.status is Status.FAILED
     }
     for verdict in result.failed:
-        if verdict.kind not in COUNTED:
+        if verdict.kind not in EXPECTATIONS or not EXPECTATIONS[verdict.kind].may_be_blessed:
             return f"{verdict.message} ({verdict.kind} is never blessed)"
         if verdict.status is Status.ERROR:
             return verdict.message
@@ -285,9 +274,10 @@ def _why_never(sample: Sample) -> str:
 
 def _of_leaf(facts: SpecFacts, leaf: Leaf) -> Iterator[Change]:
     raw = facts.anatomy.steps[leaf.step].expectations[leaf.expectation]
-    below = COUNTED[raw.kind]
-    path: DataPath = (leaf.name,) if below is None else below
-    if _value_at(raw.body, path) is None:
+    counts = EXPECTATIONS[raw.kind].counts_of(raw.body)
+    # the whole expectation is a leaf where it has one count
+    path = next((path for path, _ in counts if leaf.name in ("", " ".join(path))), None)
+    if path is None:
         raise NotBlessed("its line has no number of its own (write the count)")
     rows = list(_rows(facts, leaf, path))
     for entry in dict.fromkeys(row.entry for row in rows):

@@ -6,11 +6,6 @@ from collections.abc import Iterator, Sequence
 from torch_conformance.model.targets import Target
 from torch_conformance.vocabulary.expectations.compiled_kernels import code_of_stage, kernels_of
 
-KINDS = ("filecheck", "resources", "metadata", "runs", "raises")
-"""The kinds of expectations that need no device, beside ``choices`` of code that Inductor generates
-for a simulated target.
-"""
-
 
 def problems_of_texts(
     target: Target, kernels: Sequence[str], texts: Sequence[str]

@@ -20,8 +20,8 @@ from torch_conformance.model.targets import (
     TARGETS,
     WRAPPER,
 )
-from torch_conformance.tools.offline import KINDS
 from torch_conformance.tools.offline.simulated_options import FIXED, REFUSED_MODES, config_refusal
+from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.steps import TRITON
 
 _BESIDE = (
@@ -96,10 +96,10 @@ def _kernel_problems(anatomy: Anatomy, raw: RawExpectation) -> Iterator[Diagnost
             hint,
             code="target",
         )
-    if raw.kind not in KINDS:
+    if not EXPECTATIONS[raw.kind].is_offline:
         message = f"'{raw.kind}' of a kernel that is not executed"
         yield document.problem(
-            raw.path, message, f"it may have {one_of(KINDS)}", key=True, code="target"
+            raw.path, message, f"it may have {one_of(_offline_kinds())}", key=True, code="target"
         )
     if raw.kind == "filecheck" and stage is None:
         hint = (
@@ -148,6 +148,11 @@ _REFUSED = ("source", "let", "spies", "handlers", "services", "env", "isolation"
 """Keys without a meaning for a simulated GPU: nothing runs, and each target has processes of its
 own.
 """
+
+
+def _offline_kinds() -> list[str]:
+    return [kind for kind in EXPECTATIONS if EXPECTATIONS[kind].is_offline]
+
 
 _COUNTED = ("compiled", "failed", "rendered", "tuned")
 """What is known of candidates that are not timed."""
@@ -217,8 +222,8 @@ def _simulated_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
                 (*step.path, "eager"), "an eager call on a simulated GPU", hint, code="target"
             )
     for raw in [raw for step in anatomy.steps for raw in step.expectations]:
-        if raw.kind not in (*KINDS, "choices"):
-            hint = f"nothing runs: it may have {one_of([*KINDS, 'choices'])}"
+        if not EXPECTATIONS[raw.kind].is_offline and raw.kind != "choices":
+            hint = f"nothing runs: it may have {one_of([*_offline_kinds(), 'choices'])}"
             yield document.problem(
                 raw.path,
                 f"'{raw.kind}' of code that is not executed",

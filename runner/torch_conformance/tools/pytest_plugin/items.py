@@ -207,18 +207,10 @@ class Session:
         options = self.options
         inspection = inspect_specs(specs, options.backends)
         suite = inspection.suite
-        chosen = select(
-            suite.cases,
-            suite.backends,
-            names=options.backend,
-            globs=options.select,
-            tags=options.tag,
-        )
+        chosen = select(suite.cases, suite.backends, options)
         by_name = {shown_path(spec.path): spec.path for spec in specs}
         self._cases |= {spec.path: [] for spec in specs}
-        for case in requested(
-            chosen, suite.cases, paths=self._arguments, globs=options.select, tags=options.tag
-        ):
+        for case in requested(chosen, suite.cases, options, paths=self._arguments):
             path = by_name[suite.sources.get(case.spec, case.spec)]
             self._cases[path].append(case if options.bench else without_benches(case))
         problems = list(errors(inspection.problems))

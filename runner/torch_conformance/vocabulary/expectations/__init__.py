@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from torch_conformance.model.expectation import Expectation
 from torch_conformance.vocabulary.expectations.additional_calls import (
     BatchInvariant,
     Candidates,
@@ -31,13 +30,14 @@ from torch_conformance.vocabulary.expectations.counters import (
 from torch_conformance.vocabulary.expectations.expectation_base import (
     BadExpectation as BadExpectation,
 )
+from torch_conformance.vocabulary.expectations.expectation_base import Kind
 from torch_conformance.vocabulary.expectations.filecheck import FileCheck
 from torch_conformance.vocabulary.expectations.served import Residue, Served
 from torch_conformance.vocabulary.expectations.soundness import Sound
 from torch_conformance.vocabulary.expectations.texts import Exit, Log, Raises, Text
 from torch_conformance.vocabulary.expectations.values import Dead, Differs, Equals, Strides
 
-_CLASSES: tuple[type[Expectation], ...] = (
+_CLASSES: tuple[type[Kind], ...] = (
     Close,
     Counter,
     Metric,
@@ -72,7 +72,7 @@ _CLASSES: tuple[type[Expectation], ...] = (
     Metadata,
 )
 
-EXPECTATIONS: Mapping[str, type[Expectation]] = {each.kind: each for each in _CLASSES}
+EXPECTATIONS: Mapping[str, type[Kind]] = {each.kind: each for each in _CLASSES}
 """The class of each expectation, by its key in a spec."""
 
 OF_SAMPLES = "samples"

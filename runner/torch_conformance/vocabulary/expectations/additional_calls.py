@@ -365,7 +365,7 @@ class BatchInvariant(Repeated):
     """The sizes of the parts; [1] when absent. For example ``[1, 4]``."""
 
     @classmethod
-    def parse(cls, body: Any) -> "BatchInvariant":
+    def read(cls, body: Any) -> "BatchInvariant":
         """Read the arguments; raise ``BadExpectation`` for a list with an entry twice."""
         for word in ("inputs", "sizes"):
             entries = body.get(word, [])
@@ -441,7 +441,7 @@ class Poisoned(Repeated):
     words: ClassVar[str] = "the same bits where fresh memory holds NaN"
 
     @classmethod
-    def parse(cls, body: object) -> "Poisoned":
+    def read(cls, body: Any) -> "Poisoned":
         """Read the condition; raise ``BadExpectation`` for false."""
         if body is False:
             raise BadExpectation(
@@ -530,7 +530,7 @@ class Candidates(Repeated):
     """Relative tolerance. Stated together with atol."""
 
     @classmethod
-    def parse(cls, body: Any) -> "Candidates":
+    def read(cls, body: Any) -> "Candidates":
         """Read the arguments; raise ``BadExpectation`` for tolerances that ``close`` rejects, and
         for a minimum above the maximum.
         """

@@ -99,7 +99,9 @@ QUANTILES: tuple[tuple[float, int], ...] = ((0.5, 32), (0.9, 160), (0.99, 1600))
 
 
 def format_of(dtype: str) -> Format | None:
-    """Return the format of a dtype's numbers; None for dtypes that are exact or unknown."""
+    """Return the format of the numbers of ``dtype``, a name as ``bfloat16``; that of its parts for
+    a complex one. None for dtypes that are exact or unknown.
+    """
     return FORMATS.get(COMPONENTS.get(dtype, dtype))
 
 
@@ -149,7 +151,9 @@ eager's highest quantile.
 
 
 def ulp(value: float, form: Format) -> float:
-    """Return the unit in the last place of a number in a format."""
+    """Return the unit in the last place of ``value`` in a format: the distance of neighbours in its
+    binade, and of subnormal numbers for smaller ones; NaN for an infinity and NaN.
+    """
     if not math.isfinite(value):
         return math.nan
     exponent = math.frexp(value)[1] - 1 if value else -(10**6)
@@ -564,19 +568,25 @@ class Scale:
 
 
 def in_parts(tensor: Tensor) -> Tensor:
-    """Return a complex tensor as one of real and imaginary parts, in a last dimension."""
+    """Return a complex ``tensor`` as one of real and imaginary parts: shape [...] becomes
+    [..., 2]. Any other tensor remains.
+    """
     return torch.view_as_real(tensor.detach().resolve_conj()) if tensor.is_complex() else tensor
 
 
 def wide(tensor: Tensor) -> Tensor:
-    """Return the numbers of a tensor, flat, in float64 or complex128."""
+    """Return the numbers of ``tensor`` without gradients, of shape [numel], in float64 or
+    complex128, on its own device.
+    """
     return (
         tensor.detach().to(torch.complex128 if tensor.is_complex() else torch.float64).reshape(-1)
     )
 
 
 def flat(tensor: Tensor) -> Tensor:
-    """Return the same with the parts of complex numbers as numbers."""
+    """Return the numbers of ``tensor`` in float64, of shape [numel]; of shape [2 * numel] for a
+    complex one, whose parts alternate.
+    """
     return wide(in_parts(tensor))
 
 
@@ -587,7 +597,10 @@ may be the rounding of the other part.
 
 
 def sizes_of(right: Tensor, *, is_complex: bool) -> Tensor:
-    """Return the magnitudes by whose ulp errors are measured."""
+    """Return the magnitudes of ``right``, of shape [n] in float64, by whose ulp errors are
+    measured. Where ``is_complex``, its parts alternate, and a small part counts as 1/8 of the
+    absolute value.
+    """
     if not is_complex:
         return right.abs()
     whole = torch.linalg.vector_norm(right.reshape(-1, 2), dim=1).repeat_interleave(2)
@@ -595,8 +608,8 @@ def sizes_of(right: Tensor, *, is_complex: bool) -> Tensor:
 
 
 def units_of(reference: Tensor, form: Format) -> Tensor:
-    """Return the ulp of each element of a float64 tensor; that of the smallest number where it is
-    not finite.
+    """Return the ulp in ``form`` of each element of ``reference``, in float64 and of its shape;
+    that of the smallest number where it is not finite.
     """
     size = torch.where(reference.abs().isfinite(), reference.abs(), 0.0)
     exponent = torch.where(size > 0, torch.frexp(size).exponent.to(torch.float64) - 1, -1100.0)
@@ -604,14 +617,16 @@ def units_of(reference: Tensor, form: Format) -> Tensor:
 
 
 def errors_of(answer: Tensor, reference: Tensor) -> Tensor:
-    """Return |answer - reference|; 0 where one of them is not finite."""
+    """Return |``answer`` - ``reference``| of two tensors of one shape and dtype, in the units of
+    the values, not in ulp; 0 where one of them is not finite.
+    """
     error = (answer - reference).abs()
     return torch.where(error.isfinite(), error, 0.0)
 
 
 def quantiles_in(values: Tensor, shares: Sequence[float]) -> list[float]:
-    """Return quantiles as elements of the sorted values: torch.quantile is limited to 16
-    million.
+    """Return for each of ``shares``, between 0 and 1, the element with the rank ceil(share * n) of
+    the sorted ``values`` of shape [n]: torch.quantile is limited to 16 million elements.
     """
     count = len(values)
     return [float(values.kthvalue(min(math.ceil(share * count), count)).values) for share in shares]
@@ -1205,8 +1220,9 @@ def bounds_of(scale: Scale) -> Tensor:
 def compare(
     actual: Tensor, scale: Scale, *, equal_nan: bool = True, histogram: bool = True
 ) -> dict[str, Json]:
-    """Return the facts of an answer: nonfinite mismatches, the element nearest to its bound,
-    quantiles, and a histogram.
+    """Return the facts of ``actual``, of the shape of eager's answer: nonfinite mismatches, the
+    element nearest to its bound, quantiles in ulp, and with ``histogram`` one of the errors. With
+    ``equal_nan``, NaN equals NaN.
     """
     right, eager = scale.reference, scale.eager
     answer, shape = flat(actual).to(right.device), tuple(in_parts(actual).shape)

@@ -246,6 +246,9 @@ class Close(ConditionalOnCode):
     """
 
     form: ClassVar[Keywords] = TOLERANCES
+    instead = (
+        "write no tolerance or a smaller one, or use inputs whose results are not small beside it"
+    )
     measure = staticmethod(measure)
     about: ClassVar[About] = About.ANYTHING
     of: ValueName = OUTPUT
@@ -272,7 +275,7 @@ class Close(ConditionalOnCode):
     size 1 and empty tensors have none that count. For example ``any``."""
 
     @classmethod
-    def parse(cls, body: Any) -> "Close":
+    def read(cls, body: Any) -> "Close":
         """Read the arguments; raise ``BadExpectation`` for a comparison that cannot fail, and for
         words that exclude each other.
         """
@@ -913,6 +916,45 @@ class Comparison:
     """
 
 
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """The runs of eager with the leaves of each value in order, as many as the comparison has."""
+
+    answers: Answers
+    own: Mapping[str, Sequence[Any]]
+    """The compared values, by the words ``of`` and ``to``."""
+    again: Sequence[Any]
+    reference: Sequence[Any]
+    pairs: Sequence[tuple[Sequence[Any], Sequence[Any], float]]
+    jittered: Sequence[Sequence[Any]]
+    drawn: Sequence[Sequence[Any]]
+
+    @classmethod
+    def of(cls, comparison: Comparison, answers: Answers) -> "_Runs":
+        """Make the runs; raise ``NoReference`` where one has another structure."""
+        runs = cls(
+            answers=answers,
+            own={word: leaves_of(value) for word, value in comparison.values.items()},
+            again=leaves_of(answers.again),
+            reference=leaves_of(answers.reference),
+            pairs=[
+                (leaves_of(answer), leaves_of(right), step) for answer, right, step in answers.pairs
+            ],
+            jittered=[leaves_of(answer) for answer in answers.jittered],
+            drawn=[leaves_of(answer) for answer in answers.drawn()] if answers.drawn else [],
+        )
+        of_pairs = (part for *both, _ in runs.pairs for part in both)
+        values = (*runs.own.values(), runs.again, runs.reference, *runs.jittered, *runs.drawn)
+        if any(len(leaves) != len(comparison.facts["leaves"]) for leaves in (*values, *of_pairs)):
+            raise calibrated.NoReference("another run of eager gives another structure")
+        return runs
+
+    @property
+    def eager(self) -> Sequence[Any]:
+        """Eager's answer: computed again where a format is declared for its products."""
+        return self.again if self.answers.products else self.own["to"]
+
+
 def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> None:
     """Add the facts to each leaf of two tensors, or ``why_not``; ``answers`` makes the runs for
     what eager returned.
@@ -923,147 +965,139 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
             leaf["calibrated"] = {"why_not": _exact(leaf)}
         return
     try:
-        eager_runs = answers(comparison.values["to"])
-        own = {word: leaves_of(value) for word, value in comparison.values.items()}
-        again, reference = leaves_of(eager_runs.again), leaves_of(eager_runs.reference)
-        eager = again if eager_runs.products else own["to"]
-        pairs = [
-            (leaves_of(answer), leaves_of(right), step) for answer, right, step in eager_runs.pairs
-        ]
-        jittered = [leaves_of(answer) for answer in eager_runs.jittered]
-        drawn = [leaves_of(answer) for answer in eager_runs.drawn()] if eager_runs.drawn else []
-        everything = [
-            *own.values(),
-            again,
-            reference,
-            *jittered,
-            *drawn,
-            *(part for answer, right, _ in pairs for part in (answer, right)),
-        ]
-        are_alike = all(len(parts) == len(leaves) for parts in everything)
-        why_not = {} if are_alike else {"why_not": "another run of eager gives another structure"}
+        runs = _Runs.of(comparison, answers(comparison.values["to"]))
     except Exception as error:  # code of a spec may raise anything when it is called again
-        why_not = _why(error)
-    if why_not:
-        for leaf in leaves:
-            leaf["calibrated"] = dict(why_not)
         values = [leaves_of(comparison.values[word]) for word in ("of", "to")]
+        for leaf in leaves:
+            leaf["calibrated"] = _why(error)
         for leaf, *both in zip(leaves, *values, strict=False):
             _add_hidden(leaf, *both)
         return
     for index, leaf in enumerate(leaves):
+        ours, theirs = (runs.own[word][index] for word in ("of", "to"))
         if leaf["type"] == leaf["reference_type"] == "float" and not leaf["equal"]:
-            ours, theirs = (own[word][index] for word in ("of", "to"))
-            movement = (
-                max((abs(answer[index] - theirs) for answer in jittered), default=0.0)
-                / eager_runs.amplitude
-            )
-            leaf.update(
-                {"distance": abs(ours - theirs), "movement": movement}
-                if math.isfinite(abs(ours - theirs) + movement)
-                else {}
-            )
+            _add_movement(leaf, ours, theirs, [answer[index] for answer in runs.jittered], runs)
         is_tensor = leaf["type"] == leaf["reference_type"] == "tensor"
-        if leaf["type"] != "tensor" and not leaf["equal"] and again[index] != eager[index]:
+        if (
+            leaf["type"] != "tensor"
+            and not leaf["equal"]
+            and runs.again[index] != runs.eager[index]
+        ):
             why = calibrated.Unrepeatable("a second run of eager gives another answer")
-            leaf["calibrated"] = _why(why, eager_runs.opaque)
-            continue
-        if leaf["shape"] != leaf["reference_shape"] if is_tensor else leaf["type"] not in _WHOLE:
-            continue
-        try:
-            if is_tensor and drawn:
-                draws = [answer[index] for answer in drawn]
-                if (random := distributions.measure(own["of"][index], draws)) is not None:
-                    _add_distribution(leaf, random, own["to"][index], draws)
-                    continue
-            if not is_tensor or (
-                leaf["mismatches"] and calibrated.format_of(leaf["dtype"]) is None
-            ):
-                runs = itertools.chain(
-                    [reference[index], again[index]],
-                    (leaves_of(run)[index] for run in eager_runs.exact()),
-                )
-                _add_exact(comparison, leaf, [own[word][index] for word in ("of", "to")], runs)
-                continue
-            moved = [answer[index] for answer in jittered]
-            judged = functools.partial(
-                _scale,
-                leaf,
-                eager[index],
-                again[index],
-                reference[index],
-                [
-                    calibrated.Sample(answer[index], right[index], step)
-                    for answer, right, step in pairs
-                ],
-                eager_runs.through[index] if eager_runs.through else "",
-                eager_runs.amplitude,
-                eager_runs.why_not,
-            )
-            finely: list[Any] | None = None if eager_runs.fine is None else []
-            scale, wrong_in_eager = judged(finely, moved), 0
-            if is_suspect := calibrated.is_suspect(own["of"][index], scale):
-                if not scale.form.nudges:
-                    moved += [leaves_of(run)[index] for run in eager_runs.exact()]
-                elif eager_runs.fine is not None:
-                    finely = [leaves_of(answer)[index] for answer in eager_runs.fine()] or None
-                scale = judged(finely, moved)
-            is_double = scale.form is calibrated.FORMATS["float64"]
-            if (
-                (scale.unexplained or (is_double and is_suspect))
-                and not scale.why_not
-                and leaf["reference_device"] not in ("cpu", "meta")
-                and eager_runs.otherwise is not None
-            ):
-                unexplained = functools.partial(
-                    calibrated.unexplained_in, jittered=moved, amplitude=eager_runs.amplitude
-                )
-                with contextlib.suppress(Exception):  # a function may need its device
-                    if (
-                        not is_double
-                        and leaf["reference_device"] == "cuda"
-                        and not unexplained(
-                            leaves_of(eager_runs.otherwise("without TF32"))[index], reference[index]
-                        )
-                    ):
-                        # the settings allow TF32; jittered inputs have no such error
-                        scale = judged(finely, [])
-                    else:
-                        on_cpu = leaves_of(eager_runs.otherwise("on the CPU"))[index]
-                        # of float64 nothing is more precise than eager elsewhere
-                        right = on_cpu if is_double else reference[index]
-                        other = own["of"][index] if is_double else on_cpu
-                        if not unexplained(other, right):
-                            wrong_in_eager = unexplained(own["to"][index], right)
-            _add(comparison, leaf, own["of"][index], scale)
-            if eager_runs.products:
-                leaf["calibrated"]["products"] = eager_runs.products
-            if wrong_in_eager:
-                leaf["calibrated"].update(is_wrong=True, unexplained=wrong_in_eager)
-            if (
-                comparison.unwritten
-                and comparison.unwritten[index] is not None
-                and not scale.why_not
-            ):
-                before = comparison.before[index] if comparison.before else None
-                changed = calibrated.changed_elements(
-                    own["of"][index], scale, comparison.unwritten[index], before
-                )
-                leaf["calibrated"].update({"unwritten": changed} if changed else {})
-            if comparison.before and comparison.before[index] is not None:
-                leaf.pop("change", None)
-                change = calibrated.other_change(
-                    own["of"][index],
-                    own["to"][index],
-                    comparison.before[index],
-                    None if scale.why_not else scale.precise,
-                    scale.by_rounding if is_double else None,
-                )
-                leaf.update({"change": change} if change else {})
-        except Exception as error:
-            # an operation that this leaf's dtype or layout lacks: the other leaves are judged
-            leaf["calibrated"] = _why(error, eager_runs.opaque)
-            _add_hidden(leaf, own["of"][index], own["to"][index])
+            leaf["calibrated"] = _why(why, runs.answers.opaque)
+        elif leaf["shape"] == leaf["reference_shape"] if is_tensor else leaf["type"] in _WHOLE:
+            try:
+                _add_leaf(comparison, leaf, index, runs, is_tensor=is_tensor)
+            except Exception as error:
+                # an operation that this leaf's dtype or layout lacks: the other leaves are judged
+                leaf["calibrated"] = _why(error, runs.answers.opaque)
+                _add_hidden(leaf, ours, theirs)
+
+
+def _add_movement(
+    leaf: dict[str, Any], ours: float, theirs: float, jittered: Sequence[float], runs: _Runs
+) -> None:
+    """Add how far a Python float is from eager's, and how far other roundings move it per unit."""
+    moved = max((abs(answer - theirs) for answer in jittered), default=0.0)
+    movement = moved / runs.answers.amplitude
+    if math.isfinite(abs(ours - theirs) + movement):
+        leaf.update(distance=abs(ours - theirs), movement=movement)
+
+
+def _add_leaf(
+    comparison: Comparison, leaf: dict[str, Any], index: int, runs: _Runs, *, is_tensor: bool
+) -> None:
+    """Add the facts of one leaf: of random numbers, of an exact value, or of rounded numbers.
+
+    Raise ``NoReference``, and what an operator raises that the leaf's dtype or layout lacks.
+    """
+    ours, theirs = (runs.own[word][index] for word in ("of", "to"))
+    if is_tensor and runs.drawn:
+        draws = [answer[index] for answer in runs.drawn]
+        if (random := distributions.measure(ours, draws)) is not None:
+            _add_distribution(leaf, random, theirs, draws)
+            return
+    if not is_tensor or (leaf["mismatches"] and calibrated.format_of(leaf["dtype"]) is None):
+        exact = (leaves_of(run)[index] for run in runs.answers.exact())
+        others = itertools.chain([runs.reference[index], runs.again[index]], exact)
+        _add_exact(comparison, leaf, [ours, theirs], others)
+        return
+    scale, wrong_in_eager = _judged_scale(leaf, index, runs)
+    _add(comparison, leaf, ours, scale)
+    if runs.answers.products:
+        leaf["calibrated"]["products"] = runs.answers.products
+    if wrong_in_eager:
+        leaf["calibrated"].update(is_wrong=True, unexplained=wrong_in_eager)
+    before = comparison.before[index] if comparison.before else None
+    unwritten = comparison.unwritten[index] if comparison.unwritten else None
+    if unwritten is not None and not scale.why_not:
+        changed = calibrated.changed_elements(ours, scale, unwritten, before)
+        leaf["calibrated"].update({"unwritten": changed} if changed else {})
+    if before is not None:
+        leaf.pop("change", None)
+        change = calibrated.other_change(
+            ours,
+            theirs,
+            before,
+            None if scale.why_not else scale.precise,
+            scale.by_rounding if _is_double(scale) else None,
+        )
+        leaf.update({"change": change} if change else {})
+
+
+def _is_double(scale: calibrated.Scale) -> bool:
+    return scale.form is calibrated.FORMATS["float64"]
+
+
+def _judged_scale(leaf: Mapping[str, Any], index: int, runs: _Runs) -> tuple[calibrated.Scale, int]:
+    """Return eager's error for a leaf, and in how many elements eager is wrong on its device.
+
+    More runs are made only where the answer would fail without them: with finer roundings, and
+    where rounding does not explain eager's distance from float64 with the same call on the CPU or
+    without TF32.
+    """
+    answers, right = runs.answers, runs.reference[index]
+    ours, theirs = (runs.own[word][index] for word in ("of", "to"))
+    jittered = [answer[index] for answer in runs.jittered]
+    judged = functools.partial(
+        _scale,
+        leaf,
+        runs.eager[index],
+        runs.again[index],
+        right,
+        [calibrated.Sample(answer[index], of[index], step) for answer, of, step in runs.pairs],
+        answers.through[index] if answers.through else "",
+        answers.amplitude,
+        answers.why_not,
+    )
+    fine: list[Any] | None = None if answers.fine is None else []
+    scale = judged(fine, jittered)
+    if is_suspect := calibrated.is_suspect(ours, scale):
+        if not scale.form.nudges:
+            jittered += [leaves_of(run)[index] for run in answers.exact()]
+        elif answers.fine is not None:
+            fine = [leaves_of(answer)[index] for answer in answers.fine()] or None
+        scale = judged(fine, jittered)
+    is_double, device = _is_double(scale), leaf["reference_device"]
+    is_unexplained = (scale.unexplained or (is_double and is_suspect)) and not scale.why_not
+    if not is_unexplained or device in ("cpu", "meta") or answers.otherwise is None:
+        return scale, 0
+    unexplained = functools.partial(
+        calibrated.unexplained_in, jittered=jittered, amplitude=answers.amplitude
+    )
+    with contextlib.suppress(Exception):  # a function may need its device
+        if device == "cuda" and not is_double:
+            without_tf32 = leaves_of(answers.otherwise("without TF32"))[index]
+            if not unexplained(without_tf32, right):
+                # the settings allow TF32; jittered inputs have no such error
+                return judged(fine, []), 0
+        on_cpu = leaves_of(answers.otherwise("on the CPU"))[index]
+        # of float64 nothing is more precise than eager elsewhere
+        if is_double and not unexplained(ours, on_cpu):
+            return scale, unexplained(theirs, on_cpu)
+        if not is_double and not unexplained(on_cpu, right):
+            return scale, unexplained(theirs, right)
+    return scale, 0
 
 
 def _add_distribution(

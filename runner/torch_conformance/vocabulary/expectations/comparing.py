@@ -11,7 +11,7 @@ import hashlib
 import math
 import re
 import types
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -428,31 +428,39 @@ def differences(
 
 
 def resemblance(actual: Any, reference: Any) -> dict[str, float]:
-    """Return norm(answer) / norm(reference), and the cosine of their angle; elements that are not
-    finite are left out.
+    """Return norm(``actual``) / norm(``reference``), and the cosine of their angle, of two tensors
+    with as many elements, in float64; elements that are not finite in both are left out.
 
     Both tell wrong answers of about one error apart: zeros have the size 0, a negated answer the
     likeness -1. ``bias`` and ``outward`` say which way small errors go: the mean error, and the
     mean error away from zero, in mean absolute errors.
     """
-    squares = products = expected = error = above = outward = 0.0
-    numbers, right = actual.detach().reshape(-1), reference.detach().to(actual.device).reshape(-1)
+    answers, rights = (
+        tensor.detach().to(actual.device).reshape(-1) for tensor in (actual, reference)
+    )
+    sums: defaultdict[str, float] = defaultdict(float)
     for start in range(0, actual.numel(), _CHUNK):
-        a, b = (wide(part[start : start + _CHUNK]) for part in (numbers, right))
-        both = torch.isfinite(a) & torch.isfinite(b)
-        a, b = torch.where(both, a, 0.0), torch.where(both, b, 0.0)
-        squares += float(torch.vdot(a, a).real)
-        expected += float(torch.vdot(b, b).real)
-        products += float(torch.vdot(a, b).real)
-        apart = a - b
-        error, above = error + float(apart.abs().sum()), above + float(apart.real.sum())
-        outward += float((apart * b.sgn().conj()).real.sum())
-    ways = {"bias": above / error, "outward": outward / error} if 0 < error < math.inf else {}
-    if not math.isfinite(squares + expected):
+        answer, right = (wide(part[start : start + _CHUNK]) for part in (answers, rights))
+        is_finite = torch.isfinite(answer) & torch.isfinite(right)
+        answer, right = (torch.where(is_finite, part, 0.0) for part in (answer, right))
+        error = answer - right
+        for name, of_chunk in {
+            "answer squared": torch.vdot(answer, answer),
+            "right squared": torch.vdot(right, right),
+            "product": torch.vdot(answer, right),
+            "errors": error.abs().sum(),
+            "bias": error.sum(),
+            "outward": (error * right.sgn().conj()).sum(),
+        }.items():
+            sums[name] += float(of_chunk.real)
+    squared, right_squared, errors = sums["answer squared"], sums["right squared"], sums["errors"]
+    is_off = 0 < errors < math.inf
+    ways = {name: sums[name] / errors for name in ("bias", "outward")} if is_off else {}
+    if not math.isfinite(squared + right_squared):
         return {"size": 1.0, "likeness": 0.0, **ways}
-    lengths = math.sqrt(squares) * math.sqrt(expected)
-    size = math.sqrt(squares / expected) if expected else float(squares == 0)
-    return {"size": size, "likeness": products / lengths if lengths else 0.0, **ways}
+    lengths = math.sqrt(squared) * math.sqrt(right_squared)
+    size = math.sqrt(squared / right_squared) if right_squared else float(squared == 0)
+    return {"size": size, "likeness": sums["product"] / lengths if lengths else 0.0, **ways}
 
 
 def _shown(element: Any) -> float | int | str:

@@ -11,15 +11,13 @@ from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.expectation import About, Mutant, Status, Verdict
 from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.expectations.expectation_base import (
-    AT_LEAST_ONE,
     BadExpectation,
     Conditional,
     Counts,
     allows_zero,
-    check_count,
-    check_counts,
     count_mutants,
     judge_count,
+    or_some,
 )
 from torch_conformance.vocabulary.expectations.filecheck import (
     ALL,
@@ -96,7 +94,10 @@ class _Events(Conditional):
     """What is expected of events of a step that have a reason."""
 
     form: ClassVar[Keywords] = some_of("count", "reason")
+    is_of_compiles = True
+    may_be_blessed = True
     needs_result: ClassVar[bool] = False
+    patterns = (("reason", "matches"),)
     what: ClassVar[str]
     """The events, in words."""
     count: Count = None
@@ -106,8 +107,7 @@ class _Events(Conditional):
 
     @classmethod
     def check(cls, body: Any) -> None:
-        """Refuse a wrong count or pattern, and a reason where none may occur."""
-        check_counts(body, "count")
+        """Refuse a wrong pattern, and a reason where none may occur."""
         if "reason" in body:
             try:
                 check_searched(body["reason"].get("matches"), "matches")
@@ -153,8 +153,9 @@ class _Events(Conditional):
             f"{event['frame']}: {reason}" for event, reason in zip(events, reasons, strict=False)
         ]
         more = [f"and {len(events) - _MOST} more"] if len(events) > _MOST else []
-        required = AT_LEAST_ONE if self.count is None else self.count
-        counted = judge_count(required, facts.measured["count"], surroundings, leaf="count")
+        counted = judge_count(
+            or_some(self.count), facts.measured["count"], surroundings, leaf="count"
+        )
         expected = f"{self.what}: {counted.expected.removeprefix('count ')}"
         judged = [replace(counted, expected=expected, detail="\n".join([*shown, *more]))]
         if self.reason is not None:
@@ -177,14 +178,10 @@ class _Events(Conditional):
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Yield more of them and fewer, and each reason without what is expected of it."""
-        required, events = (
-            AT_LEAST_ONE if self.count is None else self.count,
-            facts.measured["events"],
-        )
-        observed = facts.measured["count"]
+        events = facts.measured["events"]
         yield from count_mutants(
-            required,
-            observed,
+            or_some(self.count),
+            facts.measured["count"],
             surroundings,
             lambda number: facts.with_measured(count=int(number)),
             leaf="count",
@@ -223,6 +220,8 @@ class Guards(Conditional):
 
     about: ClassVar[About] = About.DYNAMO
     form: ClassVar[Keywords] = some_of("count", "contains", "matches", "checks")
+    patterns = (("checks",), ("matches",))
+    is_of_compiles = True
     measure = staticmethod(
         lambda arguments, value: {
             **value(f"{COMPILATION}guards"),
@@ -243,9 +242,8 @@ class Guards(Conditional):
     r"""LLVM FileCheck directives on their text. For example ``"CHECK: L['x'].size()[0]\n"``."""
 
     @classmethod
-    def parse(cls, body: Any) -> Self:
-        """Read count, parts, pattern and directives; raise ``BadExpectation``."""
-        check_counts(body, "count")
+    def read(cls, body: Any) -> Self:
+        """Read parts, pattern and directives; raise ``BadExpectation``."""
         check_searched(body.get("matches"), "matches")
         check_specific({"matches": body.get("matches")})
         # a guard is no program: a mark of a comment in it is a part of it
@@ -384,7 +382,7 @@ class GraphBreaks(_Events):
     @property
     def claims_capture(self) -> bool:
         """Where there must be some."""
-        return self.count is None or not allows_zero(self.count)
+        return not allows_zero(or_some(self.count))
 
     def why_hollow(self, measured: Any) -> str:
         """That there are none means something only where dynamo traced a frame in the step."""
@@ -435,6 +433,9 @@ class GraphOfStage(Conditional):
 
     kind: ClassVar[str] = "graph"
     form: ClassVar[Keywords] = some_of("count", "ops", "checks")
+    patterns = (("checks",),)
+    instead = "name what only the graph of this function has, or count its operators"
+    is_of_compiles = True
     measure = staticmethod(measure_graph)
     needs_result: ClassVar[bool] = False
     stage: Literal["dynamo", "pre_grad", "joint", "post_grad"]
@@ -461,11 +462,8 @@ class GraphOfStage(Conditional):
         return About.DYNAMO if self.stage == "dynamo" else About.INDUCTOR
 
     @classmethod
-    def parse(cls, body: Any) -> "GraphOfStage":
-        """Read counts and directives; raise ``BadExpectation``."""
-        check_counts(body, "count")
-        for name, count in body.get("ops", {}).items():
-            check_count(count, "ops", name)
+    def read(cls, body: Any) -> "GraphOfStage":
+        """Read the directives; raise ``BadExpectation``."""
         if "index" in body and not body.keys() & {"ops", "checks"}:
             raise BadExpectation(
                 "'index' chooses a graph of which nothing is expected",
@@ -703,8 +701,6 @@ def _graph_text(graphs: Sequence[Graph]) -> str:
 KINDS = ("fused", "extern", "user")
 """The kinds of kernel calls; ``launched`` is their sum."""
 
-_COUNTS = ("launched", *KINDS, "compiled")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels(Conditional, Counts):
@@ -719,6 +715,9 @@ class Kernels(Conditional, Counts):
     """
 
     form: ClassVar[Keywords] = some_of("launched", *KINDS, "compiled")
+    is_of_compiles = True
+    may_be_blessed = True
+    needs_python_wrapper = True
     measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}kernels"))
     needs_result: ClassVar[bool] = False
     of_trivial_function: ClassVar[Mapping[str, int]] = {"launched": 1, "compiled": 1}
@@ -736,16 +735,6 @@ class Kernels(Conditional, Counts):
     compiled: Count = None
     """Distinct kernels that Inductor generated in the step. A graph that is served from a cache has
     none; neither has the second call of a compiled function."""
-
-    @classmethod
-    def check(cls, body: Any) -> None:
-        """Check the counts."""
-        check_counts(body, *_COUNTS)
-
-    @property
-    def by_leaf(self) -> Mapping[str, Any]:
-        """The counts that are expected."""
-        return {key: getattr(self, key) for key in _COUNTS if getattr(self, key) is not None}
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge each count on its own. What could not be counted is an ERROR."""

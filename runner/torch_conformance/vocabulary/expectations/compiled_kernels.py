@@ -17,7 +17,7 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
     BadExpectation,
     Conditional,
     Kind,
-    check_counts,
+    check_count,
     count_mutants,
     judge_count,
     text_of,
@@ -188,6 +188,8 @@ class Resources(Conditional):
     """
 
     form: ClassVar[Keywords] = {"minProperties": 1}
+    needs_target = True
+    is_offline = True
     measure = staticmethod(measure_resources)
     registers: Count = None
     """Vector registers of a thread, as the compiler counts them."""
@@ -201,24 +203,17 @@ class Resources(Conditional):
 
     @classmethod
     def check(cls, body: Any) -> None:
-        """Check the counts."""
-        if (
-            isinstance(shared := body.get("shared"), dict)
-            and shared.get("max") == TARGET
-            and "min" in shared
-        ):
+        """Check that there is a resource, and the bound of shared memory."""
+        shared = body.get("shared", 0)
+        is_of_target = isinstance(shared, dict) and shared.get("max") == TARGET
+        if is_of_target and "min" in shared:
             raise BadExpectation(
                 "{max: target} beside min", "write {max: target} alone", path=("shared", "min")
             )
         if not body.keys() & set(_RESOURCES):
             raise BadExpectation("no resource is named", f"name one of {', '.join(_RESOURCES)}")
-        check_counts(
-            {
-                name: {"max": 1} if count == {"max": TARGET} else count
-                for name, count in body.items()
-            },
-            *_RESOURCES,
-        )
+        if not is_of_target:
+            check_count(shared, "shared")
 
     def _bounds(self, surroundings: Surroundings) -> Iterator[tuple[str, Any]]:
         """Yield each count with its name, and with the bound of the target as a number."""
@@ -305,11 +300,13 @@ class Metadata(Kind):
             "examples": [4],
         },
     }
+    needs_target = True
+    is_offline = True
     measure = staticmethod(lambda arguments, value: dict(value(KERNEL)))
     values: Mapping[str, Any]
 
     @classmethod
-    def parse(cls, body: Any) -> "Metadata":
+    def read(cls, body: Any) -> "Metadata":
         """Read the values by name."""
         return cls(values=dict(body))
 

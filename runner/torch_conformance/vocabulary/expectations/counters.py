@@ -16,14 +16,14 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
     BadExpectation,
     Conditional,
     ConditionalOnCode,
-    Counts,
+    OneCount,
+    OnlyCounts,
     allows_zero,
-    check_count,
-    check_counts,
     count_mutants,
     counts_in,
     is_unlisted,
     judge_count,
+    or_some,
     parse_count,
     text_of,
 )
@@ -42,20 +42,9 @@ _BY_NAME = Form(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ByName(Counts):
+class _ByName(OnlyCounts):
+    may_be_blessed: ClassVar[bool] = True
     counts: Mapping[str, Any]
-
-    @classmethod
-    def parse(cls, body: Any) -> Self:
-        """Read the counts; raise ``BadExpectation``."""
-        for name in body:
-            check_count(body[name], name)
-        return cls(counts=dict(body))
-
-    @property
-    def by_leaf(self) -> Mapping[str, Any]:
-        """Each count."""
-        return self.counts
 
     def numbers(self, facts: StepFacts) -> Mapping[str, float]:
         """Return all numbers, by their names."""
@@ -76,13 +65,13 @@ class _ByName(Counts):
         """A step counts it, every function does, or the spec expects another number under another
         condition.
         """
-        count = self.counts[leaf]
+        count = self.body[leaf]
         return (
             leaf in self.of_trivial_function
             or leaf.endswith("cache_miss")  # as any function that a cache keeps
             or any(self.near(facts, leaf) for facts in steps)
             or any(
-                isinstance(given := other.counts.get(leaf, count), list) or given != count
+                isinstance(given := other.body.get(leaf, count), list) or given != count
                 for other in others
             )
         )
@@ -92,13 +81,13 @@ _OF_DYNAMO = ("frames", "stats", "graph_break", "unimplemented", "recompiles")
 """Namespaces of counters that dynamo counts whichever compiler gets its graphs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Counter(_ByName):
     """Values of torch._dynamo.utils.counters after the step, by namespace.name.
 
     ``counter: {inductor.fxgraph_cache_hit: 1, inductor.fxgraph_cache_miss: {min: 1}}``
     """
 
+    __slots__ = ()
     form: ClassVar[Keywords] = {**_BY_NAME, "allOf": [{"$ref": "names.schema.json#/$defs/counter"}]}
     of_trivial_function: ClassVar[Mapping[str, int]] = dict.fromkeys(
         (
@@ -117,32 +106,38 @@ class Counter(_ByName):
         """Dynamo, where each of the counters is dynamo's own."""
         return (
             About.DYNAMO
-            if all(name.partition(".")[0] in _OF_DYNAMO for name in self.counts)
+            if all(name.partition(".")[0] in _OF_DYNAMO for name in self.body)
             else About.INDUCTOR
         )
 
     @classmethod
-    def parse(cls, body: Any) -> "Counter":
-        """Read the counts; raise ``BadExpectation``."""
+    def check(cls, body: Any) -> None:
+        """Refuse unlisted counters without a namespace, or of which 0 is expected; the tables of
+        names have the problems of the others.
+        """
         for name, count in body.items():
-            if "." not in name:
+            if is_unlisted(count) and "." not in name:
                 raise BadExpectation(
                     f"the counter '{name}' has no namespace",
                     f"did you mean 'inductor.{name}'?",
                     path=(name,),
                 )
-            check_count(count, name)
             if is_unlisted(count) and allows_zero(count):
                 hint = "a misspelt name is always 0: expect at least 1"
                 raise BadExpectation(
                     f"the unlisted counter '{name}' may not be expected to be 0", hint, path=(name,)
                 )
-        return cls(counts=dict(body))
 
     @property
     def claims_capture(self) -> bool:
         """How many graphs dynamo captured."""
-        return "stats.unique_graphs" in self.counts
+        return "stats.unique_graphs" in self.body
+
+    @classmethod
+    def expression(cls, leaf: str) -> str:
+        """Return the item of torch's counters."""
+        namespace, _, name = leaf.partition(".")
+        return f"torch._dynamo.utils.counters[{namespace!a}][{name!a}]"
 
     def numbers(self, facts: StepFacts) -> Mapping[str, float]:
         """Return the counters that torch has touched."""
@@ -166,19 +161,24 @@ class Counter(_ByName):
         return replace(facts, counters=counters)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Metric(_ByName):
     """Values of torch._inductor.metrics after the step.
 
     ``metric: {generated_kernel_count: 1}``
     """
 
+    __slots__ = ()
     form: ClassVar[Keywords] = {**_BY_NAME, "allOf": [{"$ref": "names.schema.json#/$defs/metric"}]}
     absent: ClassVar[str] = "this torch has no such metric"  # it would always be 0
     of_trivial_function: ClassVar[Mapping[str, int]] = {
         "generated_kernel_count": 1,
         "ir_nodes_pre_fusion": 1,
     }
+
+    @classmethod
+    def expression(cls, leaf: str) -> str:
+        """Return the attribute of torch's metrics."""
+        return f"pkgutil.resolve_name({f'torch._inductor.metrics:{leaf}'!a})"
 
     def numbers(self, facts: StepFacts) -> Mapping[str, float]:
         """Return the metrics."""
@@ -189,27 +189,16 @@ class Metric(_ByName):
         return replace(facts, metrics={**facts.metrics, leaf: number})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GeneratedFiles(Counts):
+class GeneratedFiles(OneCount):
     """How many pieces of code the step generated or loaded from a cache.
 
     ``generated_files: 1``
     """
 
-    form: ClassVar[Keywords] = common("count")
+    __slots__ = ()
+    may_be_blessed = True
+    judges_code = True
     of_trivial_function: ClassVar[Mapping[str, int]] = {"": 1}
-    count: Any
-
-    @classmethod
-    def parse(cls, body: Any) -> "GeneratedFiles":
-        """Read the count."""
-        check_count(body)
-        return cls(count=body)
-
-    @property
-    def by_leaf(self) -> Mapping[str, Any]:
-        """The count alone."""
-        return {"": self.count}
 
     def number(self, facts: StepFacts, leaf: str) -> float | None:
         """Return how many pieces there are."""
@@ -229,6 +218,7 @@ class Runs(ConditionalOnCode):
     """
 
     about: ClassVar[About] = About.ANYTHING
+    is_offline = True
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge that there is no exception."""
@@ -280,7 +270,7 @@ class RemoteCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteCache(Counts):
+class RemoteCache(OnlyCounts):
     """What torch counted for its remote caches since the last clear_counters, by the cache's name
     in torch.
 
@@ -295,33 +285,28 @@ class RemoteCache(Counts):
         "minProperties": 1,
         "additionalProperties": {"$ref": "#/$defs/remote_counts"},
     }
+    needs_service = True
     absent: ClassVar[str] = "no statistics of remote caches were read"
     caches: Mapping[str, Mapping[str, Any]]
 
     @classmethod
-    def parse(cls, body: Any) -> "RemoteCache":
-        """Read the counts by cache."""
-        for cache, counts in body.items():
+    def counts_of(cls, body: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+        """Yield the counts of each cache."""
+        for cache in body if isinstance(body, Mapping) else ():
+            yield from (((cache, word), count) for word, count in body[cache].items())
+
+    @classmethod
+    def check(cls, body: Any) -> None:
+        """Refuse unknown caches, and counts that may all be 0."""
+        for cache in body:
             if cache not in CACHES:
                 message, hint = unknown("remote cache", cache, CACHES)
                 raise BadExpectation(message, hint, path=(cache,))
-            for word, count in counts.items():
-                check_count(count, cache, word)
-        if all(allows_zero(count) for counts in body.values() for count in counts.values()):
+        if all(allows_zero(count) for _, count in cls.counts_of(body)):
             raise BadExpectation(
                 "every count may be 0: it passes without any request to a cache",
                 "expect a hit, a miss or a put",
             )
-        return cls(caches={cache: dict(counts) for cache, counts in body.items()})
-
-    @property
-    def by_leaf(self) -> Mapping[str, Any]:
-        """Each count of each cache, by the names of both."""
-        return {
-            f"{cache} {word}": count
-            for cache, counts in self.caches.items()
-            for word, count in counts.items()
-        }
 
     def number(self, facts: StepFacts, leaf: str) -> float | None:
         """Return a count of a cache. One without requests from torch has the counts 0."""
@@ -345,6 +330,7 @@ class Calls(ConditionalOnCode):
     """
 
     about: ClassVar[About] = About.ANYTHING
+    may_be_blessed = True
     of: Name
     """The spy."""
     where: Annotated[Mapping[str, Any], Form({"type": "object", "minProperties": 1})] | None = None
@@ -355,14 +341,8 @@ class Calls(ConditionalOnCode):
     count: Count = None
     """The number of entries; at least 1 when absent."""
 
-    @classmethod
-    def check(cls, body: Any) -> None:
-        """Check the count."""
-        check_counts(body, "count")
-
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge the number of entries that match ``where``."""
-        required = AT_LEAST_ONE if self.count is None else self.count
         what = f"calls of {self.of}" + (f" where {text_of(dict(self.where))}" if self.where else "")
         calls = facts.calls.get(self.of)
         if calls is None:
@@ -377,7 +357,7 @@ class Calls(ConditionalOnCode):
         number = (
             sum(_matches(entry, self.where) for entry in entries) if self.where else calls.count
         )
-        judged = judge_count(required, number, surroundings)
+        judged = judge_count(or_some(self.count), number, surroundings)
         shown = "\n".join(text_of(entry) for entry in entries[:_SHOWN])
         return [replace(judged, expected=f"{what}: {judged.expected}", detail=shown)]
 
@@ -389,7 +369,7 @@ class Calls(ConditionalOnCode):
         return (
             self.where is None
             and spy.keys().isdisjoint(("around", "instead", "result"))
-            and self.count in (None, AT_LEAST_ONE)
+            and or_some(self.count) == AT_LEAST_ONE
             and (
                 "graph" in spy
                 or any(
@@ -413,7 +393,6 @@ class Calls(ConditionalOnCode):
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """More matching entries and fewer; and none, if some are required."""
         calls = facts.calls[self.of]
-        required = AT_LEAST_ONE if self.count is None else self.count
         where = self.where or {}
         fitting = [entry for entry in calls.entries if _matches(decode(entry), where)]
         others = [entry for entry in calls.entries if entry not in fitting] if self.where else []
@@ -429,7 +408,7 @@ class Calls(ConditionalOnCode):
 
         number = len(fitting) if self.where else calls.count
         yield from count_mutants(
-            required,
+            or_some(self.count),
             number,
             surroundings,
             lambda count: with_entries(((fitting or [sample]) * int(count))[: int(count)]),
@@ -523,11 +502,10 @@ class Choices(Conditional):
     """1 where the selected candidate is of the backend, else 0."""
 
     @classmethod
-    def parse(cls, body: Any) -> "Choices":
-        """Read the counts; raise ``BadExpectation``, also for a number of winners without a
-        backend: there is one in each selection.
+    def read(cls, body: Any) -> "Choices":
+        """Read the counts; raise ``BadExpectation`` for a number of winners without a backend:
+        there is one in each selection.
         """
-        check_counts(body, "tuned", *TALLIED)
         of = body.get("of", [])
         choices = cls(**{**body, "of": tuple([of] if isinstance(of, str) else of)})
         if not choices.backend and choices.won is not None:
@@ -569,7 +547,7 @@ class Choices(Conditional):
             return replace(judgement, expected=f"{what}: {count}", observed=observed, detail=detail)
 
         number = judge_count(
-            AT_LEAST_ONE if self.tuned is None else self.tuned,
+            or_some(self.tuned),
             len(tunings),
             surroundings,
             leaf="tuned",
@@ -608,7 +586,7 @@ class Choices(Conditional):
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """No operation at all; each count of one operation on its own, with another number."""
         tuned = list(facts.tunings.of(self.of))
-        if self.tuned is None or not parse_count(counts_in(self.tuned)[0]).holds(0):
+        if not parse_count(counts_in(or_some(self.tuned))[0]).holds(0):
             yield Mutant(name="no operation", facts=replace(facts, tunings=Tunings()), leaf="tuned")
         for name, count in self._counts.items() if tuned else ():
             first = tuned[0]

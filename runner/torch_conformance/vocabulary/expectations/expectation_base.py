@@ -5,14 +5,22 @@ values of ``model.expectation``.
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings, choose
 from torch_conformance.model.expectation import Expectation, Mutant, Status, Verdict
 from torch_conformance.model.protocol import Json
-from torch_conformance.vocabulary.forms import Keywords, When, WhenJudged, Word
+from torch_conformance.vocabulary.forms import (
+    Count,
+    CountsByName,
+    Keywords,
+    When,
+    WhenJudged,
+    Word,
+    common,
+)
 
 OUTPUT = "output"
 """The name of a step's result."""
@@ -44,6 +52,7 @@ class BadExpectation(Exception):
         self.column = column
 
 
+@dataclass(frozen=True)
 class Kind(Word, Expectation):
     """What the kinds of expectation of the language share.
 
@@ -58,15 +67,56 @@ class Kind(Word, Expectation):
     """What the schema says of the body beside its keys; with ``type`` or ``$ref`` the body is no
     map of keys.
     """
+    patterns: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    """The keys that lead to regular expressions and directives of FileCheck in the body: ``{{`` is
+    no template there.
+    """
+    may_be_blessed: ClassVar[bool] = False
+    """Whether ``bless`` may write its counts as they were observed."""
+    is_of_compiles: ClassVar[bool] = False
+    """Whether it judges records of the compiles of the step: there are none of a backend that
+    compiles nothing.
+    """
+    judges_code: ClassVar[bool] = False
+    """Whether it judges the code that the step generated."""
+    judges_exit: ClassVar[bool] = False
+    """Whether it judges the child process of the step."""
+    needs_service: ClassVar[bool] = False
+    """Whether it judges what a service of the spec did."""
+    needs_target: ClassVar[bool] = False
+    """Whether it judges only what is compiled for a target."""
+    is_offline: ClassVar[bool] = False
+    """Whether it can be judged of what is compiled and never executed."""
 
     @classmethod
-    def check(cls, body: object) -> None:
-        """Raise ``BadExpectation`` for a body that the schema lets through and that is invalid."""
+    def counts_of(cls, body: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+        """Yield each count of a body, with the keys that lead to it: those of the fields that are
+        counts. A template in the place of the body has none.
+        """
+        for key in fields(cls) if isinstance(body, Mapping) else ():
+            if key.name in body and key.type is Count:
+                yield (key.name,), body[key.name]
+            elif key.name in body and key.type is CountsByName:
+                for name, count in body[key.name].items():
+                    yield (key.name, name), count
+
+    @classmethod
+    def check(cls, body: Any) -> None:
+        """Raise ``BadExpectation`` for a body that the schema lets through, whose counts are right,
+        and that is invalid.
+        """
 
     @classmethod
     def parse(cls, body: Any) -> Self:
         """Read the body that the schema let through; raise ``BadExpectation``."""
+        for path, count in cls.counts_of(body):
+            check_count(count, *path)
         cls.check(body)
+        return cls.read(body)
+
+    @classmethod
+    def read(cls, body: Any) -> Self:
+        """Return the expectation of a body that was checked."""
         return cls(**body)
 
     def measurement(self) -> Mapping[str, Json] | None:
@@ -218,7 +268,12 @@ AT_LEAST_ONE = {"min": 1}
 """The count of what is expected without a count."""
 
 
-def check_count(body: object, *path: str | int) -> None:
+def or_some(count: Any) -> Any:
+    """Return a count; at least 1 for one that is left out."""
+    return AT_LEAST_ONE if count is None else count
+
+
+def check_count(body: Any, *path: str | int) -> None:
     """Check a count with its conditions, which stands at a path; raise ``BadExpectation``."""
     for index, value in enumerate(counts_in(body)):
         try:
@@ -226,13 +281,6 @@ def check_count(body: object, *path: str | int) -> None:
         except BadExpectation as error:
             within = (index, "value") if isinstance(body, list) else ()
             raise BadExpectation(str(error), error.hint, path=(*path, *within)) from error
-
-
-def check_counts(body: Mapping[str, Any], *keys: str) -> None:
-    """Check the counts at some keys; raise ``BadExpectation``."""
-    for key in keys:
-        if key in body:
-            check_count(body[key], key)
 
 
 def judge_count(
@@ -329,8 +377,16 @@ class Counts(Kind):
 
     @property
     def by_leaf(self) -> Mapping[str, Any]:
-        """The body of each count."""
-        raise NotImplementedError
+        """The body of each count, by the keys that lead to it."""
+        body = {key.name: getattr(self, key.name) for key in fields(self)}
+        return {" ".join(path): count for path, count in self.counts_of(body) if count is not None}
+
+    @classmethod
+    def expression(cls, leaf: str) -> str:
+        """Return the Python that counts it in a script of torch; empty where only the runner
+        can.
+        """
+        return ""
 
     def number(self, facts: StepFacts, leaf: str) -> float | None:
         """Return the number that was observed; None where it is not known."""
@@ -390,3 +446,46 @@ class Counts(Kind):
                 trivial=trivial,
                 most=self.most(facts, leaf),
             )
+
+
+class OnlyCounts(Counts):
+    """Counts that are the whole body, the one field; by itself a body of counts by name.
+
+    The name of the field is a part of the digests of cases.
+    """
+
+    __slots__ = ()
+
+    @property
+    def body(self) -> Any:
+        """The counts."""
+        return getattr(self, fields(self)[0].name)
+
+    @classmethod
+    def counts_of(cls, body: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+        """Yield the count of each name."""
+        for name, count in body.items() if isinstance(body, Mapping) else ():
+            yield (name,), count
+
+    @classmethod
+    def read(cls, body: Any) -> Self:
+        """Keep the body."""
+        return cls(**{fields(cls)[0].name: body})
+
+    @property
+    def by_leaf(self) -> Mapping[str, Any]:
+        """Each count, by the keys that lead to it."""
+        return {" ".join(path): count for path, count in self.counts_of(self.body)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneCount(OnlyCounts):
+    """One number, whose count is the body."""
+
+    form: ClassVar[Keywords] = common("count")
+    count: Any
+
+    @classmethod
+    def counts_of(cls, body: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+        """Yield the body."""
+        yield (), body

@@ -102,6 +102,10 @@ class FileCheck(Kind):
 
     kind: ClassVar[str] = "filecheck"
     form: ClassVar[Keywords] = {"type": ["string", "object"]}
+    patterns = ((), ("checks",))
+    instead = "name what only the code of this function has"
+    judges_code = True
+    is_offline = True
     measure = staticmethod(lambda arguments, value: {"unknown": never_written(arguments["words"])})
     needs_result: ClassVar[bool] = False
     checks: Annotated[CheckFile, Form({"type": "string"})]
@@ -127,7 +131,7 @@ class FileCheck(Kind):
     """Where the expectation applies; everywhere when absent."""
 
     @classmethod
-    def parse(cls, body: Any) -> "FileCheck":
+    def read(cls, body: Any) -> "FileCheck":
         """Read the directives; raise ``BadExpectation`` for lines that FileCheck would ignore."""
         options: Mapping[str, Any] = {"checks": body} if isinstance(body, str) else body
         path = () if isinstance(body, str) else ("checks",)

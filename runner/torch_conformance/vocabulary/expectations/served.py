@@ -134,7 +134,7 @@ class Served(OfOperators):
     first tensor, where they are a map. For example ``{float16: [aten.mm, aten.addmm]}``."""
 
     @classmethod
-    def parse(cls, body: Any) -> "Served":
+    def read(cls, body: Any) -> "Served":
         """Read the word or the map."""
         if body == "all":
             return cls()
@@ -220,7 +220,7 @@ class Residue(OfOperators):
     """The operators, each once. For example ``[aten.sort]``."""
 
     @classmethod
-    def parse(cls, body: Any) -> "Residue":
+    def read(cls, body: Any) -> "Residue":
         """Read the list, or the map; raise ``BadExpectation`` for one without operators."""
         whole = body if isinstance(body, dict) else {"operators": body}
         if not whole.get("operators"):

@@ -31,7 +31,6 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
     BadExpectation,
     Conditional,
     ConditionalOnCode,
-    check_count,
     count_mutants,
     counts_in,
     parse_count,
@@ -282,12 +281,16 @@ def check_guards(body: Any, checks: CheckFile | None) -> None:
 
 # -- text and log ----------------------------------------------------------------------------------
 
+OF_WORDS = "name words that only the expected text has"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OfText(ConditionalOnCode):
     """What is expected of a text."""
 
     form: ClassVar[Keywords] = some_of("contains", "matches")
+    patterns = (("matches",),)
+    instead = OF_WORDS
     contains: Texts | None = None
     """Parts of it, in any order."""
     count: Count = None
@@ -319,7 +322,6 @@ class _OfText(ConditionalOnCode):
             raise BadExpectation(
                 "count without contains", "write contains: TEXT beside it", path=("count",)
             )
-        check_count(body["count"], "count")
         for required in map(parse_count, counts_in(body["count"])):
             if required.most == 0:
                 raise BadExpectation(
@@ -525,6 +527,8 @@ class Exit(ConditionalOnCode):
 
     about: ClassVar[About] = About.ANYTHING
     form: ClassVar[Keywords] = one_of_keys("code", "nonzero")
+    instead = OF_WORDS
+    judges_exit = True
     code: Integer | None = None
     """The exit code; a negative one is a signal's."""
     nonzero: Annotated[bool, Form({"const": True})] = False
@@ -689,6 +693,10 @@ class Raises(Conditional):
     """
 
     form: ClassVar[Keywords] = some_of("type", "as")
+    patterns = (("match",), ("cause", "match"))
+    instead = OF_WORDS
+    expects_exception = True
+    is_offline = True
     measure = staticmethod(lambda arguments, value: {"eager": value(RAISED)})
     needs_result: ClassVar[bool] = False
     about: ClassVar[About] = About.ANYTHING
@@ -723,7 +731,7 @@ class Raises(Conditional):
         return {"as": EAGER} if self.as_eager else None
 
     @classmethod
-    def parse(cls, body: Any) -> Self:
+    def read(cls, body: Any) -> Self:
         """Read type and pattern."""
         for described, *path in ((body, "match"), (body.get("cause", {}), "cause", "match")):
             check_searched(

@@ -198,7 +198,7 @@ class _Pairs(Kind):
     pairs: Mapping[str, Any]
 
     @classmethod
-    def parse(cls, body: Any) -> Self:
+    def read(cls, body: Any) -> Self:
         """Read the pairs; raise ``BadExpectation`` for a value that is compared with itself."""
         for name, other in body.items():
             if is_reference(other) and other["ref"] == name:
@@ -304,6 +304,7 @@ class Differs(_Pairs):
     """
 
     expects_equal: ClassVar[bool] = False
+    instead = "name a value that it may have"
 
 
 def measure_strides(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
@@ -520,7 +521,7 @@ class Dead(Kind):
     """
 
     @classmethod
-    def parse(cls, body: Any) -> "Dead":
+    def read(cls, body: Any) -> "Dead":
         """Read the names."""
         return cls(objects=tuple(body))
 

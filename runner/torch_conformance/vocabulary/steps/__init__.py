@@ -83,8 +83,10 @@ def python_of(step: Step) -> Mapping[str, Any] | None:
 
 def expects_raise(step: Step, surroundings: Surroundings) -> bool:
     """Whether the spec expects an exception in this step."""
-    raises = (expected.check for expected in step.expectations if expected.kind == "raises")
-    return step.runs(surroundings) and any(check.applies(surroundings) for check in raises)
+    return step.runs(surroundings) and any(
+        expected.check.expects_exception and expected.check.applies(surroundings)
+        for expected in step.expectations
+    )
 
 
 def needs_eager(case: Case) -> bool:

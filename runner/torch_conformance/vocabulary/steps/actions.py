@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from torch_conformance.model.diagnostics import Diagnostic, one_of
 from torch_conformance.model.expectation import About
 from torch_conformance.model.protocol import NO_ASSERTS, Json
+from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.expectations.texts import MOST
 from torch_conformance.vocabulary.forms import (
     TEMPLATE,
@@ -322,7 +323,7 @@ class Spawn(_OfCallable):
 
     def name_problems(self, around: Around) -> Iterator[Diagnostic]:
         """Yield a missing ``exit`` expectation."""
-        if not any(kind == "exit" for kind, _ in around.expected):
+        if not any(EXPECTATIONS[kind].judges_exit for kind, _ in around.expected):
             yield around.problem(
                 around.path,
                 "nothing is expected of the child",

@@ -70,41 +70,34 @@ class Triton(StepKind):
             yield from self._argument_problems(around, defs[self.kernel or next(iter(defs))])
 
     def _argument_problems(self, around: Around, node: ast.FunctionDef) -> Iterator[Diagnostic]:
+        """Yield names that are no parameters of the kernel, parameters with a type and a value or
+        with neither, and unknown types.
+        """
         parameters = node.args
         names = [
             parameter.arg
             for parameter in (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs)
         ]
-        constant = [name for name, _ in self._constants()]
-        for key, entries in (
-            ("signature", self.signature),
-            ("aligned", self.aligned or []),
-            ("attributes", self.attributes or {}),
-        ):
-            for index, name in enumerate(entries):
-                if name not in names:
-                    path = (*around.path, key, index if isinstance(entries, list) else name)
-                    yield around.problem(
-                        path,
-                        *unknown(f"argument of {node.name}", name, names),
-                        key=not isinstance(entries, list),
-                    )
-        for name, where in self._constants():
+        constants = list(self._constants())
+        written: list[tuple[str, tuple[str | int, ...]]] = [
+            *((name, ("signature", name)) for name in self.signature),
+            *((name, ("aligned", index)) for index, name in enumerate(self.aligned or [])),
+            *((name, ("attributes", name)) for name in self.attributes or {}),
+            *constants,
+        ]
+        for name, below in written:
             if name not in names:
-                yield around.problem(
-                    (*around.path, *where),
-                    *unknown(f"argument of {node.name}", name, names),
-                    key=True,
-                )
-            elif name in self.signature:
-                message = f"'{name}' has a type and a value"
-                yield around.problem(
-                    (*around.path, *where),
-                    message,
+                problem = unknown(f"argument of {node.name}", name, names)
+                is_key = below[0] != "aligned"
+                yield around.problem((*around.path, *below), *problem, key=is_key)
+        for name, below in constants:
+            if name in names and name in self.signature:
+                message, hint = (
+                    f"'{name}' has a type and a value",
                     "a constexpr has no entry in signature",
-                    key=True,
                 )
-        missing = [name for name in names if name not in self.signature and name not in constant]
+                yield around.problem((*around.path, *below), message, hint, key=True)
+        missing = [name for name in names if name not in {*self.signature, *dict(constants)}]
         if missing:
             hint = "give each argument a type in signature, or a value in constexprs"
             yield around.problem(

@@ -72,6 +72,19 @@ def _counters() -> Iterator[tuple[Any, str, Any]]:
             yield sys.modules[name], key, number
 
 
+def _set_counters_back(before: Mapping[tuple[int, str], str]) -> None:
+    """Set torch's counters to what they were ``before``, by the id of their owner and their name;
+    those of modules that were imported since begin at 0. No compiled code is alive now.
+    """
+    for owner, name, value in list(_counters()):
+        text = before.get((id(owner), name), _FROM_ZERO[type(value)])
+        if repr(value) != text:
+            start = ast.literal_eval(text.removeprefix("count"))  # 3, (3) or (3, 2)
+            if type(value) is not int:
+                start = itertools.count(*start if type(start) is tuple else (start,))
+            setattr(owner, name, start)
+
+
 @contextlib.contextmanager
 def _discarded(folder: str | None) -> Iterator[list[str]]:
     """Discard what is compiled in this context.
@@ -101,18 +114,7 @@ def _discarded(folder: str | None) -> Iterator[list[str]]:
         if cache.cache_info().currsize > sizes.get(id(cache), 0) and not _may_stay(cache):
             cache.cache_clear()
     gc.collect()
-    # counters of modules that were imported since begin at 0; no compiled code is alive now
-    for owner, name, value in list(_counters()):
-        initial = counters.get((id(owner), name), _FROM_ZERO[type(value)])
-        if repr(value) != initial:
-            numbers = ast.literal_eval(initial.removeprefix("count"))
-            setattr(
-                owner,
-                name,
-                numbers
-                if type(value) is int
-                else itertools.count(*numbers if type(numbers) is tuple else (numbers,)),
-            )
+    _set_counters_back(counters)
 
 
 def compile_something(device: str, *, with_gradients: bool) -> str:

@@ -28,7 +28,7 @@ from torch._inductor.graph import GraphLowering
 from torch._inductor.output_code import OutputCode
 from torch._inductor.virtualized import V
 
-from torch_conformance.vocabulary.expectations import compilation
+from torch_conformance.vocabulary.expectations import EXPECTATIONS, compilation
 from torch_conformance.worker.process.channel import Phases, said
 from torch_conformance.worker.torch_compat import choice_census, compiling
 from torch_conformance.worker.torch_compat.residue import Origins
@@ -71,9 +71,6 @@ PASSES: Mapping[str, tuple[str, str]] = {
     "post_grad": ("torch._inductor.compile_fx", "_recursive_post_grad_passes"),
 }
 """The function that runs the passes of a stage. It changes the graph, or returns a new one."""
-
-KINDS = ("kernels", "graph", "guards", "recompiles", "graph_breaks")
-"""The kinds of expectations that ask for records of their own."""
 
 
 @dataclass
@@ -308,7 +305,10 @@ def watch(phases: Phases, witness: Witness, asked: Collection[str] = ()) -> None
 def asked_by(plan: Mapping[str, Any]) -> set[str]:
     """Return the kinds of expectations of a plan that ask for records, and the stages of graphs."""
     measures = [
-        request for step in plan["steps"] for request in step["measure"] if request["kind"] in KINDS
+        request
+        for step in plan["steps"]
+        for request in step["measure"]
+        if request["kind"] in EXPECTATIONS and EXPECTATIONS[request["kind"]].is_of_compiles
     ]
     stages = {request["arguments"]["stage"] for request in measures if request["kind"] == "graph"}
     return {request["kind"] for request in measures} | stages
@@ -377,7 +377,7 @@ def install() -> None:
 
 @functools.cache
 def install_asked() -> None:
-    """Install the hooks that only expectations of ``KINDS`` need."""
+    """Install the hooks that only expectations of compiles need."""
     _watch.records_asked = True
     for stage, (module, name) in PASSES.items():
         if _has_passes(module, name):

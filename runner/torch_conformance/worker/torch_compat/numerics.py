@@ -208,7 +208,7 @@ class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
         )
         adds = is_moved and self._is_fine and not _is_pointwise(func)
         precise = _in_float64(func, args, kwargs) if is_moved and self._keeps_exact else None
-        result = self._of_moved(func, args, kwargs) if adds else func(*args, **kwargs)
+        result = self._of_jittered_operands(func, args, kwargs) if adds else func(*args, **kwargs)
         if is_moved:
             for tensor in _written(func, args, kwargs, known, result):
                 if func._overloadpacket is torch.ops.aten.sum:
@@ -226,30 +226,30 @@ class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
                     tensor.copy_(moved)
         return result
 
-    def _of_moved(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Call an operator with moved operands; with the originals where it mutates, aliases or
-        selects among them.
+    def _of_jittered_operands(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Return what an operator gives for operands that are jittered by up to ``AMPLITUDE`` ulp.
+
+        An operator that writes to an operand gets its own ones, for it has to change these; so does
+        one that selects among them or returns one, for its result is jittered afterwards.
         """
-
-        def move(leaf: torch.Tensor) -> torch.Tensor:
-            return (
-                jittered(leaf, self._generator, times=AMPLITUDE)
-                if _tensors(leaf) and _is_strided(leaf) and _is_wide(leaf)
-                else leaf
-            )
-
-        if not any(
+        if any(
             argument.alias_info is not None or argument.name in _WRITTEN
             for argument in func._schema.arguments
         ):
-            moved = pytree.tree_map_only(torch.Tensor, move, (args, kwargs))
-            result = func(*moved[0], **moved[1])
-            leaves = pytree.tree_leaves(result)
-            if len(leaves) == len(_tensors(result)) and not any(
-                _is_selection(_tensors(moved), leaf) for leaf in leaves
-            ):
-                return result
-        return func(*args, **kwargs)
+            return func(*args, **kwargs)
+
+        def jitter(leaf: torch.Tensor) -> torch.Tensor:
+            is_rounded = _tensors(leaf) and _is_strided(leaf) and _is_wide(leaf)
+            return jittered(leaf, self._generator, times=AMPLITUDE) if is_rounded else leaf
+
+        operands = pytree.tree_map_only(torch.Tensor, jitter, (args, kwargs))
+        result = func(*operands[0], **operands[1])
+        leaves, tensors = pytree.tree_leaves(result), _tensors(result)
+        if len(leaves) != len(tensors) or any(
+            _is_selection(_tensors(operands), tensor) for tensor in tensors
+        ):
+            return func(*args, **kwargs)
+        return result
 
 
 @functools.cache
@@ -394,7 +394,8 @@ _ALIKE = 64
 def jittered(
     tensor: torch.Tensor, generator: torch.Generator, least: float = 2.0**-7, times: float = 1.0
 ) -> torch.Tensor:
-    """Return a tensor with each number moved by up to its resolution.
+    """Return ``tensor``, in its shape and dtype, with each number x changed by up to
+    |x| * eps * ``times``, where eps is that of the dtype.
 
     A tensor of whole numbers remains: they are counts, or a mask.
 
@@ -669,12 +670,16 @@ def _wider(dtype: torch.dtype) -> torch.dtype:
 
 
 def to_float64(tensors: Iterable[torch.Tensor]) -> None:
-    """Give each tensor its numbers in float64."""
+    """Give each of ``tensors`` its numbers in float64 or complex128, in place; raise ``TypeError``
+    as ``change`` does.
+    """
     change(tensors, lambda tensor: tensor.to(_wider(tensor.dtype)))
 
 
 def to_float32(tensors: Iterable[torch.Tensor]) -> None:
-    """Give each float64 tensor its numbers in float32."""
+    """Give each of ``tensors`` in float64 or complex128 its numbers in float32 or complex64, in
+    place; raise ``TypeError`` as ``change`` does.
+    """
     narrower = {torch.float64: torch.float32, torch.complex128: torch.complex64}
     change(tensors, lambda tensor: tensor.to(narrower.get(tensor.dtype, tensor.dtype)))
 

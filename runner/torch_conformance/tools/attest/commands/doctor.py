@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from torch_conformance.language.load import Suite, load
@@ -18,7 +17,7 @@ from torch_conformance.model import protocol
 from torch_conformance.model.case import Case
 from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.outcomes import ExitCode
-from torch_conformance.optional.options import backend_files, flag, paths, profile_option
+from torch_conformance.optional.options import SpecFiles, flag, profile_option
 from torch_conformance.plan.profile import Resolved
 from torch_conformance.run.pipeline import SHOWN_BYTES, WorkerReport, ask_worker
 from torch_conformance.tools.attest.machine_checks import (
@@ -40,11 +39,9 @@ from torch_conformance.tools.attest.profiles import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoctorOptions:
+class DoctorOptions(SpecFiles):
     """The options of ``doctor``."""
 
-    paths: tuple[Path, ...] = paths()
-    backends: tuple[Path, ...] = backend_files()
     profile: str | None = profile_option(
         "look at this profile alone, with the specs and backends that it names"
     )

@@ -26,7 +26,7 @@ from torch_conformance.model.diagnostics import InvalidSpecs, UsageError, one_li
 from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.flow import flow
 from torch_conformance.model.outcomes import PASSED, ExitCode
-from torch_conformance.optional.options import argument, backend_files, flag, several
+from torch_conformance.optional.options import Selection, argument, backend_files, flag
 from torch_conformance.plan.selection import select, without_benches
 from torch_conformance.record.case_files import RecordedFiles
 from torch_conformance.report import replace
@@ -114,7 +114,7 @@ def patch(document: Document, text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BlessOptions:
+class BlessOptions(Selection):
     """The options of ``bless``."""
 
     targets: tuple[str, ...] = argument(
@@ -124,9 +124,6 @@ class BlessOptions:
     )
     write: bool = flag("change the specs instead of printing the patch")
     backends: tuple[Path, ...] = backend_files()
-    backend: tuple[str, ...] = several("NAME", "bless the cases of this backend alone")
-    select: tuple[str, ...] = several("GLOB", "bless the ids that match; * and ? are special")
-    tag: tuple[str, ...] = several("NAME", "bless the cases whose spec has this tag")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,12 +146,7 @@ def bless(options: BlessOptions) -> tuple[list[ChangedSpec], dict[tuple[str, str
     recorded, unrecorded, red, backends = read_samples(options.targets, options.backends)
     cases = list({sample.case.id: sample.case for sample in recorded}.values())
     cases += [case for case, _ in unrecorded]
-    chosen = {
-        str(case.id)
-        for case in select(
-            cases, backends, names=options.backend, globs=options.select, tags=options.tag
-        )
-    }
+    chosen = {str(case.id) for case in select(cases, backends, options)}
     if not (options.backend or options.select or options.tag):  # also those whose specs are gone
         chosen.update(str(result.case_id) for _, result in red)
     with_facts = {sample.key for sample in recorded}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import takewhile
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
 from torch_conformance.cli.list import as_json
@@ -51,7 +51,13 @@ from torch_conformance.model.targets import (
     STAGES,
     TARGETS,
 )
-from torch_conformance.optional.options import argument, backend_files, flag, paths, profile_option
+from torch_conformance.optional.options import (
+    Selection,
+    SpecFiles,
+    argument,
+    flag,
+    profile_option,
+)
 from torch_conformance.plan.profile import profiles
 from torch_conformance.plan.schedule import is_exclusive
 from torch_conformance.plan.selection import is_optional, no_case, select, without_benches
@@ -405,12 +411,10 @@ def _decided(body: object, decision: Decision) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainOptions:
+class ExplainOptions(SpecFiles):
     """The options of ``explain``."""
 
     case: str = argument("CASE", "a case's id, or a glob that selects cases")
-    paths: tuple[Path, ...] = paths()
-    backends: tuple[Path, ...] = backend_files()
     profile: str | None = profile_option("look among the cases of this profile")
     json: bool = flag("print an array of objects")
 
@@ -423,7 +427,7 @@ def main(options: ExplainOptions) -> ExitCode:
         else None
     )
     suite = load(options.paths, options.backends) if profile is None else profile.suite
-    cases = select(suite.cases, suite.backends, globs=[options.case])
+    cases = select(suite.cases, suite.backends, Selection(select=(options.case,)))
     if not cases:
         raise UsageError(no_case(options.case, Ids(case.id for case in suite.cases)))
     machine = capabilities.inspect_files(installed_torch())

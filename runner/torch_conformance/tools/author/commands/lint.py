@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from torch_conformance.language.backends import Backends
@@ -31,7 +30,8 @@ from torch_conformance.model.diagnostics import (
 from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.model.targets import STAGES_OF_VENDOR, TARGETS, WRAPPER
-from torch_conformance.optional.options import backend_files, flag, paths, several
+from torch_conformance.optional.options import SpecFiles, flag, several
+from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.expectations.close import Close, Judge
 from torch_conformance.vocabulary.expectations.comparing import DEFAULTS, default_tolerance
 
@@ -243,9 +243,6 @@ def _definitions(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 # -- conditions: what only a machine knows counts as possible --------------------------------------
 
-_OF_COMPILES = ("kernels", "graph", "guards", "recompiles", "graph_breaks")
-"""Kinds that are never judged of a backend that compiles nothing."""
-
 _ARCHS = {"nvidia": ("sm_",), "amd": ("gfx",)}
 """How the architectures of a vendor begin."""
 
@@ -344,7 +341,8 @@ def _judges(raw: RawExpectation, case: Case, backends: Backends, document: Docum
     when = body.get("when")
     if not may_hold(when if isinstance(when, dict) else None, case, backends, document):
         return False
-    if raw.kind in _OF_COMPILES and not backends.by_name[case.backend].compiles and not case.target:
+    compiles = case.target or backends.by_name[case.backend].compiles
+    if EXPECTATIONS[raw.kind].is_of_compiles and not compiles:
         return False
     stages = {
         stage for vendor in (_vendors(case) or ()) for stage in STAGES_OF_VENDOR.get(vendor, ())
@@ -374,11 +372,9 @@ RULES: Mapping[str, Callable[[Scene], Iterable[Problem]]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LintOptions:
+class LintOptions(SpecFiles):
     """The options of ``lint``."""
 
-    paths: tuple[Path, ...] = paths()
-    backends: tuple[Path, ...] = backend_files()
     select: tuple[str, ...] = several("RULE", "apply this rule alone")
     ignore: tuple[str, ...] = several("RULE", "do not apply this rule")
     json: bool = flag("print one object")

@@ -41,12 +41,12 @@ from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.model.results import CaseResult
 from torch_conformance.optional.options import (
     ExecutionOptions,
+    Selection,
+    SpecFiles,
     argument,
-    backend_files,
     flag,
     natural,
     option,
-    paths,
     positive,
 )
 from torch_conformance.plan import schedule
@@ -191,15 +191,13 @@ def _masked(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReproOptions(ExecutionOptions):
+class ReproOptions(ExecutionOptions, SpecFiles):
     """The options of ``repro``.
 
     Each candidate of ``--shrink`` runs alone, in a process of its own.
     """
 
     case: str = argument("CASE", "a case's id")
-    paths: tuple[Path, ...] = paths()
-    backends: tuple[Path, ...] = backend_files()
     sample: int | None = option(
         "N",
         "the sample with this number, of a case of torch's database of operators",
@@ -537,7 +535,7 @@ def main(options: ReproOptions) -> ExitCode:
     the same.
     """
     suite = load(options.paths, options.backends)
-    cases = select(suite.cases, suite.backends, globs=[options.case])
+    cases = select(suite.cases, suite.backends, Selection(select=(options.case,)))
     if len(cases) != 1:
         ids = Ids(case.id for case in suite.cases)
         raise UsageError(
