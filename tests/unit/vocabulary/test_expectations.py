@@ -909,7 +909,7 @@ def varied(*fates: str, left: int = 0, limit: str = "", **more: Any) -> Facts:
         {"fact": f"global k{number}", "fate": fate, "limit": limit * (fate == "unsound"), **row}
         for number, fate in enumerate(fates)
     ]
-    return done(facts=rows, left=left, keys=["abc"])
+    return done(facts=rows, left=left)
 
 
 def nothing(body: Any) -> list[Row]:
@@ -959,7 +959,7 @@ AGAIN: dict[str, list[Row]] = {
         ({"vary": "all"}, varied("unsound", limit="module_hooks"), ERROR),
         (
             {"change": "redefine", "processes": True},
-            varied("unsound", cache="FX graph hit"),
+            varied("unsound", cache="FX graph hit", keys=["abc"]),
             FAILED,
         ),
     ],

@@ -149,7 +149,10 @@ def _is_near(value: Any, right: Any) -> bool:
         return bool(value == right)
     if not value.is_floating_point():
         return bool(torch.equal(value, right))
-    near = max(_NEAR, 8 * torch.finfo(value.dtype).eps)
+    dtypes, device = [value.dtype], value.device.type
+    if torch.is_autocast_enabled(device):  # gradients of float32 have the rounding of its dtype
+        dtypes.append(torch.get_autocast_dtype(device))
+    near = max(_NEAR, *(8 * torch.finfo(dtype).eps for dtype in dtypes))
     most = float(right.abs().nan_to_num(0.0, 0.0, 0.0).max()) if right.numel() else 0.0
     return bool(torch.allclose(value.double(), right.double(), near, near * most, equal_nan=True))
 
