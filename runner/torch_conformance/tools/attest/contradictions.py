@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from torch_conformance.judge.evidence import CarriedOut
 from torch_conformance.matching.generated_code import code_of
@@ -86,44 +87,36 @@ def disagreements(
     kinds: set[str] = set()
     kernels = lookups = hits = 0.0
     yield from _of_inputs(case, steps)
-    for number, known in enumerate(steps, start=1):
-        texts += (code_of(code, strings=True).text for code in known.facts.code)
-        wrong = (
-            *_of_numbers(known.facts),
-            *_of_launches(known.facts, "\n".join(texts)),
-            *_of_results(known, steps[:number]),
-        )
-        yield from (f"step {number}: {problem}" for problem in wrong)
-        hits_before, hits = (
-            hits,
-            sum(known.facts.counters.get(group, {}).get(name, 0) for group, name in _HITS),
-        )
-        for piece, code in enumerate(known.facts.code):
-            problems = _of_code(
-                known.facts, piece, code, is_named=is_named, is_loaded=_grown(hits_before, hits) > 0
+    for number, carried in enumerate(steps, start=1):
+        observed = carried.facts
+        texts += (code_of(code, strings=True).text for code in observed.code)
+        problems = [
+            *_of_numbers(observed),
+            *_of_launches(observed, "\n".join(texts)),
+            *_of_results(carried, steps[:number]),
+        ]
+        hits_before = hits
+        hits = sum(observed.counters.get(group, {}).get(name, 0) for group, name in _HITS)
+        is_loaded = _grown(hits_before, hits) > 0
+        for piece, code in enumerate(observed.code):
+            of_code = _of_code(observed, piece, code, is_named=is_named, is_loaded=is_loaded)
+            problems += (f"piece {piece} of its code {problem}" for problem in of_code)
+        if backend.compiles:  # else it claims no compilation
+            kinds |= {kind_of(device) for devices in observed.graphs for device in devices}
+            counters = observed.counters.get("inductor", {})
+            kernels_before, kernels = kernels, observed.metrics.get("generated_kernel_count", 0)
+            lookups_before, lookups = lookups, sum(counters.get(name, 0) for name in _CACHE)
+            problems += _of_step(
+                carried, kinds, _grown(kernels_before, kernels), _grown(lookups_before, lookups)
             )
-            yield from (
-                f"step {number}, piece {piece} of its code {problem}" for problem in problems
-            )
-        if not backend.compiles:  # it claims no compilation
-            continue
-        kinds |= {kind_of(device) for devices in known.facts.graphs for device in devices}
-        counters, metrics = known.facts.counters.get("inductor", {}), known.facts.metrics
-        kernels_before, kernels = kernels, metrics.get("generated_kernel_count", 0)
-        lookups_before, lookups = lookups, sum(counters.get(name, 0) for name in _CACHE)
-        problems = _of_step(
-            known, kinds, _grown(kernels_before, kernels), _grown(lookups_before, lookups)
-        )
-        yield from (f"step {number} {problem}" for problem in problems)
-        yield from (
-            f"the code of step {number} {problem}"
-            for problem in _of_devices(known.facts.code, environment)
-        )
-        for tuning in known.facts.tunings.found:
-            yield from (
-                f"the census of step {number}: {tuning.op}: {problem}"
+            of_devices = _of_devices(observed.code, environment)
+            problems += (f"its code {problem}" for problem in of_devices)
+            problems += (
+                f"the census of {tuning.op}: {problem}"
+                for tuning in observed.tunings.found
                 for problem in _of_tuning(tuning)
             )
+        yield from (f"step {number}: {problem}" for problem in problems)
     if backend.compiles:
         yield from _of_case(facts, steps)
 
@@ -252,51 +245,34 @@ def _of_inputs(case: Case, steps: Sequence[CarriedOut]) -> Iterator[str]:
     Where the spec gives the function no other tensors, each argument is one of them; else one
     argument is.
     """
-    functions, others = (
-        case.body.functions.values(),
-        (case.body.preludes, case.body.let, case.body.context),
-    )
-    has_no_globals = all(
-        isinstance(code, WrittenFunction)
-        and not re.search(r"^\w+ *=", code.block.text, re.MULTILINE)
-        for code in functions
-    )
-    inputs = []
-    for entry in case.body.inputs:
-        kind = next((kind for kind in _MADE if isinstance(entry, Mapping) and kind in entry), "")
-        if (
-            not isinstance(entry, Mapping)
-            or not kind
-            or not isinstance(sizes := entry[kind], list | tuple)
-        ):
+    inputs, body = list[str](), case.body
+    for entry in body.inputs:
+        if not isinstance(entry, Mapping):
+            return
+        kind = next(filter(entry.__contains__, _MADE), "")
+        if not isinstance(sizes := entry.get(kind), list | tuple):
             return
         inputs.append(f"{entry.get('dtype', _MADE[kind])}[{', '.join(map(str, sizes))}]")
-    if (
-        not inputs
-        or "dtype" in f"{case.body.settings.torch}{case.body.context}"
-        or not steps
-        or not steps[0].facts.code_graphs
-    ):
+    if not inputs or not steps or "dtype" in f"{body.settings.torch}{body.context}":
         return
-    (step, observed), *_ = steps
-    if step.kind == "call" and "inputs" not in step.arguments and not _is_broken(observed):
-        arguments = [
-            argument
-            for argument in observed.code_graphs[0].arguments or ()
-            # a number of Python is a tensor without dimensions where shapes are dynamic
-            if argument != "?" and not argument.startswith("float64[][")
-        ]
-        sizes_of = {
-            one: re.escape(one.partition("][")[0].removesuffix("]") + "]").replace(r"\?", "[0-9]+")
-            for one in arguments
-        }
-        strange = [
-            argument
-            for argument in arguments
-            if not any(re.fullmatch(sizes_of[argument], one) for one in inputs)
-        ]
-        if strange and (len(strange) == len(arguments) or (has_no_globals and not any(others))):
-            yield f"its first graph takes {strange[0]}, and its inputs are {', '.join(inputs)}"
+    step, observed = steps[0]
+    if step.kind != "call" or "inputs" in step.arguments or _is_broken(observed):
+        return
+    strange, arguments = list[str](), list[str]()
+    for argument in (observed.code_graphs[0].arguments or ()) if observed.code_graphs else ():
+        # a number of Python is a tensor without dimensions where shapes are dynamic
+        if argument != "?" and not argument.startswith("float64[]["):
+            arguments.append(argument)
+            form = re.escape(argument.partition("][")[0].removesuffix("]") + "]")
+            if not any(re.fullmatch(form.replace(r"\?", "[0-9]+"), text) for text in inputs):
+                strange.append(argument)
+    has_other_tensors = any((body.preludes, body.let, body.context)) or not all(
+        isinstance(code, WrittenFunction)
+        and not re.search(r"^\w+ *=", code.block.text, re.MULTILINE)
+        for code in body.functions.values()
+    )
+    if strange and (len(strange) == len(arguments) or not has_other_tensors):
+        yield f"its first graph takes {strange[0]}, and its inputs are {', '.join(inputs)}"
 
 
 def _is_broken(observed: StepFacts) -> bool:
@@ -310,21 +286,15 @@ def _of_results(known: CarriedOut, steps: Sequence[CarriedOut]) -> Iterator[str]
 
     Dynamic shapes and Python between graphs may give others.
     """
-    observed, arguments = (
-        known.facts,
-        [
-            one
-            for step in steps
-            for graph in step.facts.code_graphs
-            for one in graph.arguments or "?"
-        ],
-    )
+    observed = known.facts
+    graphs = [graph for step in steps for graph in step.facts.code_graphs]
+    arguments = [argument for graph in graphs for argument in graph.arguments or "?"]
     code = "\n".join(piece for step in steps for piece in step.facts.code)
     is_whole = observed.graphs and code and observed.raised is None and not _is_broken(observed)
     if (
         not is_whole
         or known.step.kind in _FREE
-        or any("?" in one for one in arguments)
+        or "?" in "".join(arguments)
         or _CALL_OF_OPERATOR.search(code)
     ):
         return
@@ -342,30 +312,27 @@ def _of_numbers(facts: StepFacts) -> Iterator[str]:
     """Yield how a value that was compared, and its reference, do not give the difference that was
     measured.
     """
-    measured = decode(
-        [
-            *facts.measurements.values(),
-            {"leaves": list(facts.effects.leaves) if facts.effects else []},
-        ]
-    )
-    compared = [known for known in measured if isinstance(known, dict)]
+    compared = [
+        known for known in decode([*facts.measurements.values()]) if isinstance(known, dict)
+    ]
     compared += [
         tried.get("measured", {}) for known in compared for tried in known.get("tried", ())
     ]
-    for leaf in (leaf for known in compared for leaf in known.get("leaves", ())):
+    leaves: list[Any] = [leaf for known in compared for leaf in known.get("leaves", ())]
+    leaves += decode([*facts.effects.leaves]) if facts.effects else []
+    for leaf in leaves:
         if not leaf.get("numel") or "excess" not in leaf:
             continue
         place, value, reference = leaf["worst_index"], leaf["worst_value"], leaf["worst_reference"]
-        if len(place) != len(leaf["shape"]) or not all(
-            0 <= at < size for at, size in zip(place, leaf["shape"], strict=True)
+        shape, strides = leaf["shape"], leaf.get("strides")
+        if len(place) != len(shape) or not all(
+            0 <= at < size for at, size in zip(place, shape, strict=True)
         ):
-            yield f"a value of the shape {leaf['shape']} has no element {place}"
-        if leaf["numel"] != math.prod(leaf["shape"]) or len(
-            leaf.get("strides") or leaf["shape"]
-        ) != len(leaf["shape"]):
+            yield f"a value of the shape {shape} has no element {place}"
+        if leaf["numel"] != math.prod(shape) or len(strides or shape) != len(shape):
             yield (
-                f"a value of the shape {leaf['shape']} has {leaf['numel']} elements and the "
-                f"strides {leaf.get('strides')}"
+                f"a value of the shape {shape} has {leaf['numel']} elements and the strides "
+                f"{strides}"
             )
         if isinstance(value, int | float) and isinstance(reference, int | float):
             is_finite = math.isfinite(value) and math.isfinite(reference)
@@ -470,14 +437,8 @@ def _of_tuning(tuning: Tuning) -> Iterator[str]:
     if tuning.how == "only" and whole.rendered > 1:
         yield f"it had one candidate, and {whole.rendered} were written"
     for name, tally in tuning.by_backend.items():
-        counts = (
-            tally.failed + tally.refused + tally.timed,
-            tally.compiled,
-            tally.failed,
-            tally.refused,
-            tally.timed,
-            tally.won,
-        )
+        ended = tally.failed, tally.refused, tally.timed
+        counts = sum(ended), *ended, tally.compiled, tally.won
         if max(counts) > tally.rendered or min(counts) < 0:
             yield f"{name} has more candidates than were written, or fewer than none"
 
