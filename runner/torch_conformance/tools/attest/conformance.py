@@ -20,13 +20,13 @@ none failed, and a case was not executed. CONFORMANT: every other run.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from enum import Enum
 from typing import Any
 
 from torch_conformance.machine.installed_torch import release
 from torch_conformance.model.conditions import BadRange, VersionRange, as_list, holds
-from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.header import ProfileRecord, RunHeader
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import (
@@ -100,7 +100,7 @@ def statement_of(
         {tuple(sorted(facts.items())): facts for facts in (environment, *nodes)}.values()
     )
     releases = dict.fromkeys(_release(facts.get("torch", "")) for facts in machines)
-    problems = [*filter(None, (wrong_torch(profile, known) for known in releases))]
+    problems = [*filter(None, (wrong_torch(profile.torch, known) for known in releases))]
     if _release(environment.get("torch", "")) is None and any(
         result.outcome.is_executed for result in by_id.values()
     ):
@@ -115,7 +115,7 @@ def statement_of(
     if challenge:
         remarks.append(f"the seeds of its cases depend on the challenge '{challenge}'")
     levels: list[LevelStatement] = []
-    used: dict[tuple[str, Position, str, str, str, bool], list[str]] = {}
+    used: dict[UsedWaiver, list[str]] = {}
     for level in profile.levels:
         valid = (
             waiver
@@ -137,9 +137,10 @@ def statement_of(
         failed, missing = reasons[Standing.FAILED], reasons[Standing.NOT_EXECUTED]
         for case_id in (*reasons[Standing.WAIVED], *reasons[Standing.FLAKY]):
             if (by := by_id[case_id].flaky_waiver or _matched(by_id[case_id])) is not None:
-                used.setdefault(
-                    (by.cases, by.position, by.reason, by.issue, by.until, by.flaky), []
-                ).append(case_id)
+                waiver = UsedWaiver(
+                    by.cases, by.position, by.reason, by.issue, by.until, by.flaky, ()
+                )
+                used.setdefault(waiver, []).append(case_id)
         free = {case_id: spared[case_id] for case_id in level.required if case_id in spared}
         optional = Counter(
             by_id[case_id].outcome if case_id in by_id else Outcome.NOT_RUN
@@ -203,7 +204,7 @@ def statement_of(
         words=words_of(conformance, counts["waived"] + counts["flaky"]),
         **counts,
         levels=tuple(levels),
-        waivers=tuple(UsedWaiver(*waiver, tuple(ids)) for waiver, ids in used.items()),
+        waivers=tuple(replace(waiver, used_by=tuple(ids)) for waiver, ids in used.items()),
         problems=tuple(problems),
         remarks=tuple(remarks),
         compiler=profile.compiler,
@@ -288,7 +289,7 @@ def standing(
             return (
                 Standing.FAILED,
                 f"{reason}; the profile does not permit this waiver ({LEVELS[0]} permits "
-                "shipped ones alone)",
+                "only shipped ones)",
             )
         case Outcome.UNAVAILABLE | Outcome.NOT_RUN | Outcome.OFFLINE_PASS | Outcome.ERROR:
             return Standing.NOT_EXECUTED, reason
@@ -318,11 +319,13 @@ def _release(version: str) -> tuple[int, ...] | None:
         return None
 
 
-def wrong_torch(profile: ProfileRecord, torch: tuple[int, ...] | None) -> str:
-    """Return what is wrong with a release of torch for a profile; empty where nothing is."""
-    if torch is None or VersionRange.parse(profile.torch).holds(torch):
+def wrong_torch(versions: str, torch: tuple[int, ...] | None) -> str:
+    """Return what is wrong with a release of torch for a profile that is for these ``versions``;
+    empty where nothing is.
+    """
+    if torch is None or VersionRange.parse(versions).holds(torch):
         return ""
-    return f"torch {'.'.join(map(str, torch))} is not in {profile.torch}, for which the profile is"
+    return f"torch {'.'.join(map(str, torch))} is not in {versions}, for which the profile is"
 
 
 def problem_of_record(profile: ProfileRecord) -> str:

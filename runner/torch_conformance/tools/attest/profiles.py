@@ -54,7 +54,7 @@ ANY = "any"
 """The word for the backend of ``--backend``, whatever its compiler."""
 
 _REFERENCE = "cpu"
-"""The shipped backend whose cases stand in the digest of a profile for any compiler."""
+"""The shipped backend whose cases are in the digest of a profile for any compiler."""
 
 
 def shipped_profiles() -> Mapping[str, Path]:
@@ -132,7 +132,7 @@ def read_profile(name: str) -> Profile:
     if problems:
         raise InvalidSpecs(problems)
 
-    def beside(path: str) -> Path:
+    def located(path: str) -> Path:
         """Return a path of the profile, relative to its folder, as the working folder sees it."""
         return Path(os.path.normpath(document.path.parent / path.replace("\0", "")))
 
@@ -148,13 +148,14 @@ def read_profile(name: str) -> Profile:
         specs=()
         if specs == [SHIPPED]
         else tuple(
-            Path(shown_path(folder("specs"))) if path == SHIPPED else beside(path) for path in specs
+            Path(shown_path(folder("specs"))) if path == SHIPPED else located(path)
+            for path in specs
         ),
-        backends=tuple(map(beside, data.get("backends", []))),
+        backends=tuple(map(located, data.get("backends", []))),
         permitted=tuple(
-            (folder("specs") / "waivers.yaml")
+            folder("specs") / "waivers.yaml"
             if permission["file"] == SHIPPED
-            else beside(permission["file"])
+            else located(permission["file"])
             for permission in data.get("waivers", [])
         ),
         levels=tuple(levels),
@@ -256,10 +257,7 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles | None = None)
                 for key, index, message, hint in wrong
             ]
             continue
-        inside, outside = (
-            {case_id for ids in by_glob.values() for case_id in ids}
-            for by_glob in (matched, left_out)
-        )
+        inside, outside = (set().union(*ids.values()) for ids in (matched, left_out))
         kept = [
             case
             for case in own
@@ -276,15 +274,11 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles | None = None)
             hint = "list --select GLOB --backend NAME shows which cases there are"
             problems.append(document.problem(entry.place, f"this entry names no case{of}", hint))
         elif not new:
-            message = (
-                f"all {len(ids)} cases of this entry are named already: {one_line(ids[0])} in "
-                f"{named[ids[0]][0]}"
-            )
-            problems.append(
-                document.problem(
-                    entry.place, message, "remove the entry, or the one above that names them"
-                )
-            )
+            level, _ = named[ids[0]]
+            first = f"{one_line(ids[0])} in {level}"
+            message = f"all {len(ids)} cases of this entry are named already: {first}"
+            hint = "remove the entry, or the one above that names them"
+            problems.append(document.problem(entry.place, message, hint))
         named.update(dict.fromkeys(new, (entry.level, entry.kind)))
         if entry.when:
             conditions |= dict.fromkeys(new, entry.when)
@@ -410,8 +404,8 @@ def digest_of_requirements(record: ProfileRecord, digests: Mapping[str, str]) ->
 
 
 def _lost(profile: Profile, suite: Suite) -> Iterator[Case]:
-    """Yield a case for each id that a ledger beside the profile's specs lists and no spec has any
-    more, with its backend and the tags that it may have had.
+    """Yield a case for each id that a ledger of the profile's specs lists and no spec has any more,
+    with its backend and the tags that it may have had.
 
     They are those of its spec's other cases; where the spec is gone, those of its folder; where
     that is gone too, all.
@@ -468,16 +462,10 @@ def with_profile(options: RunOptions, name: str) -> tuple[RunOptions, Profile]:
                 f"--profile {one_line(name)}: {word} does not go with it: {reason} (remove {word})"
             )
     installed = installed_torch()
-    if installed is not None and not VersionRange.parse(profile.torch).holds(
-        release(installed.version)
-    ):
-        what = (
-            f"{profile.name} {profile.version} is for torch {profile.torch}, and torch "
-            f"{installed.version} is installed"
-        )
+    if installed and (why := wrong_torch(profile.torch, release(installed.version))):
         raise UsageError(
-            f"--profile {profile.name}: {what} (install one of these versions, or name "
-            "another profile)"
+            f"--profile {profile.name}: {why} (install one of these versions, or name another "
+            "profile)"
         )
     permitted = set(map(os.path.realpath, profile.permitted))
     if other := [path for path in options.waivers if os.path.realpath(path) not in permitted]:
@@ -523,7 +511,7 @@ class Prospect:
         return None if self.uncertain else True
 
 
-def prospect_of_cases(verdicts: Iterable[tuple[Availability, str]], problem: str = "") -> Prospect:
+def prospect_of_cases(verdicts: Iterable[tuple[Availability, str]]) -> Prospect:
     """Return what becomes of cases with these availabilities and reasons."""
     by_kind: dict[Availability, Counter[str]] = {kind: Counter() for kind in Availability}
     for kind, reason in verdicts:
@@ -533,7 +521,6 @@ def prospect_of_cases(verdicts: Iterable[tuple[Availability, str]], problem: str
         possible=by_kind[Availability.YES].total(),
         missing=dict(by_kind[Availability.NO].most_common()),
         uncertain=dict(by_kind[Availability.UNKNOWN].most_common()),
-        problem=problem,
     )
 
 
@@ -543,8 +530,8 @@ def load_profile(
     backend_files: Sequence[Path],
     backends: Sequence[str] | None = (),
 ) -> Resolved:
-    """Load a profile and its specs; raise ``UsageError`` for paths beside it, ``InvalidSpecs`` for
-    what is wrong with the files.
+    """Load a profile and its specs; raise ``UsageError`` where ``paths`` are named too, and
+    ``InvalidSpecs`` for what is wrong with the files.
 
     With None in place of the chosen ``backends``, a profile for any compiler has the cases of all.
     """
@@ -592,11 +579,15 @@ def prospect_of(resolved: Resolved, machine: Machine) -> Prospect:
         "python": ".".join(map(str, machine.python)),
         **{name: str(value) for name, value in shown.items() if value is not None},
     }
-    spared, problem = not_required(record, [facts]), wrong_torch(record, machine.release)
+    spared = not_required(record, [facts])
     outlook = prospect_of_cases(
-        (known.get(case_id, lost) for case_id in record.required if case_id not in spared), problem
+        known.get(case_id, lost) for case_id in record.required if case_id not in spared
     )
-    return replace(outlook, not_required=Counter(spared.values()))
+    return replace(
+        outlook,
+        not_required=Counter(spared.values()),
+        problem=wrong_torch(record.torch, machine.release),
+    )
 
 
 def lines_of(record: ProfileRecord, outlook: Prospect) -> Iterator[str]:

@@ -464,7 +464,4 @@ def test_whether_a_machine_could_execute_a_profile(
     assert (
         prospect.possible + sum(prospect.uncertain.values()) + sum(prospect.missing.values()) == 2
     )
-    assert (
-        prospect_of_cases(available.values(), "a torch that the profile is not for").can_be_complete
-        is False
-    )
+    assert replace(prospect, problem="another torch").can_be_complete is False
