@@ -46,7 +46,7 @@ from torch_conformance.vocabulary.expectations.distributions import RUNS
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from torch_conformance.vocabulary.expectations.served import OF_OPERATORS
 from torch_conformance.vocabulary.expectations.stand_ins import Comparer
-from torch_conformance.vocabulary.picture import Picture, is_freed
+from torch_conformance.vocabulary.picture import Leaves, Picture, is_freed
 from torch_conformance.vocabulary.steps import MEASURED, SAMPLES
 from torch_conformance.vocabulary.steps.call import (
     Differentiate,
@@ -63,6 +63,7 @@ from torch_conformance.worker.case.scope import Enter, follow
 from torch_conformance.worker.case.sides import ReferenceCall, Unseen
 from torch_conformance.worker.case.spies import only_records
 from torch_conformance.worker.case.state import Generators, reseed
+from torch_conformance.worker.process.channel import Observed, Plan
 from torch_conformance.worker.torch_compat import compiling, numerics, opinfo, residue
 from torch_conformance.worker.torch_compat.device_modules import DeviceApi
 from torch_conformance.worker.torch_compat.numerics import AMPLITUDE, RESOLUTION, jittered
@@ -598,7 +599,7 @@ class RepeatableCall(Again):
     An expectation that repeats it gets one of its own.
     """
 
-    target: Callable[..., Any]
+    target: compiling.Function
     called: list[Any]
     """The function that is not compiled, and copies of the arguments.
 
@@ -619,17 +620,17 @@ class RepeatableCall(Again):
     """A copy of the step's result."""
     eager_result: Any = None
     """A copy of eager's result, or the ``LookupError`` that says why there is none."""
-    comparisons: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    comparisons: Mapping[str, Plan] = field(default_factory=dict)
     """The comparisons of the step's result with eager's that judge a call whose operators are
     recorded, by their index.
     """
     eager_calls: int = 0
     """How many of the additional calls ran no compiled graph, though the step's own did."""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Plan = field(default_factory=dict)
     """The options that the case gives to ``torch.compile``."""
     named: Callable[[str], Any] = dict[str, Any]().__getitem__
     """Returns a named value of the case."""
-    elsewhere: Callable[..., dict[str, Any]] = dict
+    elsewhere: Callable[..., Observed] = dict
     """Returns what the measurement of the call, with further arguments, is in a new Python that
     did not compile.
     """
@@ -645,7 +646,7 @@ class RepeatableCall(Again):
         """Return fresh copies of the arguments."""
         return list(map(_copied, self.called[1:]))
 
-    def operators(self) -> dict[str, Any]:
+    def operators(self) -> Observed:
         """Return the operators that ATen runs and that compute something, in eager and in one more
         call of the compiled function.
 
@@ -677,7 +678,7 @@ class RepeatableCall(Again):
                 }
         return {**residue.facts([records]), "again": again, "tensors": 1}
 
-    def varied(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def varied(self, arguments: Plan) -> Observed:
         """Return what the trials of facts show, each in a fork."""
         return soundness.tried(self, arguments)
 
@@ -717,10 +718,10 @@ class RepeatableCall(Again):
             call.run(around=self.device_api.peak_memory(peak))
         return peak[0]
 
-    def close(self, arguments: Mapping[str, Any], result: object) -> dict[str, Any]:
+    def close(self, arguments: Plan, result: object) -> Observed:
         """Return the facts of ``close`` for a result of the function and eager's."""
         reference = self.reference
-        facts: dict[str, Any] = close.measure(
+        facts: Observed = close.measure(
             arguments, {OUTPUT: result, EAGER: reference}.__getitem__, with_stand_ins=False
         )
         if close.needs_reference(arguments):
@@ -868,7 +869,7 @@ class AdditionalCalls:
 
     def __init__(self, session: Any) -> None:
         self._session = session
-        self._plan: Mapping[str, Any] = session.plan
+        self._plan: Plan = session.plan
         self._entries: list[Entry] = []
         self._bytes = self._drawn_bytes = 0
         self._known: tuple[EagerCall, ReferenceCall] | None = None
@@ -884,7 +885,7 @@ class AdditionalCalls:
         """
         self._why_no_operators = ""
         declared = self._plan.get("declared", {})
-        self._declared: Mapping[str, Any] = {
+        self._declared: Plan = {
             "products": declared.get("precision", {}).get("float32", ""),
             "draws_own": declared.get("random", False),
         }
@@ -925,7 +926,7 @@ class AdditionalCalls:
                 if entry.calls_eager_alone or not references_only:
                     entry.complete()
 
-    def of_measurement(self, request: Mapping[str, Any], facts: dict[str, Any]) -> None:
+    def of_measurement(self, request: Plan, facts: Observed) -> None:
         """Add the entries that complete the facts of a measurement."""
         value, arguments = self._session.names.value, request["arguments"]
         if request["kind"] == "close":
@@ -976,9 +977,7 @@ class AdditionalCalls:
         self._known = again, call
         return EagerRuns(again, len(again.compared) - 1)
 
-    def calibrate(
-        self, facts: dict[str, Any], arguments: Mapping[str, Any], *, with_stand_ins: bool = True
-    ) -> None:
+    def calibrate(self, facts: Observed, arguments: Plan, *, with_stand_ins: bool = True) -> None:
         """Add the measurements that need a float64 reference; they complete the facts of
         ``close``.
         """
@@ -998,11 +997,11 @@ class AdditionalCalls:
 
     def calibrate_effects(
         self,
-        facts: dict[str, Any],
+        facts: Observed,
         inexact: Sequence[Inexact],
         *,
         equal_nan: bool,
-        leaves: Callable[[Sequence[Any]], Mapping[str, Any]],
+        leaves: Callable[[Sequence[Any]], Leaves],
     ) -> None:
         """Add the same for values that a call left beside its result; ``facts`` are those of the
         step's effects.
@@ -1020,34 +1019,23 @@ class AdditionalCalls:
             )[:MOST]
 
         if inexact:
-            values = {
-                "of": [leaf.ours for leaf in inexact],
-                "to": [leaf.theirs for leaf in inexact],
-            }
-            size = bytes_of(values["of"])
+            ours = [leaf.ours for leaf in inexact]
+            size = bytes_of(ours)
             runs = self._eager_runs(size, changed=changed)
             self._bytes += 2 * size
-            arguments = {"judge": Judge.CALIBRATED.value, "equal_nan": equal_nan}
-            own_facts = {"leaves": [leaf.facts for leaf in inexact]}
-            unwritten, before = (
-                [leaf.unwritten for leaf in inexact],
-                [leaf.before for leaf in inexact],
-            )
             comparison = Comparison(
-                own_facts,
-                arguments,
-                values,
+                {"leaves": [leaf.facts for leaf in inexact]},
+                {"judge": Judge.CALIBRATED.value, "equal_nan": equal_nan},
+                {"of": ours, "to": [leaf.theirs for leaf in inexact]},
                 {},
                 with_stand_ins=False,
-                unwritten=unwritten,
-                before=before,
+                unwritten=[leaf.unwritten for leaf in inexact],
+                before=[leaf.before for leaf in inexact],
             )
             self._entries.append(Entry(functools.partial(add_reference, comparison, runs.answers)))
         self._entries.append(Entry(keep_worst))
 
-    def _calibrate_samples(
-        self, facts: Mapping[str, Any], arguments: Mapping[str, Any], samples: Sequence[Done]
-    ) -> None:
+    def _calibrate_samples(self, facts: Observed, arguments: Plan, samples: Sequence[Done]) -> None:
         """Add the same for each sample of an operator: they complete its entry in the facts."""
 
         def complete(comparison: Comparison, runs: EagerRuns, done: Done) -> None:
@@ -1080,9 +1068,7 @@ class AdditionalCalls:
 
     # -- other inputs ------------------------------------------------------------------------------
 
-    def _compare_other_inputs(
-        self, facts: dict[str, Any], arguments: Mapping[str, Any], reference: object
-    ) -> None:
+    def _compare_other_inputs(self, facts: Observed, arguments: Plan, reference: object) -> None:
         """Add the measurement of the stand-in "other inputs", which completes the facts of
         ``close``.
 
@@ -1152,7 +1138,7 @@ class AdditionalCalls:
         ]
 
     def operators_of_sample(
-        self, done: Done, compiled: Callable[..., Any], own: Callable[[], Given]
+        self, done: Done, compiled: compiling.Function, own: Callable[[], Given]
     ) -> Done | None:
         """Record the operators that ATen runs in a sample, in eager and in one more call, as
         ``RepeatableCall.operators`` does.
@@ -1186,25 +1172,13 @@ class AdditionalCalls:
     # -- the compiled function again ---------------------------------------------------------------
 
     def record(
-        self, target: Callable[..., Any], called: list[Any], enter: Enter, *, is_package: bool
+        self, target: compiling.Function, called: list[Any], enter: Enter, *, is_package: bool
     ) -> None:
         """Store the state before a call, where an expectation of the case repeats calls."""
         if not self._repeats:
             return
-        if RANKS in self._plan:
-            self._latest = f"the call cannot be repeated: {self._why_observed}"
-            return
-        if is_package:
-            self._latest = "the call cannot be repeated: a package would be built again"
-            return
         try:
-            if (size := bytes_of(called)) > MOST_BYTES_REPEATED:
-                most = MOST_BYTES_REPEATED >> 20
-                self._latest = (
-                    f"the call cannot be repeated: modules and arguments have {size >> 20} MiB, "
-                    f"and at most {most} are copied"
-                )
-                return
+            self._refuse_repetition(called, is_package=is_package)
             owner = getattr(called[0], "__self__", called[0])
             state = self._session.shared_state()
             if not compiling.is_set("freezing"):  # a frozen function has lost its parameters
@@ -1212,21 +1186,32 @@ class AdditionalCalls:
                 for leaf in pytree.tree_leaves(called[1:]):
                     if isinstance(leaf, torch.nn.Module):
                         state.add("argument", leaf)
-            arguments, unseen = map(_copied, called[1:]), self._session.unseen
             self._latest = RepeatableCall(
                 target,
-                [called[0], *arguments],
+                [called[0], *map(_copied, called[1:])],
                 state,
                 Generators.now(),
                 enter,
-                unseen,
+                self._session.unseen,
                 self._session.device_api,
             )
         except Exception as error:  # copying arguments of a spec may raise anything
             self._latest = f"the call cannot be repeated: {error}"[:_WORDS]
 
+    def _refuse_repetition(self, called: list[Any], *, is_package: bool) -> None:
+        """Raise ``CannotRepeat`` for a call that is never repeated."""
+        if RANKS in self._plan:
+            raise CannotRepeat(self._why_observed)
+        if is_package:
+            raise CannotRepeat("a package would be built again")
+        if (size := bytes_of(called)) > MOST_BYTES_REPEATED:
+            raise CannotRepeat(
+                f"modules and arguments have {size >> 20} MiB, and at most "
+                f"{MOST_BYTES_REPEATED >> 20} are copied"
+            )
+
     def origins(
-        self, target: Callable[..., Any], called: list[Any], enter: Enter
+        self, target: compiling.Function, called: list[Any], enter: Enter
     ) -> dict[str, list[str]]:
         """Add the calls that show which operators the answer comes from, in eager, and outside of
         compiled graphs; return these facts, which stay empty where that is not known.
@@ -1235,7 +1220,7 @@ class AdditionalCalls:
         """
         facts: dict[str, list[str]] = {}
 
-        def traced(function: Callable[..., Any]) -> tuple[list[str], int]:
+        def traced(function: compiling.Function) -> tuple[list[str], int]:
             with self._session.unseen() as seen, enter(), residue.Origins() as seen.origins:
                 answer = copies.invoke(function, called)
             return seen.origins.of(answer, copies.tensors_of(called)), seen.own_calls
@@ -1262,11 +1247,11 @@ class AdditionalCalls:
 
     def repeat(
         self,
-        request: Mapping[str, Any],
-        step: Mapping[str, Any],
+        request: Plan,
+        step: Plan,
         executed: int,
         value: Callable[[str], Any],
-    ) -> dict[str, Any]:
+    ) -> Observed:
         """Add the calls of an expectation that repeats the step's call; return its facts, which
         these calls complete.
         """
@@ -1287,15 +1272,11 @@ class AdditionalCalls:
         except LookupError as error:
             eager_result = error
         scope = self._session.scope
-        closes = {
-            str(other["index"]): other["arguments"]
+        whole = {
+            str(other["index"]): arguments
             for other in step["measure"]
             if other["kind"] == "close"
-        }
-        whole = {
-            index: arguments
-            for index, arguments in closes.items()
-            if (arguments["of"], arguments["to"]) == (OUTPUT, EAGER)
+            and ((arguments := other["arguments"])["of"], arguments["to"]) == (OUTPUT, EAGER)
         }
         again = replace(
             self._latest,
@@ -1313,7 +1294,7 @@ class AdditionalCalls:
             eager_result=eager_result,
             eager_runs=self._eager_runs(bytes_of([eager_result])),
         )
-        facts: dict[str, Any] = {}
+        facts: Observed = {}
 
         @torch.enable_grad()  # type: ignore[untyped-decorator]  # mypy does not follow torch
         def complete() -> None:
@@ -1328,9 +1309,7 @@ class AdditionalCalls:
         self._entries.append(Entry(complete, calls_eager_alone=False))
         return facts
 
-    def _elsewhere(
-        self, request: Mapping[str, Any], step: Mapping[str, Any], **more: Any
-    ) -> dict[str, Any]:
+    def _elsewhere(self, request: Plan, step: Plan, **more: Any) -> Observed:
         steps = list(itertools.takewhile(lambda other: other is not step, self._plan["steps"]))
         steps.append(step)
         while steps[-1]["kind"] != "call":  # a backward is repeated with its call
@@ -1341,10 +1320,10 @@ class AdditionalCalls:
         observed = in_new_process(plan, len(steps) - 1)
         if (error := observed["error"] or observed["steps"][-1]["raised"]) is not None:
             raise CannotRepeat(f"a new process raised {error['type']}: {error['message']}")
-        facts: dict[str, Any] = observed["steps"][-1]["measured"]["0"]
+        facts: Observed = observed["steps"][-1]["measured"]["0"]
         if why := facts.get("why_not") or facts.get("raised"):
             raise CannotRepeat(why)
-        found: dict[str, Any] = facts["found"]
+        found: Observed = facts["found"]
         return found
 
 

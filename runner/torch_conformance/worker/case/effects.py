@@ -40,6 +40,7 @@ from torch_conformance.worker.case.copies import (
     storage_of,
 )
 from torch_conformance.worker.case.state import Generators, Modes
+from torch_conformance.worker.process.channel import Observed, Plan
 from torch_conformance.worker.torch_compat import compiling
 
 # -- the memory of tensors -------------------------------------------------------------------------
@@ -154,7 +155,7 @@ def changed(now: torch.Tensor, before: torch.Tensor) -> str | None:
     return None
 
 
-def _hidden(leaves: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+def _hidden(leaves: Leaves) -> dict[str, torch.Tensor]:
     """Return a copy of the bytes of each storage that no tensor shows, neither between its elements
     nor before or after them.
     """
@@ -211,7 +212,7 @@ def _sparse_parts(tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
     return (inner_tensors(tensor) if is_sparse else None) or []
 
 
-def aliases(result: Any, leaves: Mapping[str, Any]) -> dict[str, str]:
+def aliases(result: Any, leaves: Leaves) -> dict[str, str]:
     """Return for each tensor of a result, by its path, how it relates to the tensors of the call,
     and to those before it in the result.
 
@@ -263,7 +264,7 @@ def _shares_version(view: torch.Tensor, base: torch.Tensor) -> bool:
 # -- facts -----------------------------------------------------------------------------------------
 
 
-def with_repetition(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> dict[str, Any]:
+def with_repetition(before: Observed | None, after: Observed) -> Observed:
     """Return the facts of a step after one more repetition: what differed after an earlier one
     still counts.
 
@@ -286,7 +287,7 @@ def with_repetition(before: Mapping[str, Any] | None, after: Mapping[str, Any]) 
     return {**merged, **{name: entries for name, entries in both.items() if entries}}
 
 
-def _is_near(facts: Mapping[str, Any]) -> bool:
+def _is_near(facts: Observed) -> bool:
     """Whether two values are equal, or tensors of one form within the tolerance."""
     if facts["type"] != "tensor":
         return facts.get("equal") is True
@@ -298,14 +299,14 @@ def _is_near(facts: Mapping[str, Any]) -> bool:
     )
 
 
-def _words(path: str, value: str, reference: str) -> dict[str, Any]:
+def _words(path: str, value: str, reference: str) -> Observed:
     """Return the facts of a property that is described by words."""
     facts = {"type": "form", "shape": None, "dtype": None, "device": None}
     both = {**facts, **{f"reference_{name}": fact for name, fact in facts.items()}}
     return {"path": path, **both, "equal": False, "value": value, "reference_value": reference}
 
 
-def _other_form(path: str, ours: torch.Tensor, theirs: torch.Tensor) -> dict[str, Any] | None:
+def _other_form(path: str, ours: torch.Tensor, theirs: torch.Tensor) -> Observed | None:
     """Return the facts of two close tensors that differ in strides or ``requires_grad``; None when
     they do not.
     """
@@ -353,7 +354,7 @@ class Inexact:
     """
 
     path: str
-    facts: dict[str, Any]
+    facts: Observed
     ours: torch.Tensor | float
     theirs: torch.Tensor | float
     unwritten: torch.Tensor | None = None
@@ -437,11 +438,11 @@ class Effects:
     The shared state is a part of both sides, and is set back between them.
     """
 
-    tolerance: Mapping[str, Any]
+    tolerance: Plan
     """``rtol``, ``atol`` (both None for the dtype's defaults) and ``equal_nan``; ``gradients``:
     false where ``close`` judges them.
     """
-    settings: Mapping[str, Any]
+    settings: Plan
     """The arguments of ``torch.compile``: they decide how random numbers are drawn."""
     is_package: bool = False
     """A package compiled ahead of time has its own parameters and buffers, and returns new tensors.
@@ -624,7 +625,7 @@ class Effects:
                 self._values[path] = frozen(first)
         return not is_same
 
-    def after(self, compiled: Sequence[Any], eager: Sequence[Any], result: Any) -> dict[str, Any]:
+    def after(self, compiled: Sequence[Any], eager: Sequence[Any], result: Any) -> Observed:
         """Return the counts ``compared`` and ``changes``, ``apart`` (paths), ``leaves`` (what
         differs), ``generators`` and ``modes``.
         """
@@ -679,7 +680,7 @@ class Effects:
         self._pictures = Picture(), Picture()
         return counted
 
-    def _of_earlier(self, result: Any) -> Iterator[dict[str, Any]]:
+    def _of_earlier(self, result: Any) -> Iterator[Observed]:
         """Yield the results of earlier calls that the call changed, and the results that are
         memory of them; note which tensors of eager belong to the results.
         """
@@ -739,7 +740,7 @@ class Effects:
         shared = shared_state(self.holders).leaves if self.holders else {}
         return {**self._picture(called).leaves, **shared}
 
-    def _differing(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
+    def _differing(self, path: str, ours: Any, theirs: Any) -> Observed | None:
         """Return the facts of two values that are not equal, by the first rule that applies."""
         if isinstance(ours, Form | Absent) and isinstance(theirs, Form | Absent):
             if "an erased parameter" in (ours, theirs):
@@ -797,7 +798,7 @@ class Effects:
             else f"changed from {kept!r} to {leaf!r}"
         )
 
-    def _inexact(self, path: str, ours: object, theirs: object) -> dict[str, Any] | None:
+    def _inexact(self, path: str, ours: object, theirs: object) -> Observed | None:
         """Return the facts of two values that the calibrated judge decides; None where a tolerance
         is given, and for other values.
 
@@ -805,7 +806,7 @@ class Effects:
         """
         if self.tolerance["rtol"] is not None or path in self._kept:
             return None
-        facts: dict[str, Any]
+        facts: Observed
         if (
             type(ours) is type(theirs) is float
             and not (facts := describe_leaf(ours, theirs, self.tolerance))["equal"]
@@ -841,7 +842,7 @@ class Effects:
         )
         return facts
 
-    def _problem(self, path: str, ours: object, theirs: object) -> dict[str, Any] | None:
+    def _problem(self, path: str, ours: object, theirs: object) -> Observed | None:
         """Return the facts of two values that differ; None for close values and for parameters that
         freezing has erased.
         """
@@ -850,7 +851,7 @@ class Effects:
         if not (isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)):
             if {type(ours), type(theirs)} <= {Form, Absent}:
                 return None if str(ours) == str(theirs) else _words(path, str(ours), str(theirs))
-            facts: dict[str, Any] = describe_leaf(ours, theirs, self.tolerance)
+            facts: Observed = describe_leaf(ours, theirs, self.tolerance)
             return None if _is_near(facts) else facts
         left, right = plain(ours), plain(theirs)
         if left.layout is not right.layout:
@@ -861,7 +862,7 @@ class Effects:
                 return facts
         return _other_form(path, left, right)
 
-    def _unnoticed_writes(self, ours: Leaves, theirs: Leaves) -> Iterator[dict[str, Any]]:
+    def _unnoticed_writes(self, ours: Leaves, theirs: Leaves) -> Iterator[Observed]:
         """Yield the tensors that eager wrote, and whose version counter the compiled call did not
         advance, or that it replaced.
 
@@ -886,7 +887,7 @@ class Effects:
             elif now[path].counter == before[path].counter:
                 yield _words(f"version counter of {path}", "not advanced", "advanced")
 
-    def _refuse_if_copied(self, differing: Sequence[Mapping[str, Any]]) -> None:
+    def _refuse_if_copied(self, differing: Sequence[Observed]) -> None:
         """Raise ``LookupError`` where a difference is at a global that is an argument, too: eager
         has a copy of the argument, and the global itself.
         """
@@ -912,7 +913,7 @@ class Effects:
 
     def _other_results(
         self, ours: Leaves, picture: Picture, shared: Picture, result: Any
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[Observed]:
         # with freezing, parameters are constants of the graph: it returns copies of them
         if self._eager is None or compiling.is_set("freezing"):
             return
@@ -953,10 +954,10 @@ class StepEffects:
 
     def __init__(self, session: Any) -> None:
         self._session = session
-        self._tolerance: Mapping[str, Any] | None = None
+        self._tolerance: Plan | None = None
         self._running: Effects | None = None
         self._twins: MutableMapping[torch.Tensor, torch.Tensor] = WeakIdKeyDictionary()
-        self.facts: dict[str, Any] | None = None
+        self.facts: Observed | None = None
         """The side effects of the current step; None where they were not compared."""
 
     @contextlib.contextmanager
@@ -967,7 +968,7 @@ class StepEffects:
         with self._session.phases("compare"), needed("the comparison of side effects"):
             yield
 
-    def begin_step(self, step: Mapping[str, Any]) -> None:
+    def begin_step(self, step: Plan) -> None:
         """Forget the last step.
 
         ``effects`` of the plan's step is the tolerance, None where nothing is compared.

@@ -163,6 +163,10 @@ def _switch(name: str) -> Mode:
     return read, lambda value: write(*value) if isinstance(value, tuple) else write(value)
 
 
+def _attribute(owner: object, name: str) -> Mode:
+    return functools.partial(getattr, owner, name), functools.partial(setattr, owner, name)
+
+
 def _of_backends() -> Iterator[tuple[str, Mode]]:
     """Yield the modes of ``torch.backends``: each property that can be written, and the precision
     of each of its operators.
@@ -173,21 +177,9 @@ def _of_backends() -> Iterator[tuple[str, Mode]]:
         for holder in (vars(type(module)), vars(module)):
             for word, value in holder.items():
                 if type(value).__name__ == "ContextProp":
-                    yield (
-                        f"{name}.{word}",
-                        (
-                            functools.partial(getattr, module, word),
-                            functools.partial(setattr, module, word),
-                        ),
-                    )
+                    yield f"{name}.{word}", _attribute(module, word)
                 elif type(value).__name__ == "_FP32Precision":
-                    yield (
-                        f"{name}.{word}.fp32_precision",
-                        (
-                            functools.partial(getattr, value, "fp32_precision"),
-                            functools.partial(setattr, value, "fp32_precision"),
-                        ),
-                    )
+                    yield f"{name}.{word}.fp32_precision", _attribute(value, "fp32_precision")
 
 
 def _inductor_options() -> dict[str, Any]:
@@ -278,10 +270,7 @@ _MODES: Mapping[str, Mode] = {
         _numpy_errors,
         lambda state: state is None or sys.modules["numpy"].seterr(**state),
     ),
-    "level of forward AD": (
-        lambda: forward_ad._current_level,
-        functools.partial(setattr, forward_ad, "_current_level"),
-    ),
+    "level of forward AD": _attribute(forward_ad, "_current_level"),
     "options of Inductor": (_inductor_options, _set_inductor_options),
     **{
         f"{name} attention": _sdp(word)

@@ -81,13 +81,12 @@ class Tuning:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
-        tallies = dict(sorted(self.tallies.items()))
         return {
             "op": self.op[:_MOST_TEXT],
             "how": self.how,
             "winner": self.winner[:_MOST_TEXT],
             "won_by": self.won_by,
-            "backends": tallies,
+            "backends": dict(sorted(self.tallies.items())),
         }
 
 
@@ -189,7 +188,7 @@ def _find(choice: object) -> _Candidate | None:
 
 
 def _record_selection(
-    original: Callable[..., Any],
+    original: compiling.Function,
     selector: object,
     op: object,
     choices: Sequence[Any],
@@ -233,7 +232,7 @@ def _won(choice: object) -> None:
     tuning.tallies[candidate.backend]["won"] = 1
 
 
-def _record_deferred(original: Callable[..., Any], buffer: object, callers: object) -> Any:
+def _record_deferred(original: compiling.Function, buffer: object, callers: object) -> Any:
     """Record a selection that ends in the scheduler; ``callers`` is one candidate, or one by each
     hint of sizes.
     """
@@ -283,13 +282,13 @@ def _is_refused(candidate: _Candidate, error: BaseException | None) -> bool:
     )
 
 
-def _record_compile_errors(original: Callable[..., Any], exceptions: Any) -> Any:
+def _record_compile_errors(original: compiling.Function, exceptions: Any) -> Any:
     for choice, error in exceptions:
         _mark(choice, "failed", error=error)
     return original(exceptions)
 
 
-def _record_error(original: Callable[..., Any], *args: object, **kwargs: object) -> Any:
+def _record_error(original: compiling.Function, *args: object, **kwargs: object) -> Any:
     """Record why a candidate could not be compiled or run: here, or in the child process whose
     answer is read.
     """
@@ -303,7 +302,7 @@ def _record_error(original: Callable[..., Any], *args: object, **kwargs: object)
         raise
 
 
-def _name_benchmarked(original: Callable[..., Any], pool: object, choice: object) -> Any:
+def _name_benchmarked(original: compiling.Function, pool: object, choice: object) -> Any:
     _benchmarking.choice = choice
     try:
         return original(pool, choice)

@@ -30,8 +30,10 @@ from torch_conformance.vocabulary.expectations.additional_calls import Poison
 from torch_conformance.vocabulary.expectations.compilation import KINDS
 from torch_conformance.worker.torch_compat import imports
 
+Function = Callable[..., Any]
 
-def hook(module: str, name: str, call: Callable[..., Any]) -> None:
+
+def hook(module: str, name: str, call: Function) -> None:
     """Replace a function or a method of torch: ``call`` gets it, followed by the arguments.
 
     Raise ``AttributeError`` where there is none.
@@ -56,9 +58,7 @@ def hook(module: str, name: str, call: Callable[..., Any]) -> None:
 # -- backends and frames ---------------------------------------------------------------------------
 
 
-def compiled(
-    function: Callable[..., Any], options: Mapping[str, Any]
-) -> tuple[Callable[..., Any], Any]:
+def compiled(function: Function, options: Mapping[str, Any]) -> tuple[Function, Any]:
     """Return ``torch.compile`` of a function, and the backend object with which dynamo will compile
     its frames (None if unknown).
     """
@@ -77,7 +77,7 @@ def compiled(
     return optimized, backends[-1] if backends else None
 
 
-def has_ignored_mark(function: Callable[..., Any]) -> bool:
+def has_ignored_mark(function: Function) -> bool:
     """Whether a function is marked with ``torch.compiler.disable``, and ``torch.compile`` of it
     unwraps and compiles what was marked.
 
