@@ -62,7 +62,7 @@ from torch_conformance.worker.case.ranks import IN_NEW_PROCESS, RANKS, in_new_pr
 from torch_conformance.worker.case.scope import Enter, follow
 from torch_conformance.worker.case.sides import ReferenceCall, Unseen
 from torch_conformance.worker.case.spies import only_records
-from torch_conformance.worker.case.state import Generators, reseed
+from torch_conformance.worker.case.state import Generators, is_same, reseed
 from torch_conformance.worker.process.channel import Observed, Plan
 from torch_conformance.worker.torch_compat import compiling, numerics, opinfo, residue
 from torch_conformance.worker.torch_compat.device_modules import DeviceApi
@@ -74,7 +74,7 @@ class _Kinds(dict[str, Any]):
         return hooks(kind).MEASURED
 
 
-KINDS: Mapping[str, Any] = _Kinds({kind: MEASURED[kind] for kind in MEASURED})
+KINDS: Mapping[str, Any] = _Kinds(MEASURED)
 """The classes of all expectations, a table that the seal watches; any other kind is that of the
 optional tool of its name."""
 
@@ -141,6 +141,13 @@ class _Failed:
     error: Exception
 
 
+def _raising(value: Any) -> Any:
+    """Return a value; raise the error of what was not computed."""
+    if isinstance(value, _Failed):
+        raise value.error
+    return value
+
+
 class _Kept:
     """Runs of one kind: each is made when it is first asked for, and kept."""
 
@@ -157,9 +164,7 @@ class _Kept:
                     Exception
                 ) as error:  # what copies or changes inputs runs code of their classes
                     self._known.append(_Failed(error))
-            if isinstance(run := self._known[index], _Failed):
-                raise run.error
-            yield run
+            yield _raising(self._known[index])
 
 
 @dataclass
@@ -345,8 +350,8 @@ class EagerCall:
                 if has_double:
                     numerics.to_float32(_changeable(inputs))
                 if number:
-                    move = functools.partial(nudged, generator=generator, least=least)
-                    numerics.change(_changeable(inputs), move)
+                    nudge = functools.partial(nudged, generator=generator, least=least)
+                    numerics.change(_changeable(inputs), nudge)
                 resolutions = [
                     torch.finfo(tensor.dtype).eps
                     for tensor in copies.tensors_of(inputs)
@@ -367,14 +372,14 @@ class EagerCall:
 
         def made() -> Iterator[list[Any]]:
             generator = torch.Generator().manual_seed(1)
-            move = functools.partial(
+            change = functools.partial(
                 jittered, generator=generator, least=RESOLUTION, times=amplitude
             )
             while True:
                 called = self.own_inputs()
                 with suppress(TypeError):  # tensors of other kinds: only operators round
                     if not modes.get("keeps_exact"):
-                        numerics.change(_changeable(called), move)
+                        numerics.change(_changeable(called), change)
                 with numerics.Jittered(generator, amplitude, **modes) as mode:
                     around = numerics.Reported(mode, torch.float64, keeps_casts=keeps_casts)
                     values = self.run(called, around, generator)
@@ -432,9 +437,7 @@ class EagerRuns:
 
     def _own(self, values: list[Any]) -> Any:
         """Return what is compared here; what the function raised, this raises."""
-        if isinstance(value := values[self.index], _Failed):
-            raise value.error
-        return value
+        return _raising(values[self.index])
 
     def _made(self, eager: object) -> Answers:
         call = self.call
@@ -443,7 +446,7 @@ class EagerRuns:
         leaves = [leaf for leaf in leaves_of(eager) if isinstance(leaf, torch.Tensor)]
         if any(leaf.numel() > MOST_ELEMENTS for leaf in leaves):
             raise NoReference(f"the result has more than {MOST_ELEMENTS} elements")
-        inexact = [leaf for leaf in leaves if leaf.is_floating_point() or leaf.is_complex()]
+        inexact = [leaf for leaf in leaves if numerics.is_inexact(leaf)]
         has_double = any(leaf.dtype in (torch.float64, torch.complex128) for leaf in leaves)
         if has_double and call.products:  # runs in float32 stand for it
             call = replace(call, products="", kept={})
@@ -455,7 +458,7 @@ class EagerRuns:
         # exact values have no rounding that explains a difference
         if not (inexact or has_floats) and opaque:
             ours, theirs = leaves_of(again), leaves_of(eager)
-            if len(ours) != len(theirs) or not all(map(_is_equal, ours, theirs)):
+            if len(ours) != len(theirs) or not all(map(is_same, ours, theirs)):
                 raise Unrepeatable(
                     f"a second run of eager gives another answer: {opaque} cannot be set back"
                 )
@@ -477,17 +480,17 @@ class EagerRuns:
                 eps = [2.0 ** -FORMATS[name].bits for name in names]
                 runs = call.pairs(narrow, keeps_casts, max(eps, default=0.0), has_double)
                 pairs = self._pairs(itertools.islice(runs, runs_of(smallest)))
-        except NoReference as error:  # eager's own movement judges
+        except NoReference as error:  # jittered runs of eager judge
             wide, why_not = again, str(error)
         # a step that rounding turns around, as Adam's for a gradient that is 0 but for rounding,
-        # moves no farther for larger roundings
+        # changes no more for larger roundings
         amplitude = (
             1.0
             if any(through) or any(torch.finfo(leaf.dtype).eps > RESOLUTION for leaf in inexact)
             else AMPLITUDE
         )
 
-        def moved(runs: int, amplitude: float = 1.0, **modes: bool) -> Iterator[Any]:
+        def with_jitter(runs: int, amplitude: float = 1.0, **modes: bool) -> Iterator[Any]:
             """Yield answers with other roundings; none where an operator refuses the mode, or the
             function other numbers.
             """
@@ -501,11 +504,11 @@ class EagerRuns:
                     return
                 yield answer
 
-        answers = list(moved(min(runs_of(smallest) - 1, MOST_JITTERED), amplitude))
+        answers = list(with_jitter(min(runs_of(smallest) - 1, MOST_JITTERED), amplitude))
         if why_not and not answers:
             raise NoReference(why_not)
         fine = functools.cache(
-            lambda: list(moved(min(fine_runs_of(smallest), MOST_JITTERED), is_fine=True))
+            lambda: list(with_jitter(min(fine_runs_of(smallest), MOST_JITTERED), is_fine=True))
         )
         return Answers(
             again,
@@ -515,8 +518,8 @@ class EagerRuns:
             answers,
             amplitude,
             None if call.is_apart or is_hidden else fine,
-            functools.partial(moved, MOST_EXACT, is_fine=True, keeps_exact=True),
-            functools.partial(self._otherwise, call),
+            functools.partial(with_jitter, MOST_EXACT, is_fine=True, keeps_exact=True),
+            functools.partial(self._in_other_way, call),
             opaque,
             why_not,
             functools.partial(self._drawn, call) if drew and call.draws_own else None,
@@ -560,7 +563,7 @@ class EagerRuns:
                 ) from error
         return pairs
 
-    def _otherwise(self, call: EagerCall, way: str) -> Any:
+    def _in_other_way(self, call: EagerCall, way: str) -> Any:
         """Return eager's answer in the same dtypes "on the CPU" or "without TF32"; what the
         function raises there, it raises.
         """
@@ -579,14 +582,6 @@ class EagerRuns:
         """Return answers of eager with other random numbers."""
         seeds = range(1, 1 + RUNS)
         return [self._own(call.run(call.own_inputs(), seed=seed)) for seed in seeds]
-
-    def run(self, called: list[Any]) -> Any:
-        """Make the call with these inputs from the same state of the generators; return a copy of
-        what is compared.
-        """
-        if isinstance(self.call, str):
-            raise NoReference(self.call)
-        return self._own(self.call.run(called))
 
 
 # -- the compiled function again -------------------------------------------------------------------
@@ -806,12 +801,7 @@ def _changed(own: Callable[[], Any], chosen: Callable[[torch.Tensor], bool], tim
     """
     values = own()
     for leaf in pytree.tree_leaves(values) * times:
-        if (
-            not isinstance(leaf, torch.Tensor)
-            or not copies.is_plain_strided(leaf)
-            or not leaf.numel()
-            or not chosen(leaf)
-        ):
+        if not (copies.is_plain_strided(leaf) and leaf.numel() and chosen(leaf)):
             continue
         # what is expanded has each number once; a number has a dimension too
         at = (None, *(slice(None if step else 1) for step in leaf.stride()))
@@ -819,7 +809,7 @@ def _changed(own: Callable[[], Any], chosen: Callable[[torch.Tensor], bool], tim
         if leaf.element_size() == 1:  # the bits of float8, which cannot be multiplied
             numbers = numbers.view(torch.uint8)
         dim = max(range(numbers.ndim), key=numbers.shape.__getitem__)
-        if numbers.is_floating_point() or numbers.is_complex():
+        if numerics.is_inexact(numbers):
             changed = [numbers * 0.5, numbers + 0.25]
         else:
             ends = numbers.amin(dim, keepdim=True) + numbers.amax(dim, keepdim=True)
@@ -831,9 +821,7 @@ def _changed(own: Callable[[], Any], chosen: Callable[[torch.Tensor], bool], tim
 def _in_memory_of(earlier: object, arguments: object) -> Any:
     """Return the arguments; their tensors lie where those of an earlier call did."""
     for before, leaf in zip(*map(pytree.tree_leaves, (earlier, arguments)), strict=False):
-        if all(
-            isinstance(it, torch.Tensor) and copies.is_plain_strided(it) for it in (before, leaf)
-        ):
+        if copies.is_plain_strided(before) and copies.is_plain_strided(leaf):
             memory, own = before.untyped_storage(), leaf.untyped_storage()
             if memory.nbytes() == own.nbytes():
                 memory.copy_(own)
@@ -858,7 +846,7 @@ class Entry:
 
     complete: Callable[[], None]
     """Makes the calls, and completes the facts that it was made for."""
-    calls_eager_alone: bool = True
+    calls_only_eager: bool = True
     """Such entries come first, and are made too where a step has ended the case."""
     is_last: bool = False
     """It sets nothing back."""
@@ -916,14 +904,14 @@ class AdditionalCalls:
         """Why no additional call is made; empty where there may be some."""
 
     def run(self, *, references_only: bool = False) -> None:
-        """Make the calls, those of eager alone first; with ``references_only`` no others."""
+        """Make the calls, those that call only eager first; with ``references_only`` no others."""
         entries, self._entries = (
-            sorted(self._entries, key=lambda entry: (entry.is_last, not entry.calls_eager_alone)),
+            sorted(self._entries, key=lambda entry: (entry.is_last, not entry.calls_only_eager)),
             [],
         )
         with self._session.phases("compare"), torch.no_grad():
             for entry in entries:
-                if entry.calls_eager_alone or not references_only:
+                if entry.calls_only_eager or not references_only:
                     entry.complete()
 
     def of_measurement(self, request: Plan, facts: Observed) -> None:
@@ -1003,7 +991,7 @@ class AdditionalCalls:
         equal_nan: bool,
         leaves: Callable[[Sequence[Any]], Leaves],
     ) -> None:
-        """Add the same for values that a call left beside its result; ``facts`` are those of the
+        """Add the same for values that a call left besides its result; ``facts`` are those of the
         step's effects.
         """
 
@@ -1083,7 +1071,7 @@ class AdditionalCalls:
             add = functools.partial(
                 close.add_other_inputs, facts, arguments, reference, result, self._comparers
             )
-            self._entries.append(Entry(add, calls_eager_alone=False))
+            self._entries.append(Entry(add, calls_only_eager=False))
 
     def _with_other_inputs(self, part: str) -> Callable[[], Any]:
         """Return a function that computes a part of this step's reference result for other inputs;
@@ -1103,7 +1091,7 @@ class AdditionalCalls:
             )
         compared = _stage(call), functools.partial(_compared, part, None)
         again = replace(EagerCall.of(self._session.unseen, call), compared=[compared])
-        return functools.partial(EagerRuns(again).run, called)
+        return lambda: _raising(again.run(called)[0])
 
     def _drawn(self, called: Sequence[Any]) -> list[Any]:
         """Return copies of a target and its arguments, with new random numbers in every
@@ -1242,7 +1230,7 @@ class AdditionalCalls:
                     facts.update(eager=eager, outside=outside)
 
         if not self._why_observed:
-            self._entries.append(Entry(complete, calls_eager_alone=False, is_last=True))
+            self._entries.append(Entry(complete, calls_only_eager=False, is_last=True))
         return facts
 
     def repeat(
@@ -1306,7 +1294,7 @@ class AdditionalCalls:
             except Exception as error:  # torch may raise anything in an additional call
                 facts["raised"] = f"{type(error).__name__}: {error}"[:_WORDS]
 
-        self._entries.append(Entry(complete, calls_eager_alone=False))
+        self._entries.append(Entry(complete, calls_only_eager=False))
         return facts
 
     def _elsewhere(self, request: Plan, step: Plan, **more: Any) -> Observed:
@@ -1355,23 +1343,12 @@ def _of_sample(done: Done, called: list[Any], around: AbstractContextManager[Any
     yield done.again(called, around)
 
 
-def _is_equal(left: object, right: object) -> bool:
-    if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
-        return bool(torch.equal(left, right))
-    return bool(left == right)
-
-
 def _raise(error: Exception) -> None:
     raise error
 
 
-def _may_be_drawn(leaf: object) -> bool:
-    return (
-        isinstance(leaf, torch.Tensor)
-        and copies.is_plain_strided(leaf)
-        and leaf.is_floating_point()
-        and leaf.numel() > 0
-    )
+def _may_be_drawn(leaf: Any) -> bool:
+    return copies.is_plain_strided(leaf) and leaf.is_floating_point() and leaf.numel() > 0
 
 
 def _redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -236,7 +236,7 @@ class Session(worker_session.Session):
         """Whether the side effects of the step before were compared."""
         self._may_have_changed = False
         """Whether code of the spec ran since the eager side was copied: it may have changed the
-        compiled side alone.
+        compiled side only.
         """
         self.compiled = Side({}, [])
         self.spies: dict[str, spies.Spy] = {}
@@ -408,7 +408,7 @@ class Session(worker_session.Session):
         if self._were_compared or self.effects.facts is not None:
             # what was judged in an earlier step is not judged again: both sides go on from one
             # value
-            self._twins.adopt(judged_alone=True)
+            self._twins.adopt(only_judged=True)
             self.reference.is_apart = False
         return copies.apart(own, self._twins)
 
@@ -428,7 +428,7 @@ class Session(worker_session.Session):
                 for path, leaf in ours.items()
                 if compiling.is_erased(leaf) and path in theirs
             )
-        self._twins.adopt(judged_alone=False)
+        self._twins.adopt(only_judged=False)
         # one copy, so that a module that is target and argument remains one object
         parts = {
             "function": self.compiled.targets,
@@ -441,7 +441,7 @@ class Session(worker_session.Session):
         return copied["arguments"]
 
     def entered(self, context: Sequence[Any] | None) -> Enter:
-        """Return a function that enters these contexts; None stands for the spec's contexts."""
+        """Return a function that enters these contexts; None means the spec's contexts."""
         return self.scope.entering(self.plan["body"]["context"] if context is None else context)
 
     copy = staticmethod(copies.frozen)

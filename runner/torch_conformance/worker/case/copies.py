@@ -29,6 +29,7 @@ from torch_conformance.vocabulary.picture import (
     tensor_grad,
 )
 from torch_conformance.worker.torch_compat import compiling
+from torch_conformance.worker.torch_compat.numerics import is_strided
 
 _SINGLE = (type, logging.Logger)
 """Objects of which a process has one: they are not copied, nor what they have."""
@@ -87,7 +88,7 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     if is_of_torch(tensor) or is_traceable_wrapper_subclass(tensor):
         return tensor
     with torch._C.DisableTorchFunctionSubclass():
-        if tensor.is_nested or tensor.layout is not torch.strided:
+        if not is_strided(tensor):
             return tensor
         if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
             try:
@@ -99,12 +100,11 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
         return plain_tensor
 
 
-def is_plain_strided(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is of torch's own class and lies in strided memory of its own, which was not
+def is_plain_strided(value: Any) -> bool:
+    """Whether a value is a tensor of torch's own class in strided memory of its own, which was not
     freed.
     """
-    is_strided = tensor.layout is torch.strided and not tensor.is_nested
-    return is_of_torch(tensor) and is_strided and not is_freed(tensor)
+    return is_of_torch(value) and is_strided(value) and not is_freed(value)
 
 
 def measured(value: object) -> Any:
@@ -370,8 +370,8 @@ class Twins:
         """Return the tensors of the compiled side that are alive."""
         return [ours for weak, _ in self._pairs.values() if (ours := weak()) is not None]
 
-    def adopt(self, *, judged_alone: bool) -> None:
-        """Give the eager side the values of the compiled side; with ``judged_alone`` those alone
+    def adopt(self, *, only_judged: bool) -> None:
+        """Give the eager side the values of the compiled side; with ``only_judged`` only those
         that are numbers of one form.
         """
         for original in (tensor for tensor in self.originals() if not compiling.is_erased(tensor)):
@@ -381,7 +381,7 @@ class Twins:
                 theirs.dtype,
                 theirs.stride(),
             )
-            if judged_alone and not (is_alike and ours.is_floating_point()):
+            if only_judged and not (is_alike and ours.is_floating_point()):
                 continue
             with (
                 contextlib.suppress(RuntimeError, NotImplementedError, AttributeError, TypeError),
@@ -391,7 +391,7 @@ class Twins:
                     theirs.data = _copy(ours)
                 elif not torch.equal(ours, theirs):
                     theirs.data.copy_(ours)
-                if not judged_alone and theirs.is_leaf:
+                if not only_judged and theirs.is_leaf:
                     theirs.requires_grad_(original.requires_grad)
                     grad = tensor_grad(original)
                     theirs.grad = None if grad is None else _copy(grad)
@@ -451,11 +451,7 @@ def same_object(left: object, right: object) -> bool:
 
 def storage_of(tensor: torch.Tensor) -> int | None:
     """Return the address of a tensor's storage; None where it has no memory of its own."""
-    if (
-        is_traceable_wrapper_subclass(tensor)
-        or tensor.is_nested
-        or tensor.layout is not torch.strided
-    ):
+    if is_traceable_wrapper_subclass(tensor) or not is_strided(tensor):
         return None
     with torch._C.DisableTorchFunctionSubclass():
         try:

@@ -1,4 +1,4 @@
-"""The side effects of a step: what the compiled side left beside its result, compared with what
+"""The side effects of a step: what the compiled side left besides its result, compared with what
 eager left.
 """
 
@@ -42,6 +42,7 @@ from torch_conformance.worker.case.copies import (
 from torch_conformance.worker.case.state import Generators, Modes
 from torch_conformance.worker.process.channel import Observed, Plan
 from torch_conformance.worker.torch_compat import compiling
+from torch_conformance.worker.torch_compat.numerics import is_inexact, is_strided
 
 # -- the memory of tensors -------------------------------------------------------------------------
 
@@ -63,8 +64,7 @@ def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
     if (inner := inner_tensors(tensor)) is not None:
         return [part for _, each in inner for part in _parts(each)]
     with torch._C.DisableTorchFunctionSubclass():
-        is_strided = tensor.layout is torch.strided and not tensor.is_nested
-        if is_strided and tensor.device.type != "meta" and not is_freed(tensor):
+        if is_strided(tensor) and tensor.device.type != "meta" and not is_freed(tensor):
             return [plain(tensor).detach()]
         raise NotImplementedError(str(tensor.layout))
 
@@ -310,7 +310,7 @@ def _other_form(path: str, ours: torch.Tensor, theirs: torch.Tensor) -> Observed
     """Return the facts of two close tensors that differ in strides or ``requires_grad``; None when
     they do not.
     """
-    if ours.layout is not torch.strided or ours.is_nested:
+    if not is_strided(ours):
         return None
     value, reference = (
         f"strides {list(tensor.stride())}, requires_grad {tensor.requires_grad}"
@@ -342,7 +342,7 @@ OBJECT = " as an object"
 """The end of the path of the form of an object."""
 
 OUTSIDE = " outside of the tensors of the call"
-"""The end of the path of memory that no tensor of the call shows, beside one that does."""
+"""The end of the path of memory that no tensor of the call shows, next to one that does."""
 
 _NOT_JUDGED = "it is no strided tensor of floating-point numbers, or has another form than eager's"
 
@@ -364,7 +364,7 @@ class Inexact:
 
 
 class _Version(NamedTuple):
-    """A tensor at one time. While it is held, no other tensor has its memory."""
+    """A tensor at one time. While this refers to it, no other tensor has its memory."""
 
     tensor: torch.Tensor
     place: Place | None
@@ -530,7 +530,7 @@ class Effects:
                 and not compiling.is_erased(our)
             ):
                 places = [versions[path].place for versions in self._versions if path in versions]
-                # memory that both sides share, or that cannot be read, tells nothing
+                # memory that both sides share, or that cannot be read, shows nothing
                 if not places or (places[1] is not None and places[0] != places[1]):
                     self._before[path] = (
                         _Before(our, their, were_same=True)
@@ -566,9 +566,8 @@ class Effects:
 
         The compiled side has not yet run.
         """
-        left = Picture()
-        if self.begun is not None:
-            left = shared_state(self.holders, keeps=True, before=self.begun[2])
+        assert self.begun is not None
+        left = shared_state(self.holders, keeps=True, before=self.begun[2])
         picture = self._picture(eager, self._pictures[1], left)
         theirs = self._leaves(picture, eager)
         shared = self._of_globals(left.values)
@@ -600,9 +599,7 @@ class Effects:
             elif path in theirs and now is before.of_eager:
                 self._kept[path] = before.ours
         self._before = {}
-        self._changes = len(changes) + (
-            0 if self.begun is None else len(self._eager.modes.changed_since(self.begun[1]))
-        )
+        self._changes = len(changes) + len(self._eager.modes.changed_since(self.begun[1]))
 
     def _find_written(self, path: str, now: torch.Tensor, before: _Before) -> bool:
         """Find the elements of a tensor that eager has not written; return whether the tensor has
@@ -620,8 +617,7 @@ class Effects:
         if are_all and len(pairs) == 1 and now.numel():
             ours, bits = map(_bits, pairs[0])
             self._elements[path] = (ours == bits).all(1).view(now.shape)
-            is_number = left.is_floating_point() or left.is_complex()
-            if before.were_same and is_number and now.numel() <= _MOST_CHANGED:
+            if before.were_same and is_inexact(left) and now.numel() <= _MOST_CHANGED:
                 self._values[path] = frozen(first)
         return not is_same
 
@@ -752,10 +748,8 @@ class Effects:
             if str(ours) == str(theirs) or is_missing or is_frozen:
                 return None
             return _words(path, str(ours), str(theirs))
-        is_erased, are_tensors = (
-            compiling.is_erased(ours),
-            isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor),
-        )
+        is_erased = compiling.is_erased(ours)
+        are_tensors = isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)
         change = None if is_erased else self._change_of_kept(path, ours)
         if change is not None:
             return _words(path, change, REFERENCE)
@@ -766,9 +760,8 @@ class Effects:
             and are_tensors
             and (ours.layout, ours.shape, ours.dtype) == (theirs.layout, theirs.shape, theirs.dtype)
         ):
-            return _other_form(
-                path, plain(ours), plain(theirs)
-            )  # what neither side wrote was judged after an earlier step
+            # what neither side wrote was judged after an earlier step
+            return _other_form(path, plain(ours), plain(theirs))
         facts = self._inexact(path, ours, theirs)
         if facts is None and (problem := self._problem(path, ours, theirs)) is not None:
             facts = {"path": path, "calibrated": {"why_not": _NOT_JUDGED}, **problem}
@@ -816,14 +809,9 @@ class Effects:
         if not (isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)):
             return None
         left, right = plain(ours), plain(theirs)
-        is_number = (
-            left.layout is torch.strided
-            and not left.is_nested
-            and (left.is_floating_point() or left.is_complex())
-        )
         if (
             compiling.is_erased(ours)
-            or not is_number
+            or not (is_strided(left) and is_inexact(left))
             or (left.shape, left.dtype) != (right.shape, right.dtype)
         ):
             return None

@@ -163,7 +163,7 @@ def _run_step(
         raise  # a failure of the measurement is none of torch
     except BaseException as error:
         # torch may raise any exception, and code of the case may raise SystemExit
-        phase: str = getattr(error, "_conformance_phase", step["kind"])
+        phase = str(getattr(error, "_conformance_phase", step["kind"]))
         if not STEPS[step["kind"]].traits.claims or (
             not isinstance(error, Exception) and phase in ("inputs", "eager")
         ):

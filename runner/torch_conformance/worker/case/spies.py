@@ -34,12 +34,16 @@ class Spy:
         self.entries: list[Any] = []
         self.is_paused = False
         """Whether calls are not recorded, as during calls by the runner itself."""
-        self._record, self._result, self._around, self.replacement = (
-            scope.find(path) if isinstance(path := spec.get(word), str) else None
-            for word in ("record", "result", "around", "instead")
+        self._record, self._result, self._around = (
+            scope.find(spec[word]) if word in spec else None
+            for word in ("record", "result", "around")
         )
-        if isinstance(instead := spec.get("instead"), Mapping):
+        instead = spec.get("instead")
+        self.replacement: Function | None = None
+        if isinstance(instead, Mapping):
             self.replacement = lambda *args, **kwargs: resolved(instead["returns"], scope.named)
+        elif instead is not None:
+            self.replacement = scope.find(instead)
 
     def around(self, original: Function) -> Function:
         """Return the wrapper that replaces the original."""

@@ -1,4 +1,4 @@
-"""The state of the process that both sides share, beside the globals of a spec: random generators,
+"""The state of the process that both sides share, besides the globals of a spec: random generators,
 and modes of torch and numpy.
 """
 
@@ -78,7 +78,8 @@ class Generators:
         """Whether a generator that both have has another state."""
         theirs = other.states
         return any(
-            name in theirs and not _same(state, theirs[name]) for name, state in self.states.items()
+            name in theirs and not is_same(state, theirs[name])
+            for name, state in self.states.items()
         )
 
 
@@ -111,9 +112,9 @@ def compared(
     for name in (name for name in states[0] if all(name in state for state in states)):
         first, theirs, ours = (state[name] for state in states)
         facts = {
-            "eager_advanced": not _same(first, theirs),
-            "compiled_advanced": not _same(first, ours),
-            "same": _same(theirs, ours),
+            "eager_advanced": not is_same(first, theirs),
+            "compiled_advanced": not is_same(first, ours),
+            "same": is_same(theirs, ours),
         }
         comparisons.append(
             {"name": name, "exact": name != NUMPY and (draws_as_eager or name == PYTHON), **facts}
@@ -121,7 +122,8 @@ def compared(
     return comparisons
 
 
-def _same(left: object, right: object) -> bool:
+def is_same(left: object, right: object) -> bool:
+    """Whether two values are equal; of tensors, all their numbers."""
     if isinstance(left, torch.Tensor):
         return isinstance(right, torch.Tensor) and bool(torch.equal(left, right))
     return bool(left == right)
@@ -314,20 +316,20 @@ class Modes:
                 with contextlib.suppress(Exception):
                     # a case may have broken the reader or the writer
                     read, write = _MODES[name]
-                    if not _same(read(), state):
+                    if not is_same(read(), state):
                         write(state)
 
     def other_than(self, other: "Modes") -> list[dict[str, str]]:
-        """Return the modes that two calls left otherwise, each with both values: those of this one
-        are the eager ones.
+        """Return the modes that differ after two calls, each with both values: those of this one
+        are of eager.
         """
         return [
             {"name": name, "eager": theirs[:_MOST_TEXT], "compiled": ours[:_MOST_TEXT]}
             for name, value in self._values.items()
-            if name in other._values and not _same(other._values[name], value)
+            if name in other._values and not is_same(other._values[name], value)
             for theirs, ours in [_texts(value, other._values[name])]
         ]
 
     def changed_since(self, before: "Modes") -> list[str]:
-        """Return the names of the modes that were otherwise before."""
+        """Return the names of the modes that had other values before."""
         return [mode["name"] for mode in self.other_than(before)]

@@ -206,7 +206,7 @@ class SealedCalls:
         self._codes = self._read_codes()
 
     def forget_eager(self) -> None:
-        """Keep of functions of torch those alone that measuring calls."""
+        """Keep of functions of torch only those that measuring calls."""
         self._members = [
             (members, path, [*kept], [*kept.values()])
             for members, path, names, values in self._members
@@ -288,7 +288,7 @@ def _modules(packages: tuple[str, ...]) -> Iterator[tuple[str, types.ModuleType]
 
 
 def _watchers() -> frozenset[str]:
-    """Return what sees or serves the calls of the functions that measure, beside what they name."""
+    """Return what else sees or serves the calls of the functions that measure."""
     found = [
         f"sys.{name}"
         for name in ("settrace", "setprofile")

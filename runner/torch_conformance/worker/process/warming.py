@@ -38,7 +38,7 @@ The keys hold all inputs, so these caches are not cleared.
 """
 
 _FILE_CACHES = ("_precompile_header", "triton_key")
-"""Functions whose caches depend on installed files alone: torch's headers, Triton's sources."""
+"""Functions whose caches depend only on installed files: torch's headers, Triton's sources."""
 
 
 _COUNTED = ("torch._dynamo", "torch._functorch", "torch._inductor")

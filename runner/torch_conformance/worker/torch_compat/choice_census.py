@@ -23,7 +23,7 @@ from torch_conformance.worker.process.channel import said
 from torch_conformance.worker.torch_compat import compiling
 
 MOST_TUNINGS = 200
-"""The maximum number of operations that are recorded in a step; of more the number alone is known.
+"""The maximum number of operations that are recorded in a step; of more only the number is known.
 """
 
 _MOST_TEXT = 300
@@ -51,7 +51,8 @@ _REFUSED = "Error in function: "
 these sizes: torch lets some through that the library's own check refuses.
 
 Its kernels for GEMMs and convolutions then return a number, of which torch makes this message; what
-they throw ends the process. A tile kernel throws, so that it cannot be told from one that crashed.
+they throw ends the process. A tile kernel throws, so that it cannot be distinguished from one that
+crashed.
 """
 
 OTHER = "OTHER"

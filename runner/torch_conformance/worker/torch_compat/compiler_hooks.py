@@ -1,7 +1,7 @@
 """Hooks in torch that record what it does for a case: phases, compiled and called graphs, code,
 guards, kernel calls, autotuning.
 
-Each function of torch has one hook, beside that of its phase. What only an expectation asks for
+Each function of torch has one hook, besides that of its phase. What only an expectation asks for
 (``asked``) is recorded only then, and only of functions that the case compiles with its own
 ``torch.compile``.
 """
@@ -186,8 +186,8 @@ class Seen:
         }
 
     def compilation(self) -> dict[str, Any]:
-        """Return what expectations measure, by their kind; ``graph`` has three functions beside the
-        graphs of each stage.
+        """Return what expectations measure, by their kind; ``graph`` has three functions besides
+        the graphs of each stage.
         """
 
         def is_available(stage: str) -> bool:
@@ -369,7 +369,7 @@ def install() -> None:
     # each piece of code that inductor generates or loads from a cache
     GraphLowering.save_output_code = _recording_code
     select_algorithm.add_feedback_saver(record_times)
-    # a package is compiled ahead of time by the case alone, without a backend object of dynamo
+    # a package is compiled ahead of time only by the case, without a backend object of dynamo
     choice_census.install(
         lambda tuning: _watch.seen.tunings.append(tuning),
         lambda: V.aot_compilation or _is_own_compile(),

@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 import torch
 import torch._dynamo
@@ -69,11 +70,8 @@ def compiled(function: Function, options: Mapping[str, Any]) -> tuple[Function, 
         backends.append(kwargs["backend"] if "backend" in kwargs else args[0])
         return original(*args, **kwargs)
 
-    torch._dynamo.optimize = optimize
-    try:
+    with mock.patch.object(torch._dynamo, "optimize", optimize):
         optimized = torch.compile(function, **options)
-    finally:
-        torch._dynamo.optimize = original
     return optimized, backends[-1] if backends else None
 
 
@@ -167,11 +165,8 @@ def without_lowering(missed: list[bool] | None, error: type[Exception]) -> Itera
         raise error("no cache has this graph")
 
     lowering = importlib.import_module("torch._inductor.graph").GraphLowering
-    before, lowering.run = lowering.run, refuse
-    try:
+    with mock.patch.object(lowering, "run", refuse):
         yield
-    finally:
-        lowering.run = before
 
 
 def reference_stance() -> contextlib.AbstractContextManager[Any]:

@@ -302,7 +302,7 @@ LIBRARIES_OF_AMD = {
 
 
 def facts_of_amd(lib: Path, home: Path, driver: Path) -> dict[str, str]:
-    """Return what is installed for AMD GPUs, by files alone: a call of a library may start a driver
+    """Return what is installed for AMD GPUs, only by files: a call of a library may start a driver
     that hangs.
 
     Libraries are those of torch (``lib``), else of ROCm (``home``). There the name of a file has
