@@ -534,7 +534,7 @@ class EagerRuns:
         """
         narrow = torch.float64
         if not has_double:
-            narrow = numerics.narrow_dtypes(copies.tensors_of(call.inputs))[0]
+            narrow = numerics.narrow_dtype(copies.tensors_of(call.inputs))
         try:
             values, around = call.wide(narrow, keeps_casts=False)
             wide = self._own(values)

@@ -73,17 +73,11 @@ def _place(tensor: torch.Tensor) -> Place | None:
     """Return where the values of a tensor lie; None where its memory cannot be read."""
     try:
         parts = _parts(tensor)
-        places = tuple(
+        if any(part.numel() and not part.untyped_storage().data_ptr() for part in parts):
+            return None
+        return tuple(
             (part.untyped_storage().data_ptr(), part.storage_offset(), part.shape, part.stride())
             for part in parts
-        )
-        return (
-            places
-            if all(
-                location[0] or not part.numel()
-                for location, part in zip(places, parts, strict=True)
-            )
-            else None
         )
     except _UNREADABLE:
         return None
@@ -879,9 +873,9 @@ class Effects:
         """Raise ``LookupError`` where a difference is at a global that is an argument, too: eager
         has a copy of the argument, and the global itself.
         """
-        before = None if self.begun is None else self.begun[2]
-        if before is None or not differing:
+        if self.begun is None or not differing:
             return
+        before = self.begun[2]
         of_globals = {
             key: path for path, leaf in before.leaves.items() for key in _keys(leaf)
         } | before.places

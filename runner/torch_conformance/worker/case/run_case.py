@@ -5,6 +5,7 @@ measures.
 import contextlib
 import json
 import os
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -138,11 +139,10 @@ def _set_up(plan: Plan, phases: Phases, witness: compiler_hooks.Witness) -> Sect
         "config": {"compile_threads": 1, **body["config"]},
         **{k: body[k] for k in ("dynamo_config", "functorch_config")},
     }
-    plain: dict[str, dict[str, Any]] = {section: {} for section in options}
-    naming: dict[str, dict[str, Any]] = {section: {} for section in options}
+    plain, naming = (defaultdict[str, dict[str, Any]](dict) for _ in range(2))
     for section, values in options.items():
         for name, value in {**paths.get(section, {}), **values}.items():
-            (naming if any(True for _ in referenced(value)) else plain)[section][name] = value
+            (naming if any(referenced(value)) else plain)[section][name] = value
     _undo.enter_context(torch_state.patched_options(plain))
     if body.get("services"):
         where = json.loads(Path(plan["cache"], protocol.SERVICES_FILE).read_bytes())

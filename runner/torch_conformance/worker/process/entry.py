@@ -185,13 +185,11 @@ def work(plan_file: str, descriptor: int, word: str) -> None:
     """
     word_of_facts, *questions = plan_file.split(" ")
     if word_of_facts == "facts":
+        from torch_conformance.worker.process.channel import Channel
         from torch_conformance.worker.torch_compat import device_modules
 
         facts = {**device_modules.collect(questions), protocol.START_UP: START_UP}
-        os.write(
-            descriptor,
-            protocol.dumps({"observation": protocol.encode(facts), "word": word}),
-        )
+        Channel(descriptor, word).observation(facts)
     else:
         from torch_conformance.worker.case import run_case
 

@@ -143,9 +143,11 @@ class Seen:
         """Call a graph of the case's functions."""
         return self.origins.through(graph, *inputs) if self.origins else graph(*inputs)
 
-    def count(self, devices: Iterable[str]) -> None:
-        """Count a call of a graph of the case's own functions."""
-        _count(self.executed, devices)
+    def count(self, devices: Iterable[str], *, is_own: bool = True) -> None:
+        """Count a call of a graph, of the case's own functions or of others, on each device."""
+        counts = self.executed if is_own else self.executed_others
+        for device in devices:
+            counts[device] = counts.get(device, 0) + 1
 
     def facts(self) -> dict[str, Any]:
         """Return what is sent of each step, without the code, which goes to files.
@@ -585,7 +587,7 @@ def _counting_direct_entries(
     def counted(*again: object) -> Any:
         seen = _watch.seen
         seen.counted += is_own
-        _count(seen.executed if is_own else seen.executed_others, devices)
+        seen.count(devices, is_own=is_own)
         return seen.run(compiled, *again)
 
     return counted
@@ -701,7 +703,7 @@ _PACKAGE = "a package that was compiled ahead of time ran: its kernel calls are 
 def _counting_calls(original: Function, graph: Any, inputs: object) -> Any:
     seen = _watch.seen
     is_own = (known := _watch.own.get(id(graph))) is not None and known() is graph
-    _count(seen.executed if is_own else seen.executed_others, graph.device_types)
+    seen.count(graph.device_types, is_own=is_own)
     if not is_own or "kernels" not in _watch.asked:
         return seen.run(original, graph, inputs)
     seen.counted += 1
@@ -718,11 +720,6 @@ def _counting_calls(original: Function, graph: Any, inputs: object) -> Any:
 
 
 def _counting_ahead(original: Function, package: Any, *args: object, **kwargs: object) -> Any:
-    _count(_watch.seen.executed_others, [package.get_metadata()["AOTI_DEVICE_KEY"]])
+    _watch.seen.count([package.get_metadata()["AOTI_DEVICE_KEY"]], is_own=False)
     _watch.seen.uncounted.append(_PACKAGE)
     return original(package, *args, **kwargs)
-
-
-def _count(counts: dict[str, int], devices: Iterable[str]) -> None:
-    for device in devices:
-        counts[device] = counts.get(device, 0) + 1

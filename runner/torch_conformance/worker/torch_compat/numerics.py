@@ -665,13 +665,13 @@ class Reported(TorchFunctionMode):  # type: ignore[misc]  # mypy does not follow
         return self._reported.get(result, result) if func == torch.Tensor.dtype.__get__ else result
 
 
-def narrow_dtypes(tensors: Iterable[torch.Tensor]) -> list[torch.dtype]:
-    """Return the dtypes that a function of these tensors may read in the case, and not in
-    float64.
+def narrow_dtype(tensors: Iterable[torch.Tensor]) -> torch.dtype:
+    """Return the first real dtype below float64 of ``tensors``, which a function of them may read
+    in the case and not in float64; float32 where there is none.
     """
     real = {torch.complex64: torch.float32, torch.complex32: torch.float16}
-    dtypes = dict.fromkeys(real.get(tensor.dtype, tensor.dtype) for tensor in tensors)
-    return [dtype for dtype in dtypes if dtype in _REAL] or [torch.float32]
+    dtypes = (real.get(tensor.dtype, tensor.dtype) for tensor in tensors)
+    return next((dtype for dtype in dtypes if dtype in _REAL), torch.float32)
 
 
 def _wider(dtype: torch.dtype) -> torch.dtype:
