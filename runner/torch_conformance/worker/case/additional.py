@@ -11,7 +11,7 @@ import copy
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -54,9 +54,9 @@ from torch_conformance.vocabulary.steps.call import (
     gradients_of,
 )
 from torch_conformance.vocabulary.steps.samples import Done, Given, raised
-from torch_conformance.vocabulary.worker_session import Again
+from torch_conformance.vocabulary.worker_session import Again, Context
 from torch_conformance.worker.case import copies, soundness
-from torch_conformance.worker.case.copies import bytes_of
+from torch_conformance.worker.case.copies import Called, bytes_of
 from torch_conformance.worker.case.effects import MOST, Inexact
 from torch_conformance.worker.case.ranks import IN_NEW_PROCESS, RANKS, in_new_process
 from torch_conformance.worker.case.scope import Enter, follow
@@ -112,7 +112,7 @@ _MOST_COMPILING = 3
 _WORDS = 500
 
 
-def _changeable(called: Sequence[Any]) -> list[torch.Tensor]:
+def _changeable(called: Called) -> list[torch.Tensor]:
     """Return the tensors of a target and its arguments, with those of their objects; raise
     ``TypeError`` for tensors in parts.
     """
@@ -177,10 +177,10 @@ class EagerCall:
     """
 
     unseen: Unseen
-    inputs: list[Any] | str
+    inputs: Called | str
     """Modules and arguments as they were before the call, or why there are no copies of them."""
     generators: Generators
-    stages: Callable[[list[Any], AbstractContextManager[Any]], Iterator[Any]]
+    stages: Callable[[Called, Context], Iterator[Any]]
     """Receives copies of the inputs and a context, in which it makes the call (not the backward);
     yields the results of the call, of the backward and of each step of the optimizer.
     """
@@ -190,7 +190,7 @@ class EagerCall:
     """
     shared: Picture | None = None
     """The state that both sides share, as it was before the call."""
-    compared: list[tuple[int, Callable[[Any, list[Any]], Any]]] = field(default_factory=list)
+    compared: list[tuple[int, Callable[[Any, Called], Any]]] = field(default_factory=list)
     """For each value the stage after which it is read, and what reads it from the result of that
     stage and the inputs.
     """
@@ -207,7 +207,7 @@ class EagerCall:
     def of(cls, unseen: Unseen, call: ReferenceCall, **declared: Any) -> "EagerCall":
         """Return what repeats the reference call of a step."""
 
-        def stages(called: list[Any], around: AbstractContextManager[Any]) -> Iterator[Any]:
+        def stages(called: Called, around: Context) -> Iterator[Any]:
             with call.enter(), around:
                 result = copies.invoke(called[0], called)
             yield result
@@ -219,7 +219,7 @@ class EagerCall:
         state = (call.inputs, call.generators, stages, call.is_apart, call.shared)
         return cls(unseen, *state, **declared)
 
-    def own_inputs(self) -> list[Any]:
+    def own_inputs(self) -> Called:
         """Return a copy of the inputs; raise ``NoReference``."""
         if isinstance(self.inputs, str):
             raise NoReference(self.inputs)
@@ -233,8 +233,8 @@ class EagerCall:
 
     def run(
         self,
-        called: list[Any],
-        around: AbstractContextManager[Any] | None = None,
+        called: Called,
+        around: Context | None = None,
         roundings: torch.Generator | None = None,
         seed: int | None = None,
     ) -> Any:
@@ -300,7 +300,7 @@ class EagerCall:
         return runs
 
     def wide(
-        self, narrow: torch.dtype, *, keeps_casts: bool, called: list[Any] | None = None
+        self, narrow: torch.dtype, *, keeps_casts: bool, called: Called | None = None
     ) -> tuple[list[Any], numerics.Reported]:
         """Return the values in float64, and what the function did; with its own inputs, once.
 
@@ -390,7 +390,7 @@ class EagerCall:
         return runs
 
 
-def _read(read: Callable[[Any, list[Any]], Any], result: object, called: list[Any]) -> Any:
+def _read(read: Callable[[Any, Called], Any], result: object, called: Called) -> Any:
     try:
         return copies.frozen(read(result, called))
     except Exception as error:  # attributes and items of a result are code of the spec's classes
@@ -595,7 +595,7 @@ class RepeatableCall(Again):
     """
 
     target: compiling.Function
-    called: list[Any]
+    called: Called
     """The function that is not compiled, and copies of the arguments.
 
     Modules are not copied: a compiled function is bound to them.
@@ -677,9 +677,7 @@ class RepeatableCall(Again):
         """Return what the trials of facts show, each in a fork."""
         return soundness.tried(self, arguments)
 
-    def run(
-        self, arguments: list[Any] | None = None, around: AbstractContextManager[Any] | None = None
-    ) -> Any:
+    def run(self, arguments: list[Any] | None = None, around: Context | None = None) -> Any:
         """Call the function from the state before it; return a copy of the result, or of the
         gradients.
 
@@ -733,7 +731,7 @@ class RepeatableCall(Again):
     """Returns the context in which only one candidate of each autotuning can be chosen."""
 
 
-Around = Callable[[], AbstractContextManager[Any]]
+Around = Callable[[], Context]
 """Returns the context that a call is made in."""
 
 
@@ -926,12 +924,12 @@ class AdditionalCalls:
 
     # -- references in float64 ---------------------------------------------------------------------
 
-    def _why_no_copies(self, called: Sequence[Any]) -> str:
+    def _why_no_copies(self, called: Called) -> str:
         if not self._why_observed and bytes_of(called) > MOST_BYTES:
             return f"modules and arguments are larger than {MOST_BYTES >> 20} MiB"
         return self._why_observed
 
-    def _copied(self, called: Sequence[Any]) -> list[Any] | str:
+    def _copied(self, called: Called) -> Called | str:
         """Return copies of a target and its arguments before a call, or why there are none."""
         if why_not := self._why_no_copies(called):
             return why_not
@@ -943,7 +941,7 @@ class AdditionalCalls:
             return f"the inputs cannot be copied: {type(error).__name__}"
 
     def _eager_runs(
-        self, size: int, part: str = "", changed: Callable[[list[Any]], Any] | None = None
+        self, size: int, part: str = "", changed: Callable[[Called], Any] | None = None
     ) -> EagerRuns:
         """Return the runs of the step's reference call; what is compared, of ``size`` bytes, is a
         part of its result, or what ``changed`` finds after it.
@@ -989,13 +987,13 @@ class AdditionalCalls:
         inexact: Sequence[Inexact],
         *,
         equal_nan: bool,
-        leaves: Callable[[Sequence[Any]], Leaves],
+        leaves: Callable[[Called], Leaves],
     ) -> None:
         """Add the same for values that a call left besides its result; ``facts`` are those of the
         step's effects.
         """
 
-        def changed(called: list[Any]) -> list[Any]:
+        def changed(called: Called) -> list[Any]:
             now = leaves(called)
             return [now[leaf.path] for leaf in inexact]
 
@@ -1093,7 +1091,7 @@ class AdditionalCalls:
         again = replace(EagerCall.of(self._session.unseen, call), compared=[compared])
         return lambda: _raising(again.run(called)[0])
 
-    def _drawn(self, called: Sequence[Any]) -> list[Any]:
+    def _drawn(self, called: Called) -> Called:
         """Return copies of a target and its arguments, with new random numbers in every
         floating-point tensor of the arguments.
 
@@ -1160,7 +1158,7 @@ class AdditionalCalls:
     # -- the compiled function again ---------------------------------------------------------------
 
     def record(
-        self, target: compiling.Function, called: list[Any], enter: Enter, *, is_package: bool
+        self, target: compiling.Function, called: Called, enter: Enter, *, is_package: bool
     ) -> None:
         """Store the state before a call, where an expectation of the case repeats calls."""
         if not self._repeats:
@@ -1186,7 +1184,7 @@ class AdditionalCalls:
         except Exception as error:  # copying arguments of a spec may raise anything
             self._latest = f"the call cannot be repeated: {error}"[:_WORDS]
 
-    def _refuse_repetition(self, called: list[Any], *, is_package: bool) -> None:
+    def _refuse_repetition(self, called: Called, *, is_package: bool) -> None:
         """Raise ``CannotRepeat`` for a call that is never repeated."""
         if RANKS in self._plan:
             raise CannotRepeat(self._why_observed)
@@ -1199,7 +1197,7 @@ class AdditionalCalls:
             )
 
     def origins(
-        self, target: compiling.Function, called: list[Any], enter: Enter
+        self, target: compiling.Function, called: Called, enter: Enter
     ) -> dict[str, list[str]]:
         """Add the calls that show which operators the answer comes from, in eager, and outside of
         compiled graphs; return these facts, which stay empty where that is not known.
@@ -1334,12 +1332,12 @@ def _goes_on(before: ReferenceCall, call: ReferenceCall) -> bool:
 
 
 def _compared(
-    part: str, changed: Callable[[list[Any]], Any] | None, result: object, called: list[Any]
+    part: str, changed: Callable[[Called], Any] | None, result: object, called: Called
 ) -> Any:
     return follow(result, part, EAGER) if changed is None else changed(called)
 
 
-def _of_sample(done: Done, called: list[Any], around: AbstractContextManager[Any]) -> Iterator[Any]:
+def _of_sample(done: Done, called: Called, around: Context) -> Iterator[Any]:
     yield done.again(called, around)
 
 

@@ -7,7 +7,7 @@ import gc
 import logging
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from unittest import mock
 
@@ -49,7 +49,11 @@ pytree.register_pytree_node(
 )
 
 
-def invoke(target: Callable[..., Any], called: Sequence[Any]) -> Any:
+Called = list[Any]
+"""A target followed by its arguments: those by position, then ``Keywords`` where it has some."""
+
+
+def invoke(target: Callable[..., Any], called: Called) -> Any:
     """Call ``target`` with the arguments in ``called``, which follow the function that it was made
     of.
     """
@@ -460,15 +464,12 @@ def storage_of(tensor: torch.Tensor) -> int | None:
             return None
 
 
-ARGUMENT = "argument"
-"""The first word of the path of an argument."""
-
 FUNCTION = "function"
 """The first word of the path of a parameter, a buffer or an attribute of the function's module."""
 
 
 def changeable(
-    called: Sequence[Any],
+    called: Called,
     *,
     parameters: bool,
     before: Picture | None = None,
@@ -485,7 +486,7 @@ def changeable(
     for index, argument in enumerate(arguments):
         named = argument.items() if isinstance(argument, Keywords) else [(index, argument)]
         for place, value in named:
-            picture.add(f"{ARGUMENT} [{place}]", value)
+            picture.add(f"argument [{place}]", value)
     owner = getattr(target, "__self__", target)
     if not isinstance(owner, types.ModuleType | type):
         picture.add(FUNCTION, owner)

@@ -34,6 +34,7 @@ from torch_conformance.vocabulary.steps.step_base import needed, referenced
 from torch_conformance.worker.case import state
 from torch_conformance.worker.case.copies import (
     FUNCTION,
+    Called,
     changeable,
     frozen,
     plain,
@@ -492,7 +493,7 @@ class Effects:
     _eager: _EagerLeft | None = None
     """None where eager raised."""
 
-    def before(self, compiled: Sequence[Any], eager: Sequence[Any]) -> None:
+    def before(self, compiled: Called, eager: Called) -> None:
         """Record the state before the call.
 
         Each sequence is the target followed by its arguments.
@@ -554,7 +555,7 @@ class Effects:
                     twin = self.twins.get(leaf, leaf)
                     self._earlier[path] = _Earlier(leaf, frozen(leaf), twin, frozen(twin))
 
-    def after_eager(self, eager: Sequence[Any], result: Any) -> None:
+    def after_eager(self, eager: Called, result: Any) -> None:
         """Record the generators, the modes, and aliases and histories of the result, while it
         exists.
 
@@ -615,7 +616,7 @@ class Effects:
                 self._values[path] = frozen(first)
         return not is_same
 
-    def after(self, compiled: Sequence[Any], eager: Sequence[Any], result: Any) -> Observed:
+    def after(self, compiled: Called, eager: Called, result: Any) -> Observed:
         """Return the counts ``compared`` and ``changes``, ``apart`` (paths), ``leaves`` (what
         differs), ``generators`` and ``modes``.
         """
@@ -695,7 +696,7 @@ class Effects:
                 self.twins[leaf] = self._of_call[path]
 
     def _picture(
-        self, called: Sequence[Any], before: Picture | None = None, shared: Picture | None = None
+        self, called: Called, before: Picture | None = None, shared: Picture | None = None
     ) -> Picture:
         """Return the picture of a call; what it has got of the globals is known by their names."""
         known = {
@@ -714,7 +715,7 @@ class Effects:
             if global_of(path) not in self.of_hooks
         }
 
-    def _leaves(self, picture: Picture, called: Sequence[Any]) -> Leaves:
+    def _leaves(self, picture: Picture, called: Called) -> Leaves:
         leaves = {**picture.leaves, **_hidden(picture.leaves)}
         if self.tolerance.get("gradients", True):
             return leaves
@@ -725,7 +726,7 @@ class Effects:
                 leaves.pop(name, None)
         return leaves
 
-    def leaves_after(self, called: Sequence[Any]) -> Leaves:
+    def leaves_after(self, called: Called) -> Leaves:
         """Return the values that one more call of eager left."""
         shared = shared_state(self.holders).leaves if self.holders else {}
         return {**self._picture(called).leaves, **shared}
@@ -958,7 +959,7 @@ class StepEffects:
         self._tolerance = step.get("effects")
         self._running, self.facts = None, None
 
-    def begin(self, compiled: list[Any], eager: list[Any], *, is_package: bool = False) -> None:
+    def begin(self, compiled: Called, eager: Called, *, is_package: bool = False) -> None:
         """Record the state of both sides (each the target followed by its arguments) before the
         step.
         """
@@ -1018,7 +1019,7 @@ class StepEffects:
                 ]
         return frozenset(names)
 
-    def eager_done(self, eager: list[Any], result: Any = None) -> None:
+    def eager_done(self, eager: Called, result: Any = None) -> None:
         """Record what the eager side left, and restore generators and modes for the compiled
         side.
         """
@@ -1028,7 +1029,7 @@ class StepEffects:
                 for before in self._running.begun:
                     before.restore()
 
-    def finish(self, compiled: list[Any], eager: Any, result: object = None) -> None:
+    def finish(self, compiled: Called, eager: Any, result: object = None) -> None:
         """Compare the two sides after the step, where it was begun; ``eager`` is the side, None
         where it has no result.
         """

@@ -17,6 +17,7 @@ from torch_conformance.vocabulary.steps.call import (
 )
 from torch_conformance.vocabulary.steps.step_base import NotCarriedOut, needed
 from torch_conformance.worker.case import copies, spies
+from torch_conformance.worker.case.copies import Called
 from torch_conformance.worker.case.scope import Enter, Scope, follow, resolved
 from torch_conformance.worker.case.state import Generators, Modes
 from torch_conformance.worker.process.channel import Phases, exception
@@ -32,12 +33,12 @@ class Side:
     targets: dict[str, Any]
     arguments: list[Any]
     result: Any = None
-    called: list[Any] = field(default_factory=list)
+    called: Called = field(default_factory=list)
     """The target and the arguments of the last call, for its gradients."""
     is_differentiated: bool = False
     """Whether a step ran backward on a result of the last call."""
 
-    def calling(self, name: str, own: tuple[list[Any] | None, copies.Keywords]) -> list[Any]:
+    def calling(self, name: str, own: tuple[list[Any] | None, copies.Keywords]) -> Called:
         """Return a function followed by its arguments: its own by position, else those of the
         spec; then those by keyword.
         """
@@ -54,7 +55,7 @@ class Side:
             leaf.grad = None
         self.is_differentiated = False
 
-    def run(self, target: Any, called: list[Any], enter: Enter) -> Any:
+    def run(self, target: Any, called: Called, enter: Enter) -> Any:
         """Call ``target``, which is ``called[0]`` or was compiled of it, with the other values of
         ``called``, and return the result.
         """
@@ -136,11 +137,11 @@ class ReferenceCall:
 
     generators: Generators
     enter: Enter
-    inputs: list[Any] | str
+    inputs: Called | str
     """Copies of the target and its arguments before the call, or why there are none."""
     differentiate: Differentiate | None = None
     """How backward was run on its result; None where only the call was made."""
-    then: tuple[Callable[[list[Any]], Any], ...] = ()
+    then: tuple[Callable[[Called], Any], ...] = ()
     """The optimizer's steps after the backward: each receives the target and its arguments, and
     returns the result of the step.
     """
@@ -193,7 +194,7 @@ class Reference(worker_session.Reference):
     """Whether the two sides may have other numbers: those that an earlier call left were not
     compared.
     """
-    copied: Callable[[Sequence[Any]], list[Any] | str] = lambda called: "the inputs were not copied"
+    copied: Callable[[Called], Called | str] = lambda called: "the inputs were not copied"
     """Copies a target and its arguments before a call, where a call is repeated with the same
     inputs; else says why there are none.
     """
@@ -224,7 +225,7 @@ class Reference(worker_session.Reference):
         self.is_there = False
         self.latest_call = None
 
-    def stepped(self, result: object, again: Callable[[list[Any]], Any]) -> None:
+    def stepped(self, result: object, again: Callable[[Called], Any]) -> None:
         """Store the result of an optimizer's step on what the last backward left; ``again`` makes
         it on a target and its arguments.
         """
@@ -262,7 +263,12 @@ class Reference(worker_session.Reference):
             )
 
     def call(
-        self, side: Side, called: list[Any], enter: Enter, *, done: Callable[[list[Any], Any], None]
+        self,
+        side: Side,
+        called: Called,
+        enter: Enter,
+        *,
+        done: Callable[[Called, Any], None],
     ) -> None:
         """Call a function of the eager side, then restore generators and modes.
 
