@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils import _pytree as pytree
@@ -148,6 +148,20 @@ def _raising(value: Any) -> Any:
     return value
 
 
+class EagerAgain(NamedTuple):
+    """One more run of eager with the case's own inputs."""
+
+    values: list[Any]
+    formats: list[list[str]]
+    """For each value the narrowest formats that the numbers of its leaves were rounded to; none
+    where an operator refuses a mode.
+    """
+    has_drawn: bool
+    """Whether the call drew random numbers."""
+    draws: list[list[torch.dtype]]
+    """The dtypes of the operands of each operator that did."""
+
+
 class _Kept:
     """Runs of one kind: each is made when it is first asked for, and kept."""
 
@@ -160,9 +174,8 @@ class _Kept:
             if index == len(self._known):
                 try:
                     self._known.append(next(self._runs))
-                except (
-                    Exception
-                ) as error:  # what copies or changes inputs runs code of their classes
+                except Exception as error:
+                    # what copies or changes inputs runs code of their classes
                     self._known.append(_Failed(error))
             yield _raising(self._known[index])
 
@@ -194,8 +207,8 @@ class EagerCall:
     """For each value the stage after which it is read, and what reads it from the result of that
     stage and the inputs.
     """
-    kept: dict[Any, Any] = field(default_factory=dict)
-    """The runs, by their kind."""
+    kept: dict[Any, Any] = field(default_factory=dict, init=False)
+    """The runs, by their kind; ``replace`` does not copy them."""
     products: str = ""
     """The format that the compiler computes products of float32 in, as its entry declares."""
     draws_own: bool = False
@@ -260,9 +273,8 @@ class EagerCall:
                 for stage in range(max(stage for stage, _ in self.compared) + 1):
                     try:
                         result = None if failed else next(stages)
-                    except (
-                        Exception
-                    ) as error:  # the spec's function, or its optimizer, may raise anything
+                    except Exception as error:
+                        # the spec's function, or its optimizer, may raise anything
                         failed = _Failed(error)
                     for index, (after, read) in enumerate(self.compared):
                         if after == stage:
@@ -273,16 +285,13 @@ class EagerCall:
                 now.restore()
         return values
 
-    def again(self) -> tuple[list[Any], list[list[str]], bool, numerics.Roundings]:
-        """Return eager's values, the narrowest formats that the numbers of their leaves were
-        rounded to (none where an operator refuses a mode), whether the call drew random numbers,
-        and what recorded them.
-        """
+    def again(self) -> EagerAgain:
+        """Make the call again; once."""
         if "again" not in self.kept:
             mode = numerics.Roundings()
             with mode:
                 values = self.run(self.own_inputs())
-            through = [
+            formats = [
                 [] if isinstance(value, _Failed) else list(map(mode.narrowest, leaves_of(value)))
                 for value in values
             ]
@@ -294,10 +303,10 @@ class EagerCall:
                     other if isinstance(value, _Failed) else value
                     for value, other in zip(values, others, strict=True)
                 ]
-            drew = Generators.now().differs_from(self.generators)
-            self.kept["again"] = values, through, drew, mode
-        runs: tuple[list[Any], list[list[str]], bool, numerics.Roundings] = self.kept["again"]
-        return runs
+            has_drawn = Generators.now().differs_from(self.generators)
+            self.kept["again"] = EagerAgain(values, formats, has_drawn, mode.draws)
+        again: EagerAgain = self.kept["again"]
+        return again
 
     def wide(
         self, narrow: torch.dtype, *, keeps_casts: bool, called: Called | None = None
@@ -313,15 +322,14 @@ class EagerCall:
                 self.kept[key] = self.wide(narrow, keeps_casts=keeps_casts, called=own)
             values_and_mode: tuple[list[Any], numerics.Reported] = self.kept[key]
             return values_and_mode
-        mode = numerics.Widened(self.again()[-1].draws)
+        mode = numerics.Widened(self.again().draws)
         around = numerics.Reported(mode, narrow, keeps_casts=keeps_casts)
         try:
             with mode:
                 numerics.to_float64(_changeable(called))
                 values = self.run(called, around)
-        except (
-            Exception
-        ) as error:  # tensors in parts or of a class refuse float64, each with its own type
+        except Exception as error:
+            # tensors in parts or of a class refuse float64, each with its own type
             values = [_Failed(error)] * len(self.compared)
         values = [
             _Failed(_refused_float64(value.error)) if isinstance(value, _Failed) else value
@@ -344,7 +352,7 @@ class EagerCall:
         def made() -> Iterator[tuple[list[Any], list[Any], float]]:
             generator = torch.Generator().manual_seed(0)
             if not has_double:
-                yield self.again()[0], self.wide(narrow, keeps_casts=keeps_casts)[0], 0.0
+                yield self.again().values, self.wide(narrow, keeps_casts=keeps_casts)[0], 0.0
             for number in itertools.count(0 if has_double else 1):
                 inputs = self.own_inputs()
                 if has_double:
@@ -418,7 +426,7 @@ class EagerRuns:
         if isinstance(call, str) or isinstance(call.inputs, str):
             return self
         inputs, compared = [call.inputs[0], *arguments], [call.compared[self.index]]
-        return EagerRuns(replace(call, inputs=inputs, compared=compared, kept={}))
+        return EagerRuns(replace(call, inputs=inputs, compared=compared))
 
     def answers(self, eager: object) -> Answers:
         """Return the reference of the case's own inputs and pairs of eager and reference; raise
@@ -449,7 +457,7 @@ class EagerRuns:
         inexact = [leaf for leaf in leaves if numerics.is_inexact(leaf)]
         has_double = any(leaf.dtype in (torch.float64, torch.complex128) for leaf in leaves)
         if has_double and call.products:  # runs in float32 stand for it
-            call = replace(call, products="", kept={})
+            call = replace(call, products="")
         has_floats = any(isinstance(leaf, float) for leaf in leaves_of(eager))
         values, formats, drew, _ = call.again()
         again, through, opaque = self._own(values), formats[self.index], call.opaque()
@@ -498,9 +506,8 @@ class EagerRuns:
             for _ in range(runs):
                 try:
                     answer = self._own(next(jittered))
-                except (
-                    Exception
-                ):  # the mode, or the function with other numbers, may raise any type
+                except Exception:
+                    # the mode, or the function with other numbers, may raise any type
                     return
                 yield answer
 

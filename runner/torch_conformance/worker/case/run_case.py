@@ -146,9 +146,8 @@ def _set_up(plan: Plan, phases: Phases, witness: compiler_hooks.Witness) -> Sect
     _undo.enter_context(torch_state.patched_options(plain))
     if body.get("services"):
         where = json.loads(Path(plan["cache"], protocol.SERVICES_FILE).read_bytes())
-        os.environ["TORCHINDUCTOR_REDIS_URL"] = where["redis"][
-            "url"
-        ]  # torch reads it at each compile
+        # torch reads it at each compile
+        os.environ["TORCHINDUCTOR_REDIS_URL"] = where["redis"]["url"]
     return naming
 
 

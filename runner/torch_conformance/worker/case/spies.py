@@ -166,9 +166,8 @@ def _set_method(spy: Spy, scope: Scope, undo: ExitStack) -> None:
     target = spy.spec["method"]
     if isinstance(target, list):
         holder, name = scope.named(target[0]["ref"]), target[1]
-        setattr(
-            holder, name, spy.around(getattr(holder, name))
-        )  # an object of the case: nothing to restore
+        # an object of the case: nothing to restore
+        setattr(holder, name, spy.around(getattr(holder, name)))
         return
     owner, name = _owner(target)
     raw = vars(owner).get(name, getattr(owner, name))

@@ -73,9 +73,8 @@ def begin(parent: int) -> None:
         contextlib.suppress(OSError),
         open("/proc/self/oom_score_adj", "w", encoding="ascii") as stream,
     ):
-        stream.write(
-            "1000"
-        )  # out of memory, the kernel kills the case and not the runner, which reports it
+        # out of memory, the kernel kills the case and not the runner, which reports it
+        stream.write("1000")
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)

@@ -298,9 +298,8 @@ passes call themselves for graphs within a graph."""
 
 def watch(phases: Phases, witness: Witness, asked: Collection[str] = ()) -> None:
     """Record for a new case from now on."""
-    vars(_watch).update(
-        vars(Watch(phases, witness, frozenset(asked), _watch.records_asked))
-    )  # the object is sealed
+    # the object is sealed
+    vars(_watch).update(vars(Watch(phases, witness, frozenset(asked), _watch.records_asked)))
     choice_census.forget()
     compiling.wrappers.clear()
 
@@ -450,9 +449,8 @@ def _watching_frames(
         raise
     else:
         if getattr(converted, "guarded_code", converted) is None:
-            why = str(
-                getattr(converted, "skip_reason", None) or "dynamo skipped the frame"
-            )  # until torch 2.12
+            reason = getattr(converted, "skip_reason", None)  # until torch 2.12
+            why = str(reason or "dynamo skipped the frame")
         if is_counted:
             # the guards that failed since: one for each compiled code of the frame that did not fit
             again = [
@@ -617,12 +615,10 @@ _PRINTED = {"print_output": False, "include_stride": True, "include_device": Tru
 def _record_graph(stage: str, graph: Any) -> None:
     """Record a graph. What prevents that is recorded too: it must not end the compile."""
     graphs = _watch.seen.stages.setdefault(stage, [])
-    ops, text, problem = (
-        {},
-        "",
-        f"more than {_MOST_GRAPHS} graphs" if len(graphs) >= _MOST_GRAPHS else "",
-    )
-    if not problem:
+    ops, text, problem = dict[str, int](), "", ""
+    if len(graphs) >= _MOST_GRAPHS:
+        problem = f"more than {_MOST_GRAPHS} graphs"
+    else:
         try:
             ops, text = compiling.operators(graph), str(graph.print_readable(**_PRINTED))
         except Exception as error:

@@ -326,9 +326,8 @@ def _is_pointwise(func: Any) -> bool:
         return single is not None and any(
             torch.Tag.pointwise in getattr(single, name).tags for name in single.overloads()
         )
-    return bool(
-        operator.startswith("_fused_") and operator.endswith("_")
-    )  # the steps of optimizers
+    # the steps of optimizers
+    return bool(operator.startswith("_fused_") and operator.endswith("_"))
 
 
 def is_strided(tensor: torch.Tensor) -> bool:
