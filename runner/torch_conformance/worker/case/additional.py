@@ -286,7 +286,7 @@ class EagerCall:
         return values
 
     def again(self) -> EagerAgain:
-        """Make the call again; once."""
+        """Return what one more run with the case's own inputs gave, which is made once."""
         if "again" not in self.kept:
             mode = numerics.Roundings()
             with mode:
@@ -598,7 +598,7 @@ class EagerRuns:
 class RepeatableCall(Again):
     """A call of the compiled side with the state before it.
 
-    An expectation that repeats it gets one of its own.
+    Each expectation that repeats it gets another one.
     """
 
     target: compiling.Function

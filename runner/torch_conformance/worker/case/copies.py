@@ -179,9 +179,9 @@ def deep(value: object, twins: "Twins | None" = None, picture: Picture | None = 
     """Return a deep copy; hooks of tensors, closures, defaults of functions and weak references
     refer to the copies.
 
-    A tensor that an operation made becomes one without the history before it, but no leaf: it gets
-    no gradient. ``twins`` are known copies of tensors, which the copy refers to; those that are
-    made are added to them. ``picture`` is that of the value, where there is one.
+    A tensor that an operation made becomes one without the history before it, but not a leaf: it
+    gets no gradient. ``twins`` are known copies of tensors, which the copy refers to; those that
+    are made are added to them. ``picture`` is that of the value, where there is one.
     """
     picture = picture or Picture(left_out=_SINGLE).add("", value)
     memo: dict[int, Any] = {} if twins is None else twins.known()

@@ -382,7 +382,7 @@ def _versions(leaves: Leaves) -> dict[str, _Version]:
 
 
 def _texts(leaves: Leaves) -> dict[str, str]:
-    """Return values that are no tensors as text; of tensors, which are compared by their bits, that
+    """Return values other than tensors as text; of tensors, which are compared by their bits, that
     they are there.
     """
     return {
@@ -470,7 +470,7 @@ class Effects:
     _before: dict[str, _Before] = field(default_factory=dict)
     """Tensors and inexact numbers, by path."""
     _texts: dict[str, str] = field(default_factory=dict)
-    """The values of eager before the call that are no tensors, as text."""
+    """The values of eager before the call other than tensors, as text."""
     _changes: int = 0
     """How many values eager changed."""
     _kept: dict[str, Any] = field(default_factory=dict)
@@ -849,9 +849,9 @@ class Effects:
         """Yield the tensors that eager wrote, and whose version counter the compiled call did not
         advance, or that it replaced.
 
-        Autograd, and other names of the tensor, must notice the write. The opposite is no error: an
-        operator of eager, such as batch norm, may write without advancing the counter. A tensor
-        that eager replaced by another has no counter of before.
+        Autograd, and other names of the tensor, must notice the write. The opposite is not an
+        error: an operator of eager, such as batch norm, may write without advancing the counter. A
+        tensor that eager replaced by another has no counter of before.
         """
         before, eager_before = self._versions
         now, eager_now = _versions(ours), _versions(theirs)

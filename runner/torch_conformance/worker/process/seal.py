@@ -83,8 +83,8 @@ class SealedModule:
     """The members of one module.
 
     ``is_untouched`` compares the identities of all members at once, in C. Only where one differs
-    are the members compared one by one: some differences are no replacement, such as a new entry in
-    a table of values.
+    are the members compared one by one: some differences are not replacements, such as a new entry
+    in a table of values.
     """
 
     def __init__(self, name: str, module: types.ModuleType) -> None:

@@ -51,7 +51,7 @@ _CORES_OF_PROBES = 4
 """With fewer cores the probes of vector instructions would delay the imports at the same time."""
 
 _helpers: set[int] = set()
-"""Children that work for all workers, and are no orphans of one."""
+"""Children that work for all workers: they are not orphans of a worker."""
 
 
 def kill(children: Iterable[int]) -> set[int]:

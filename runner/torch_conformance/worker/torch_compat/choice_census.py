@@ -56,7 +56,7 @@ crashed.
 """
 
 OTHER = "OTHER"
-"""A candidate of a class that is none of torch's own."""
+"""A candidate whose class is not of torch."""
 
 
 @dataclass

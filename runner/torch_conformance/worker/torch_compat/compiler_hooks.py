@@ -487,7 +487,7 @@ def _watching_captured(original: Function, output: Any, *args: object, **kwargs:
         count()
         return compiled
 
-    # a graph module has attributes that are no function's
+    # a graph module has attributes that a function cannot have
     @functools.wraps(
         compiled,
         updated=("__dict__",)

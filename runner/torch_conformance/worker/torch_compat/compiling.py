@@ -122,7 +122,7 @@ def guards_of(manager: Any) -> list[str]:
     """Return the guards of a ``CheckFunctionManager``, each as ``TYPE: CODE``, as torch's log of
     guards shows them.
 
-    The log ends each guard with the line of the user's code as a comment, which is no part of the
+    The log ends each guard with the line of the user's code as a comment, which is not part of the
     guard.
     """
     lines = (line.lstrip("|+- ") for line in str(manager.guard_manager).splitlines())
@@ -277,7 +277,7 @@ def is_known(name: str) -> bool:
     """Whether torch, or the code of the case, has an operator or a function of a name as
     ``operators`` writes it.
     """
-    if name in ("placeholder", "get_attr"):  # kinds of nodes that are no operators
+    if name in ("placeholder", "get_attr"):  # kinds of nodes, not operators
         return True
     if name.startswith("Tensor."):
         return hasattr(torch.Tensor, name.removeprefix("Tensor."))
@@ -423,7 +423,7 @@ def read_wrapper(source: str) -> Wrapper:
 def note_wrapper(module: Any) -> None:
     """Read the source of a generated module that was loaded.
 
-    Modules that are no wrappers define no kernels.
+    Modules other than wrappers define no kernels.
     """
     if module.__file__ not in wrappers:
         # without the names of its kernels a wrapper is not one that is seen to run, so that its
@@ -459,8 +459,8 @@ class Counted:
     in_cpp: bool = False
     """Whether a wrapper ran that only calls C++."""
     to_the_end: bool = False
-    """Whether the calls were counted until the graph returned: code that it calls may set a profile
-    function of its own.
+    """Whether the calls were counted until the graph returned: code that it calls may set another
+    profile function.
     """
 
 

@@ -517,7 +517,7 @@ def _storage(tensor: Any) -> StorageWeakRef | None:
     try:
         return StorageWeakRef(tensor.untyped_storage())
     except (AttributeError, RuntimeError, NotImplementedError):
-        # no tensor, or one without a storage of its own
+        # not a tensor, or a tensor without a storage
         return None
 
 
@@ -550,7 +550,7 @@ class Widened(OperatorMode):
     def __init__(self, draws: Sequence[Sequence[torch.dtype]] = ()) -> None:
         super().__init__()
         self.problem = ""
-        """Why the result is no float64 reference; empty if it is one."""
+        """Why the result is not a float64 reference; empty if it is one."""
         self.keeps_copies = False
         self._dtypes = iter(draws)
         """Those of operands of operators that draw: others would draw other numbers."""

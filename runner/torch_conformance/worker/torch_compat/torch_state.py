@@ -213,7 +213,7 @@ this name below the case's folder.
 """
 
 _SWITCHES = {"TORCH_COMPILE_DYNAMO_PROFILER": ("0", "1", "true", "false", "True", "False")}
-"""Values of these variables that are no paths."""
+"""Values of these variables that are not paths."""
 
 
 def redirect(folder: str, cache: str, environ: MutableMapping[str, str] = os.environ) -> None:
