@@ -190,19 +190,7 @@ class EagerCall:
     """
 
     unseen: Unseen
-    inputs: Called | str
-    """Modules and arguments as they were before the call, or why there are no copies of them."""
-    generators: Generators
-    stages: Callable[[Called, Context], Iterator[Any]]
-    """Receives copies of the inputs and a context, in which it makes the call (not the backward);
-    yields the results of the call, of the backward and of each step of the optimizer.
-    """
-    is_apart: bool = False
-    """Whether the two sides may have begun the call with other numbers: then the compiled answer
-    has more errors than those of the call.
-    """
-    shared: Picture | None = None
-    """The state that both sides share, as it was before the call."""
+    reference: ReferenceCall
     compared: list[tuple[int, Callable[[Any, Called], Any]]] = field(default_factory=list)
     """For each value the stage after which it is read, and what reads it from the result of that
     stage and the inputs.
@@ -216,32 +204,17 @@ class EagerCall:
     has_rounded: bool = False
     """Whether a run computed a product in that format."""
 
-    @classmethod
-    def of(cls, unseen: Unseen, call: ReferenceCall, **declared: Any) -> "EagerCall":
-        """Return what repeats the reference call of a step."""
-
-        def stages(called: Called, around: Context) -> Iterator[Any]:
-            with call.enter(), around:
-                result = copies.invoke(called[0], called)
-            yield result
-            if call.differentiate:
-                yield gradients_of(result, called, call.differentiate)
-            for step in call.then:
-                yield step(called)
-
-        state = (call.inputs, call.generators, stages, call.is_apart, call.shared)
-        return cls(unseen, *state, **declared)
-
     def own_inputs(self) -> Called:
         """Return a copy of the inputs; raise ``NoReference``."""
-        if isinstance(self.inputs, str):
-            raise NoReference(self.inputs)
-        return list(copies.apart(self.inputs))
+        if isinstance(self.reference.inputs, str):
+            raise NoReference(self.reference.inputs)
+        return list(copies.apart(self.reference.inputs))
 
     def opaque(self) -> str:
         """Return the objects in reach of the call that cannot be set back, in words."""
-        shared = {} if self.shared is None else self.shared.opaque
-        found = {**shared, **Picture(left_out=(type,)).add("argument", self.inputs).opaque}
+        of_inputs = Picture(left_out=(type,)).add("argument", self.reference.inputs).opaque
+        shared = self.reference.shared
+        found = {**({} if shared is None else shared.opaque), **of_inputs}
         return ", ".join(f"{path} ({kind})" for path, kind in list(found.items())[:3])
 
     def run(
@@ -256,12 +229,13 @@ class EagerCall:
         With ``roundings`` operands of products are rounded up or down at random; with a ``seed``
         generators begin there.
         """
-        now = self.shared.again() if self.shared is not None else None
+        shared = self.reference.shared
+        now = shared.again() if shared is not None else None
         values: list[Any] = [None] * len(self.compared)
         try:
-            if self.shared is not None:
-                self.shared.restore()
-            self.generators.restore()
+            if shared is not None:
+                shared.restore()
+            self.reference.generators.restore()
             if seed is not None:
                 reseed(seed)
             mode = numerics.InFormat(self.products, roundings) if self.products else None
@@ -269,7 +243,7 @@ class EagerCall:
                 for context in (self.unseen(), compiling.reference_stance(), torch.enable_grad()):
                     within.enter_context(context)
                 within.enter_context(mode or nullcontext())
-                stages, failed = self.stages(called, around or nullcontext()), None
+                stages, failed = self.reference.stages(called, around or nullcontext()), None
                 for stage in range(max(stage for stage, _ in self.compared) + 1):
                     try:
                         result = None if failed else next(stages)
@@ -303,7 +277,7 @@ class EagerCall:
                     other if isinstance(value, _Failed) else value
                     for value, other in zip(values, others, strict=True)
                 ]
-            has_drawn = Generators.now().differs_from(self.generators)
+            has_drawn = Generators.now().differs_from(self.reference.generators)
             self.kept["again"] = EagerAgain(values, formats, has_drawn, mode.draws)
         again: EagerAgain = self.kept["again"]
         return again
@@ -410,6 +384,17 @@ def _refused_float64(error: Exception) -> NoReference:
     return NoReference(f"the function refuses float64: {type(error).__name__}: {text}"[:200])
 
 
+@dataclass(frozen=True)
+class _SampleCall(ReferenceCall):
+    """The call of a sample of an operator."""
+
+    done: Done = field(kw_only=True)
+
+    def stages(self, called: Called, around: Context) -> Iterator[Any]:
+        """Make the call again."""
+        yield self.done.again(called, around)
+
+
 @dataclass
 class EagerRuns:
     """The runs of eager that the calibrated judge needs for one compared value of a call."""
@@ -423,10 +408,10 @@ class EagerRuns:
     def with_arguments(self, arguments: list[Any]) -> "EagerRuns":
         """Return the runs for other arguments, of which no copy is made."""
         call = self.call
-        if isinstance(call, str) or isinstance(call.inputs, str):
+        if isinstance(call, str) or isinstance(call.reference.inputs, str):
             return self
-        inputs, compared = [call.inputs[0], *arguments], [call.compared[self.index]]
-        return EagerRuns(replace(call, inputs=inputs, compared=compared))
+        reference = replace(call.reference, inputs=[call.reference.inputs[0], *arguments])
+        return EagerRuns(replace(call, reference=reference, compared=[call.compared[self.index]]))
 
     def answers(self, eager: object) -> Answers:
         """Return the reference of the case's own inputs and pairs of eager and reference; raise
@@ -449,8 +434,8 @@ class EagerRuns:
 
     def _made(self, eager: object) -> Answers:
         call = self.call
-        if isinstance(call, str) or isinstance(call.inputs, str):
-            raise NoReference(call if isinstance(call, str) else str(call.inputs))
+        if isinstance(call, str) or isinstance(call.reference.inputs, str):
+            raise NoReference(call if isinstance(call, str) else str(call.reference.inputs))
         leaves = [leaf for leaf in leaves_of(eager) if isinstance(leaf, torch.Tensor)]
         if any(leaf.numel() > MOST_ELEMENTS for leaf in leaves):
             raise NoReference(f"the result has more than {MOST_ELEMENTS} elements")
@@ -524,7 +509,7 @@ class EagerRuns:
             through,
             answers,
             amplitude,
-            None if call.is_apart or is_hidden else fine,
+            None if call.reference.is_apart or is_hidden else fine,
             functools.partial(with_jitter, MOST_EXACT, is_fine=True, keeps_exact=True),
             functools.partial(self._in_other_way, call),
             opaque,
@@ -541,7 +526,7 @@ class EagerRuns:
         """
         narrow = torch.float64
         if not has_double:
-            narrow = numerics.narrow_dtype(copies.tensors_of(call.inputs))
+            narrow = numerics.narrow_dtype(copies.tensors_of(call.reference.inputs))
         try:
             values, around = call.wide(narrow, keeps_casts=False)
             wide = self._own(values)
@@ -865,7 +850,7 @@ class AdditionalCalls:
         self._plan: Plan = session.plan
         self._entries: list[Entry] = []
         self._bytes = self._drawn_bytes = 0
-        self._known: tuple[EagerCall, ReferenceCall] | None = None
+        self._known: EagerCall | None = None
         self._latest: RepeatableCall | str = "the step has no call that can be repeated"
         self._comparers: dict[int, Comparer] = {}
         """What compares stand-ins with the reference of a leaf, by the identity of the leaf's
@@ -959,15 +944,15 @@ class AdditionalCalls:
         if call is None:
             return EagerRuns(_NO_CALL)
         compared = _stage(call), functools.partial(_compared, part, changed)
-        known, again = self._known, EagerCall.of(self._session.unseen, call, **self._declared)
-        if known is None or call.inputs is not known[0].inputs:
+        known, again = self._known, EagerCall(self._session.unseen, call, **self._declared)
+        if known is None or call.inputs is not known.reference.inputs:
             self._bytes += bytes_of(call.inputs) if isinstance(call.inputs, list) else 0
         if size > MOST_BYTES_SHARED:
             return EagerRuns(replace(again, compared=[compared]))
-        if known is not None and _goes_on(known[1], call):
-            known[0].stages, again = again.stages, known[0]
+        if known is not None and _goes_on(known.reference, call):
+            known.reference, again = call, known
         again.compared.append(compared)
-        self._known = again, call
+        self._known = again
         return EagerRuns(again, len(again.compared) - 1)
 
     def calibrate(self, facts: Observed, arguments: Plan, *, with_stand_ins: bool = True) -> None:
@@ -1042,9 +1027,7 @@ class AdditionalCalls:
             done.reseed()
             again = EagerCall(
                 self._session.unseen,
-                why_not or done.inputs,
-                Generators.now(),
-                functools.partial(_of_sample, done),
+                _SampleCall(Generators.now(), nullcontext, why_not or done.inputs, done=done),
                 **self._declared,
                 compared=[(0, functools.partial(_compared, "", None))],
             )
@@ -1095,7 +1078,7 @@ class AdditionalCalls:
                 f"the copies for earlier steps are larger than {MOST_BYTES_OF_CASE >> 20} MiB"
             )
         compared = _stage(call), functools.partial(_compared, part, None)
-        again = replace(EagerCall.of(self._session.unseen, call), compared=[compared])
+        again = EagerCall(self._session.unseen, call, compared=[compared])
         return lambda: _raising(again.run(called)[0])
 
     def _drawn(self, called: Called) -> Called:
@@ -1342,10 +1325,6 @@ def _compared(
     part: str, changed: Callable[[Called], Any] | None, result: object, called: Called
 ) -> Any:
     return follow(result, part, EAGER) if changed is None else changed(called)
-
-
-def _of_sample(done: Done, called: Called, around: Context) -> Iterator[Any]:
-    yield done.again(called, around)
 
 
 def _raise(error: Exception) -> None:

@@ -152,6 +152,18 @@ class ReferenceCall:
     shared: Picture | None = None
     """The state that both sides share, before the call; None where the call is not repeated."""
 
+    def stages(self, called: Called, around: worker_session.Context) -> Iterator[Any]:
+        """Make the call again within ``around``, then its backward and the optimizer's steps; yield
+        the result of each.
+        """
+        with self.enter(), around:
+            result = copies.invoke(called[0], called)
+        yield result
+        if self.differentiate:
+            yield gradients_of(result, called, self.differentiate)
+        for step in self.then:
+            yield step(called)
+
 
 @dataclass(frozen=True)
 class Unseen:
