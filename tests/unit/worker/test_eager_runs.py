@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from torch_conformance.worker.case.additional import EagerCall, EagerRuns
+from torch_conformance.worker.case.sides import ReferenceCall
 from torch_conformance.worker.case.state import Generators
 
 MOST = 1 + 1 + 2 * 11 + 8 + 8
@@ -16,20 +17,19 @@ MOST = 1 + 1 + 2 * 11 + 8 + 8
 def of_a_step(made: list[torch.dtype], *, refuses: bool = False) -> list[EagerRuns]:
     """Return the runs of a call and of a step after it, which may refuse float64."""
 
-    def stages(called: list[Any], around: AbstractContextManager[Any]) -> Iterator[Any]:
-        with around:
-            result = called[0](called[1])
-        made.append(called[1].dtype)
-        yield result
-        if refuses and called[1].dtype is torch.float64:
-            raise TypeError("it is for float32")
-        yield result * 0.1
+    class Steps(ReferenceCall):
+        def stages(self, called: list[Any], around: AbstractContextManager[Any]) -> Iterator[Any]:
+            with around:
+                result = called[0](called[1])
+            made.append(called[1].dtype)
+            yield result
+            if refuses and called[1].dtype is torch.float64:
+                raise TypeError("it is for float32")
+            yield result * 0.1
 
     call = EagerCall(
         nullcontext,  # type: ignore[arg-type]  # it records nothing
-        [torch.sin, torch.rand(9)],
-        Generators.now(),
-        stages,
+        Steps(Generators.now(), nullcontext, [torch.sin, torch.rand(9)]),
         compared=[(0, lambda result, called: result), (1, lambda result, called: [result])],
     )
     return [EagerRuns(call), EagerRuns(call, 1)]

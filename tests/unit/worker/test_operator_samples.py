@@ -50,7 +50,7 @@ def measured(torch: Any, tmp_path: Path, uncompiled: list[str]) -> Callable[...,
         session.begin_step({})
         (step,) = session.plan["steps"]
         session.do(step)
-        uncompiled[:] = session.compiled_functions._witness.seen.uncompiled
+        uncompiled[:] = session.compiled_functions.witness.seen.uncompiled
         facts = session.measure(step)[0]["0"]
         session.additional.run()
         sent = loads(dumps(encode(facts)))

@@ -11,9 +11,9 @@ import copy
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils import _pytree as pytree
@@ -46,7 +46,7 @@ from torch_conformance.vocabulary.expectations.distributions import RUNS
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from torch_conformance.vocabulary.expectations.served import OF_OPERATORS
 from torch_conformance.vocabulary.expectations.stand_ins import Comparer
-from torch_conformance.vocabulary.picture import Picture, is_freed
+from torch_conformance.vocabulary.picture import Leaves, Picture, is_freed
 from torch_conformance.vocabulary.steps import MEASURED, SAMPLES
 from torch_conformance.vocabulary.steps.call import (
     Differentiate,
@@ -54,15 +54,16 @@ from torch_conformance.vocabulary.steps.call import (
     gradients_of,
 )
 from torch_conformance.vocabulary.steps.samples import Done, Given, raised
-from torch_conformance.vocabulary.worker_session import Again
+from torch_conformance.vocabulary.worker_session import Again, Context
 from torch_conformance.worker.case import copies, soundness
-from torch_conformance.worker.case.copies import bytes_of
+from torch_conformance.worker.case.copies import Called, bytes_of
 from torch_conformance.worker.case.effects import MOST, Inexact
 from torch_conformance.worker.case.ranks import IN_NEW_PROCESS, RANKS, in_new_process
 from torch_conformance.worker.case.scope import Enter, follow
 from torch_conformance.worker.case.sides import ReferenceCall, Unseen
 from torch_conformance.worker.case.spies import only_records
-from torch_conformance.worker.case.state import Generators, reseed
+from torch_conformance.worker.case.state import Generators, is_same, reseed
+from torch_conformance.worker.process.channel import Observed, Plan
 from torch_conformance.worker.torch_compat import compiling, numerics, opinfo, residue
 from torch_conformance.worker.torch_compat.device_modules import DeviceApi
 from torch_conformance.worker.torch_compat.numerics import AMPLITUDE, RESOLUTION, jittered
@@ -73,7 +74,7 @@ class _Kinds(dict[str, Any]):
         return hooks(kind).MEASURED
 
 
-KINDS: Mapping[str, Any] = _Kinds({kind: MEASURED[kind] for kind in MEASURED})
+KINDS: Mapping[str, Any] = _Kinds(MEASURED)
 """The classes of all expectations, a table that the seal watches; any other kind is that of the
 optional tool of its name."""
 
@@ -111,7 +112,7 @@ _MOST_COMPILING = 3
 _WORDS = 500
 
 
-def _changeable(called: Sequence[Any]) -> list[torch.Tensor]:
+def _changeable(called: Called) -> list[torch.Tensor]:
     """Return the tensors of a target and its arguments, with those of their objects; raise
     ``TypeError`` for tensors in parts.
     """
@@ -140,6 +141,27 @@ class _Failed:
     error: Exception
 
 
+def _raising(value: Any) -> Any:
+    """Return a value; raise the error of what was not computed."""
+    if isinstance(value, _Failed):
+        raise value.error
+    return value
+
+
+class EagerAgain(NamedTuple):
+    """One more run of eager with the case's own inputs."""
+
+    values: list[Any]
+    formats: list[list[str]]
+    """For each value the narrowest formats that the numbers of its leaves were rounded to; none
+    where an operator refuses a mode.
+    """
+    has_drawn: bool
+    """Whether the call drew random numbers."""
+    draws: list[list[torch.dtype]]
+    """The dtypes of the operands of each operator that did."""
+
+
 class _Kept:
     """Runs of one kind: each is made when it is first asked for, and kept."""
 
@@ -152,13 +174,10 @@ class _Kept:
             if index == len(self._known):
                 try:
                     self._known.append(next(self._runs))
-                except (
-                    Exception
-                ) as error:  # what copies or changes inputs runs code of their classes
+                except Exception as error:
+                    # what copies or changes inputs runs code of their classes
                     self._known.append(_Failed(error))
-            if isinstance(run := self._known[index], _Failed):
-                raise run.error
-            yield run
+            yield _raising(self._known[index])
 
 
 @dataclass
@@ -171,25 +190,13 @@ class EagerCall:
     """
 
     unseen: Unseen
-    inputs: list[Any] | str
-    """Modules and arguments as they were before the call, or why there are no copies of them."""
-    generators: Generators
-    stages: Callable[[list[Any], AbstractContextManager[Any]], Iterator[Any]]
-    """Receives copies of the inputs and a context, in which it makes the call (not the backward);
-    yields the results of the call, of the backward and of each step of the optimizer.
-    """
-    is_apart: bool = False
-    """Whether the two sides may have begun the call with other numbers: then the compiled answer
-    has more errors than those of the call.
-    """
-    shared: Picture | None = None
-    """The state that both sides share, as it was before the call."""
-    compared: list[tuple[int, Callable[[Any, list[Any]], Any]]] = field(default_factory=list)
+    reference: ReferenceCall
+    compared: list[tuple[int, Callable[[Any, Called], Any]]] = field(default_factory=list)
     """For each value the stage after which it is read, and what reads it from the result of that
     stage and the inputs.
     """
-    kept: dict[Any, Any] = field(default_factory=dict)
-    """The runs, by their kind."""
+    kept: dict[Any, Any] = field(default_factory=dict, init=False)
+    """The runs, by their kind; ``replace`` does not copy them."""
     products: str = ""
     """The format that the compiler computes products of float32 in, as its entry declares."""
     draws_own: bool = False
@@ -197,38 +204,23 @@ class EagerCall:
     has_rounded: bool = False
     """Whether a run computed a product in that format."""
 
-    @classmethod
-    def of(cls, unseen: Unseen, call: ReferenceCall, **declared: Any) -> "EagerCall":
-        """Return what repeats the reference call of a step."""
-
-        def stages(called: list[Any], around: AbstractContextManager[Any]) -> Iterator[Any]:
-            with call.enter(), around:
-                result = copies.invoke(called[0], called)
-            yield result
-            if call.differentiate:
-                yield gradients_of(result, called, call.differentiate)
-            for step in call.then:
-                yield step(called)
-
-        state = (call.inputs, call.generators, stages, call.is_apart, call.shared)
-        return cls(unseen, *state, **declared)
-
-    def own_inputs(self) -> list[Any]:
+    def own_inputs(self) -> Called:
         """Return a copy of the inputs; raise ``NoReference``."""
-        if isinstance(self.inputs, str):
-            raise NoReference(self.inputs)
-        return list(copies.apart(self.inputs))
+        if isinstance(self.reference.inputs, str):
+            raise NoReference(self.reference.inputs)
+        return list(copies.apart(self.reference.inputs))
 
     def opaque(self) -> str:
         """Return the objects in reach of the call that cannot be set back, in words."""
-        shared = {} if self.shared is None else self.shared.opaque
-        found = {**shared, **Picture(left_out=(type,)).add("argument", self.inputs).opaque}
+        of_inputs = Picture(left_out=(type,)).add("argument", self.reference.inputs).opaque
+        shared = self.reference.shared
+        found = {**({} if shared is None else shared.opaque), **of_inputs}
         return ", ".join(f"{path} ({kind})" for path, kind in list(found.items())[:3])
 
     def run(
         self,
-        called: list[Any],
-        around: AbstractContextManager[Any] | None = None,
+        called: Called,
+        around: Context | None = None,
         roundings: torch.Generator | None = None,
         seed: int | None = None,
     ) -> Any:
@@ -237,12 +229,13 @@ class EagerCall:
         With ``roundings`` operands of products are rounded up or down at random; with a ``seed``
         generators begin there.
         """
-        now = self.shared.again() if self.shared is not None else None
+        shared = self.reference.shared
+        now = shared.again() if shared is not None else None
         values: list[Any] = [None] * len(self.compared)
         try:
-            if self.shared is not None:
-                self.shared.restore()
-            self.generators.restore()
+            if shared is not None:
+                shared.restore()
+            self.reference.generators.restore()
             if seed is not None:
                 reseed(seed)
             mode = numerics.InFormat(self.products, roundings) if self.products else None
@@ -250,13 +243,12 @@ class EagerCall:
                 for context in (self.unseen(), compiling.reference_stance(), torch.enable_grad()):
                     within.enter_context(context)
                 within.enter_context(mode or nullcontext())
-                stages, failed = self.stages(called, around or nullcontext()), None
+                stages, failed = self.reference.stages(called, around or nullcontext()), None
                 for stage in range(max(stage for stage, _ in self.compared) + 1):
                     try:
                         result = None if failed else next(stages)
-                    except (
-                        Exception
-                    ) as error:  # the spec's function, or its optimizer, may raise anything
+                    except Exception as error:
+                        # the spec's function, or its optimizer, may raise anything
                         failed = _Failed(error)
                     for index, (after, read) in enumerate(self.compared):
                         if after == stage:
@@ -267,16 +259,13 @@ class EagerCall:
                 now.restore()
         return values
 
-    def again(self) -> tuple[list[Any], list[list[str]], bool, numerics.Roundings]:
-        """Return eager's values, the narrowest formats that the numbers of their leaves were
-        rounded to (none where an operator refuses a mode), whether the call drew random numbers,
-        and what recorded them.
-        """
+    def again(self) -> EagerAgain:
+        """Return what one more run with the case's own inputs gave, which is made once."""
         if "again" not in self.kept:
             mode = numerics.Roundings()
             with mode:
                 values = self.run(self.own_inputs())
-            through = [
+            formats = [
                 [] if isinstance(value, _Failed) else list(map(mode.narrowest, leaves_of(value)))
                 for value in values
             ]
@@ -288,13 +277,13 @@ class EagerCall:
                     other if isinstance(value, _Failed) else value
                     for value, other in zip(values, others, strict=True)
                 ]
-            drew = Generators.now().differs_from(self.generators)
-            self.kept["again"] = values, through, drew, mode
-        runs: tuple[list[Any], list[list[str]], bool, numerics.Roundings] = self.kept["again"]
-        return runs
+            has_drawn = Generators.now().differs_from(self.reference.generators)
+            self.kept["again"] = EagerAgain(values, formats, has_drawn, mode.draws)
+        again: EagerAgain = self.kept["again"]
+        return again
 
     def wide(
-        self, narrow: torch.dtype, *, keeps_casts: bool, called: list[Any] | None = None
+        self, narrow: torch.dtype, *, keeps_casts: bool, called: Called | None = None
     ) -> tuple[list[Any], numerics.Reported]:
         """Return the values in float64, and what the function did; with its own inputs, once.
 
@@ -307,15 +296,14 @@ class EagerCall:
                 self.kept[key] = self.wide(narrow, keeps_casts=keeps_casts, called=own)
             values_and_mode: tuple[list[Any], numerics.Reported] = self.kept[key]
             return values_and_mode
-        mode = numerics.Widened(self.again()[-1].draws)
+        mode = numerics.Widened(self.again().draws)
         around = numerics.Reported(mode, narrow, keeps_casts=keeps_casts)
         try:
             with mode:
                 numerics.to_float64(_changeable(called))
                 values = self.run(called, around)
-        except (
-            Exception
-        ) as error:  # tensors in parts or of a class refuse float64, each with its own type
+        except Exception as error:
+            # tensors in parts or of a class refuse float64, each with its own type
             values = [_Failed(error)] * len(self.compared)
         values = [
             _Failed(_refused_float64(value.error)) if isinstance(value, _Failed) else value
@@ -338,14 +326,14 @@ class EagerCall:
         def made() -> Iterator[tuple[list[Any], list[Any], float]]:
             generator = torch.Generator().manual_seed(0)
             if not has_double:
-                yield self.again()[0], self.wide(narrow, keeps_casts=keeps_casts)[0], 0.0
+                yield self.again().values, self.wide(narrow, keeps_casts=keeps_casts)[0], 0.0
             for number in itertools.count(0 if has_double else 1):
                 inputs = self.own_inputs()
                 if has_double:
                     numerics.to_float32(_changeable(inputs))
                 if number:
-                    move = functools.partial(nudged, generator=generator, least=least)
-                    numerics.change(_changeable(inputs), move)
+                    nudge = functools.partial(nudged, generator=generator, least=least)
+                    numerics.change(_changeable(inputs), nudge)
                 resolutions = [
                     torch.finfo(tensor.dtype).eps
                     for tensor in copies.tensors_of(inputs)
@@ -366,14 +354,14 @@ class EagerCall:
 
         def made() -> Iterator[list[Any]]:
             generator = torch.Generator().manual_seed(1)
-            move = functools.partial(
+            change = functools.partial(
                 jittered, generator=generator, least=RESOLUTION, times=amplitude
             )
             while True:
                 called = self.own_inputs()
                 with suppress(TypeError):  # tensors of other kinds: only operators round
                     if not modes.get("keeps_exact"):
-                        numerics.change(_changeable(called), move)
+                        numerics.change(_changeable(called), change)
                 with numerics.Jittered(generator, amplitude, **modes) as mode:
                     around = numerics.Reported(mode, torch.float64, keeps_casts=keeps_casts)
                     values = self.run(called, around, generator)
@@ -384,7 +372,7 @@ class EagerCall:
         return runs
 
 
-def _read(read: Callable[[Any, list[Any]], Any], result: object, called: list[Any]) -> Any:
+def _read(read: Callable[[Any, Called], Any], result: object, called: Called) -> Any:
     try:
         return copies.frozen(read(result, called))
     except Exception as error:  # attributes and items of a result are code of the spec's classes
@@ -394,6 +382,17 @@ def _read(read: Callable[[Any, list[Any]], Any], result: object, called: list[An
 def _refused_float64(error: Exception) -> NoReference:
     text = str(error).splitlines()[0] if str(error) else ""
     return NoReference(f"the function refuses float64: {type(error).__name__}: {text}"[:200])
+
+
+@dataclass(frozen=True)
+class _SampleCall(ReferenceCall):
+    """The call of a sample of an operator."""
+
+    done: Done = field(kw_only=True)
+
+    def stages(self, called: Called, around: Context) -> Iterator[Any]:
+        """Make the call again."""
+        yield self.done.again(called, around)
 
 
 @dataclass
@@ -409,10 +408,10 @@ class EagerRuns:
     def with_arguments(self, arguments: list[Any]) -> "EagerRuns":
         """Return the runs for other arguments, of which no copy is made."""
         call = self.call
-        if isinstance(call, str) or isinstance(call.inputs, str):
+        if isinstance(call, str) or isinstance(call.reference.inputs, str):
             return self
-        inputs, compared = [call.inputs[0], *arguments], [call.compared[self.index]]
-        return EagerRuns(replace(call, inputs=inputs, compared=compared, kept={}))
+        reference = replace(call.reference, inputs=[call.reference.inputs[0], *arguments])
+        return EagerRuns(replace(call, reference=reference, compared=[call.compared[self.index]]))
 
     def answers(self, eager: object) -> Answers:
         """Return the reference of the case's own inputs and pairs of eager and reference; raise
@@ -431,21 +430,19 @@ class EagerRuns:
 
     def _own(self, values: list[Any]) -> Any:
         """Return what is compared here; what the function raised, this raises."""
-        if isinstance(value := values[self.index], _Failed):
-            raise value.error
-        return value
+        return _raising(values[self.index])
 
     def _made(self, eager: object) -> Answers:
         call = self.call
-        if isinstance(call, str) or isinstance(call.inputs, str):
-            raise NoReference(call if isinstance(call, str) else str(call.inputs))
+        if isinstance(call, str) or isinstance(call.reference.inputs, str):
+            raise NoReference(call if isinstance(call, str) else str(call.reference.inputs))
         leaves = [leaf for leaf in leaves_of(eager) if isinstance(leaf, torch.Tensor)]
         if any(leaf.numel() > MOST_ELEMENTS for leaf in leaves):
             raise NoReference(f"the result has more than {MOST_ELEMENTS} elements")
-        inexact = [leaf for leaf in leaves if leaf.is_floating_point() or leaf.is_complex()]
+        inexact = [leaf for leaf in leaves if numerics.is_inexact(leaf)]
         has_double = any(leaf.dtype in (torch.float64, torch.complex128) for leaf in leaves)
         if has_double and call.products:  # runs in float32 stand for it
-            call = replace(call, products="", kept={})
+            call = replace(call, products="")
         has_floats = any(isinstance(leaf, float) for leaf in leaves_of(eager))
         values, formats, drew, _ = call.again()
         again, through, opaque = self._own(values), formats[self.index], call.opaque()
@@ -454,7 +451,7 @@ class EagerRuns:
         # exact values have no rounding that explains a difference
         if not (inexact or has_floats) and opaque:
             ours, theirs = leaves_of(again), leaves_of(eager)
-            if len(ours) != len(theirs) or not all(map(_is_equal, ours, theirs)):
+            if len(ours) != len(theirs) or not all(map(is_same, ours, theirs)):
                 raise Unrepeatable(
                     f"a second run of eager gives another answer: {opaque} cannot be set back"
                 )
@@ -476,17 +473,17 @@ class EagerRuns:
                 eps = [2.0 ** -FORMATS[name].bits for name in names]
                 runs = call.pairs(narrow, keeps_casts, max(eps, default=0.0), has_double)
                 pairs = self._pairs(itertools.islice(runs, runs_of(smallest)))
-        except NoReference as error:  # eager's own movement judges
+        except NoReference as error:  # jittered runs of eager judge
             wide, why_not = again, str(error)
         # a step that rounding turns around, as Adam's for a gradient that is 0 but for rounding,
-        # moves no farther for larger roundings
+        # changes no more for larger roundings
         amplitude = (
             1.0
             if any(through) or any(torch.finfo(leaf.dtype).eps > RESOLUTION for leaf in inexact)
             else AMPLITUDE
         )
 
-        def moved(runs: int, amplitude: float = 1.0, **modes: bool) -> Iterator[Any]:
+        def with_jitter(runs: int, amplitude: float = 1.0, **modes: bool) -> Iterator[Any]:
             """Yield answers with other roundings; none where an operator refuses the mode, or the
             function other numbers.
             """
@@ -494,17 +491,16 @@ class EagerRuns:
             for _ in range(runs):
                 try:
                     answer = self._own(next(jittered))
-                except (
-                    Exception
-                ):  # the mode, or the function with other numbers, may raise any type
+                except Exception:
+                    # the mode, or the function with other numbers, may raise any type
                     return
                 yield answer
 
-        answers = list(moved(min(runs_of(smallest) - 1, MOST_JITTERED), amplitude))
+        answers = list(with_jitter(min(runs_of(smallest) - 1, MOST_JITTERED), amplitude))
         if why_not and not answers:
             raise NoReference(why_not)
         fine = functools.cache(
-            lambda: list(moved(min(fine_runs_of(smallest), MOST_JITTERED), is_fine=True))
+            lambda: list(with_jitter(min(fine_runs_of(smallest), MOST_JITTERED), is_fine=True))
         )
         return Answers(
             again,
@@ -513,9 +509,9 @@ class EagerRuns:
             through,
             answers,
             amplitude,
-            None if call.is_apart or is_hidden else fine,
-            functools.partial(moved, MOST_EXACT, is_fine=True, keeps_exact=True),
-            functools.partial(self._otherwise, call),
+            None if call.reference.is_apart or is_hidden else fine,
+            functools.partial(with_jitter, MOST_EXACT, is_fine=True, keeps_exact=True),
+            functools.partial(self._in_other_way, call),
             opaque,
             why_not,
             functools.partial(self._drawn, call) if drew and call.draws_own else None,
@@ -530,7 +526,7 @@ class EagerRuns:
         """
         narrow = torch.float64
         if not has_double:
-            narrow = numerics.narrow_dtypes(copies.tensors_of(call.inputs))[0]
+            narrow = numerics.narrow_dtype(copies.tensors_of(call.reference.inputs))
         try:
             values, around = call.wide(narrow, keeps_casts=False)
             wide = self._own(values)
@@ -559,7 +555,7 @@ class EagerRuns:
                 ) from error
         return pairs
 
-    def _otherwise(self, call: EagerCall, way: str) -> Any:
+    def _in_other_way(self, call: EagerCall, way: str) -> Any:
         """Return eager's answer in the same dtypes "on the CPU" or "without TF32"; what the
         function raises there, it raises.
         """
@@ -579,14 +575,6 @@ class EagerRuns:
         seeds = range(1, 1 + RUNS)
         return [self._own(call.run(call.own_inputs(), seed=seed)) for seed in seeds]
 
-    def run(self, called: list[Any]) -> Any:
-        """Make the call with these inputs from the same state of the generators; return a copy of
-        what is compared.
-        """
-        if isinstance(self.call, str):
-            raise NoReference(self.call)
-        return self._own(self.call.run(called))
-
 
 # -- the compiled function again -------------------------------------------------------------------
 
@@ -595,11 +583,11 @@ class EagerRuns:
 class RepeatableCall(Again):
     """A call of the compiled side with the state before it.
 
-    An expectation that repeats it gets one of its own.
+    Each expectation that repeats it gets another one.
     """
 
-    target: Callable[..., Any]
-    called: list[Any]
+    target: compiling.Function
+    called: Called
     """The function that is not compiled, and copies of the arguments.
 
     Modules are not copied: a compiled function is bound to them.
@@ -619,17 +607,17 @@ class RepeatableCall(Again):
     """A copy of the step's result."""
     eager_result: Any = None
     """A copy of eager's result, or the ``LookupError`` that says why there is none."""
-    comparisons: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    comparisons: Mapping[str, Plan] = field(default_factory=dict)
     """The comparisons of the step's result with eager's that judge a call whose operators are
     recorded, by their index.
     """
     eager_calls: int = 0
     """How many of the additional calls ran no compiled graph, though the step's own did."""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Plan = field(default_factory=dict)
     """The options that the case gives to ``torch.compile``."""
     named: Callable[[str], Any] = dict[str, Any]().__getitem__
     """Returns a named value of the case."""
-    elsewhere: Callable[..., dict[str, Any]] = dict
+    elsewhere: Callable[..., Observed] = dict
     """Returns what the measurement of the call, with further arguments, is in a new Python that
     did not compile.
     """
@@ -645,7 +633,7 @@ class RepeatableCall(Again):
         """Return fresh copies of the arguments."""
         return list(map(_copied, self.called[1:]))
 
-    def operators(self) -> dict[str, Any]:
+    def operators(self) -> Observed:
         """Return the operators that ATen runs and that compute something, in eager and in one more
         call of the compiled function.
 
@@ -677,13 +665,11 @@ class RepeatableCall(Again):
                 }
         return {**residue.facts([records]), "again": again, "tensors": 1}
 
-    def varied(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def varied(self, arguments: Plan) -> Observed:
         """Return what the trials of facts show, each in a fork."""
         return soundness.tried(self, arguments)
 
-    def run(
-        self, arguments: list[Any] | None = None, around: AbstractContextManager[Any] | None = None
-    ) -> Any:
+    def run(self, arguments: list[Any] | None = None, around: Context | None = None) -> Any:
         """Call the function from the state before it; return a copy of the result, or of the
         gradients.
 
@@ -717,10 +703,10 @@ class RepeatableCall(Again):
             call.run(around=self.device_api.peak_memory(peak))
         return peak[0]
 
-    def close(self, arguments: Mapping[str, Any], result: object) -> dict[str, Any]:
+    def close(self, arguments: Plan, result: object) -> Observed:
         """Return the facts of ``close`` for a result of the function and eager's."""
         reference = self.reference
-        facts: dict[str, Any] = close.measure(
+        facts: Observed = close.measure(
             arguments, {OUTPUT: result, EAGER: reference}.__getitem__, with_stand_ins=False
         )
         if close.needs_reference(arguments):
@@ -737,7 +723,7 @@ class RepeatableCall(Again):
     """Returns the context in which only one candidate of each autotuning can be chosen."""
 
 
-Around = Callable[[], AbstractContextManager[Any]]
+Around = Callable[[], Context]
 """Returns the context that a call is made in."""
 
 
@@ -805,12 +791,7 @@ def _changed(own: Callable[[], Any], chosen: Callable[[torch.Tensor], bool], tim
     """
     values = own()
     for leaf in pytree.tree_leaves(values) * times:
-        if (
-            not isinstance(leaf, torch.Tensor)
-            or not copies.is_plain_strided(leaf)
-            or not leaf.numel()
-            or not chosen(leaf)
-        ):
+        if not (copies.is_plain_strided(leaf) and leaf.numel() and chosen(leaf)):
             continue
         # what is expanded has each number once; a number has a dimension too
         at = (None, *(slice(None if step else 1) for step in leaf.stride()))
@@ -818,7 +799,7 @@ def _changed(own: Callable[[], Any], chosen: Callable[[torch.Tensor], bool], tim
         if leaf.element_size() == 1:  # the bits of float8, which cannot be multiplied
             numbers = numbers.view(torch.uint8)
         dim = max(range(numbers.ndim), key=numbers.shape.__getitem__)
-        if numbers.is_floating_point() or numbers.is_complex():
+        if numerics.is_inexact(numbers):
             changed = [numbers * 0.5, numbers + 0.25]
         else:
             ends = numbers.amin(dim, keepdim=True) + numbers.amax(dim, keepdim=True)
@@ -830,9 +811,7 @@ def _changed(own: Callable[[], Any], chosen: Callable[[torch.Tensor], bool], tim
 def _in_memory_of(earlier: object, arguments: object) -> Any:
     """Return the arguments; their tensors lie where those of an earlier call did."""
     for before, leaf in zip(*map(pytree.tree_leaves, (earlier, arguments)), strict=False):
-        if all(
-            isinstance(it, torch.Tensor) and copies.is_plain_strided(it) for it in (before, leaf)
-        ):
+        if copies.is_plain_strided(before) and copies.is_plain_strided(leaf):
             memory, own = before.untyped_storage(), leaf.untyped_storage()
             if memory.nbytes() == own.nbytes():
                 memory.copy_(own)
@@ -857,7 +836,7 @@ class Entry:
 
     complete: Callable[[], None]
     """Makes the calls, and completes the facts that it was made for."""
-    calls_eager_alone: bool = True
+    calls_only_eager: bool = True
     """Such entries come first, and are made too where a step has ended the case."""
     is_last: bool = False
     """It sets nothing back."""
@@ -868,10 +847,10 @@ class AdditionalCalls:
 
     def __init__(self, session: Any) -> None:
         self._session = session
-        self._plan: Mapping[str, Any] = session.plan
+        self._plan: Plan = session.plan
         self._entries: list[Entry] = []
         self._bytes = self._drawn_bytes = 0
-        self._known: tuple[EagerCall, ReferenceCall] | None = None
+        self._known: EagerCall | None = None
         self._latest: RepeatableCall | str = "the step has no call that can be repeated"
         self._comparers: dict[int, Comparer] = {}
         """What compares stand-ins with the reference of a leaf, by the identity of the leaf's
@@ -884,7 +863,7 @@ class AdditionalCalls:
         """
         self._why_no_operators = ""
         declared = self._plan.get("declared", {})
-        self._declared: Mapping[str, Any] = {
+        self._declared: Plan = {
             "products": declared.get("precision", {}).get("float32", ""),
             "draws_own": declared.get("random", False),
         }
@@ -915,17 +894,17 @@ class AdditionalCalls:
         """Why no additional call is made; empty where there may be some."""
 
     def run(self, *, references_only: bool = False) -> None:
-        """Make the calls, those of eager alone first; with ``references_only`` no others."""
+        """Make the calls, those that call only eager first; with ``references_only`` no others."""
         entries, self._entries = (
-            sorted(self._entries, key=lambda entry: (entry.is_last, not entry.calls_eager_alone)),
+            sorted(self._entries, key=lambda entry: (entry.is_last, not entry.calls_only_eager)),
             [],
         )
         with self._session.phases("compare"), torch.no_grad():
             for entry in entries:
-                if entry.calls_eager_alone or not references_only:
+                if entry.calls_only_eager or not references_only:
                     entry.complete()
 
-    def of_measurement(self, request: Mapping[str, Any], facts: dict[str, Any]) -> None:
+    def of_measurement(self, request: Plan, facts: Observed) -> None:
         """Add the entries that complete the facts of a measurement."""
         value, arguments = self._session.names.value, request["arguments"]
         if request["kind"] == "close":
@@ -937,12 +916,12 @@ class AdditionalCalls:
 
     # -- references in float64 ---------------------------------------------------------------------
 
-    def _why_no_copies(self, called: Sequence[Any]) -> str:
+    def _why_no_copies(self, called: Called) -> str:
         if not self._why_observed and bytes_of(called) > MOST_BYTES:
             return f"modules and arguments are larger than {MOST_BYTES >> 20} MiB"
         return self._why_observed
 
-    def _copied(self, called: Sequence[Any]) -> list[Any] | str:
+    def _copied(self, called: Called) -> Called | str:
         """Return copies of a target and its arguments before a call, or why there are none."""
         if why_not := self._why_no_copies(called):
             return why_not
@@ -954,7 +933,7 @@ class AdditionalCalls:
             return f"the inputs cannot be copied: {type(error).__name__}"
 
     def _eager_runs(
-        self, size: int, part: str = "", changed: Callable[[list[Any]], Any] | None = None
+        self, size: int, part: str = "", changed: Callable[[Called], Any] | None = None
     ) -> EagerRuns:
         """Return the runs of the step's reference call; what is compared, of ``size`` bytes, is a
         part of its result, or what ``changed`` finds after it.
@@ -965,20 +944,18 @@ class AdditionalCalls:
         if call is None:
             return EagerRuns(_NO_CALL)
         compared = _stage(call), functools.partial(_compared, part, changed)
-        known, again = self._known, EagerCall.of(self._session.unseen, call, **self._declared)
-        if known is None or call.inputs is not known[0].inputs:
+        known, again = self._known, EagerCall(self._session.unseen, call, **self._declared)
+        if known is None or call.inputs is not known.reference.inputs:
             self._bytes += bytes_of(call.inputs) if isinstance(call.inputs, list) else 0
         if size > MOST_BYTES_SHARED:
             return EagerRuns(replace(again, compared=[compared]))
-        if known is not None and _goes_on(known[1], call):
-            known[0].stages, again = again.stages, known[0]
+        if known is not None and _goes_on(known.reference, call):
+            known.reference, again = call, known
         again.compared.append(compared)
-        self._known = again, call
+        self._known = again
         return EagerRuns(again, len(again.compared) - 1)
 
-    def calibrate(
-        self, facts: dict[str, Any], arguments: Mapping[str, Any], *, with_stand_ins: bool = True
-    ) -> None:
+    def calibrate(self, facts: Observed, arguments: Plan, *, with_stand_ins: bool = True) -> None:
         """Add the measurements that need a float64 reference; they complete the facts of
         ``close``.
         """
@@ -998,17 +975,17 @@ class AdditionalCalls:
 
     def calibrate_effects(
         self,
-        facts: dict[str, Any],
+        facts: Observed,
         inexact: Sequence[Inexact],
         *,
         equal_nan: bool,
-        leaves: Callable[[Sequence[Any]], Mapping[str, Any]],
+        leaves: Callable[[Called], Leaves],
     ) -> None:
-        """Add the same for values that a call left beside its result; ``facts`` are those of the
+        """Add the same for values that a call left besides its result; ``facts`` are those of the
         step's effects.
         """
 
-        def changed(called: list[Any]) -> list[Any]:
+        def changed(called: Called) -> list[Any]:
             now = leaves(called)
             return [now[leaf.path] for leaf in inexact]
 
@@ -1020,34 +997,23 @@ class AdditionalCalls:
             )[:MOST]
 
         if inexact:
-            values = {
-                "of": [leaf.ours for leaf in inexact],
-                "to": [leaf.theirs for leaf in inexact],
-            }
-            size = bytes_of(values["of"])
+            ours = [leaf.ours for leaf in inexact]
+            size = bytes_of(ours)
             runs = self._eager_runs(size, changed=changed)
             self._bytes += 2 * size
-            arguments = {"judge": Judge.CALIBRATED.value, "equal_nan": equal_nan}
-            own_facts = {"leaves": [leaf.facts for leaf in inexact]}
-            unwritten, before = (
-                [leaf.unwritten for leaf in inexact],
-                [leaf.before for leaf in inexact],
-            )
             comparison = Comparison(
-                own_facts,
-                arguments,
-                values,
+                {"leaves": [leaf.facts for leaf in inexact]},
+                {"judge": Judge.CALIBRATED.value, "equal_nan": equal_nan},
+                {"of": ours, "to": [leaf.theirs for leaf in inexact]},
                 {},
                 with_stand_ins=False,
-                unwritten=unwritten,
-                before=before,
+                unwritten=[leaf.unwritten for leaf in inexact],
+                before=[leaf.before for leaf in inexact],
             )
             self._entries.append(Entry(functools.partial(add_reference, comparison, runs.answers)))
         self._entries.append(Entry(keep_worst))
 
-    def _calibrate_samples(
-        self, facts: Mapping[str, Any], arguments: Mapping[str, Any], samples: Sequence[Done]
-    ) -> None:
+    def _calibrate_samples(self, facts: Observed, arguments: Plan, samples: Sequence[Done]) -> None:
         """Add the same for each sample of an operator: they complete its entry in the facts."""
 
         def complete(comparison: Comparison, runs: EagerRuns, done: Done) -> None:
@@ -1061,9 +1027,7 @@ class AdditionalCalls:
             done.reseed()
             again = EagerCall(
                 self._session.unseen,
-                why_not or done.inputs,
-                Generators.now(),
-                functools.partial(_of_sample, done),
+                _SampleCall(Generators.now(), nullcontext, why_not or done.inputs, done=done),
                 **self._declared,
                 compared=[(0, functools.partial(_compared, "", None))],
             )
@@ -1080,9 +1044,7 @@ class AdditionalCalls:
 
     # -- other inputs ------------------------------------------------------------------------------
 
-    def _compare_other_inputs(
-        self, facts: dict[str, Any], arguments: Mapping[str, Any], reference: object
-    ) -> None:
+    def _compare_other_inputs(self, facts: Observed, arguments: Plan, reference: object) -> None:
         """Add the measurement of the stand-in "other inputs", which completes the facts of
         ``close``.
 
@@ -1097,7 +1059,7 @@ class AdditionalCalls:
             add = functools.partial(
                 close.add_other_inputs, facts, arguments, reference, result, self._comparers
             )
-            self._entries.append(Entry(add, calls_eager_alone=False))
+            self._entries.append(Entry(add, calls_only_eager=False))
 
     def _with_other_inputs(self, part: str) -> Callable[[], Any]:
         """Return a function that computes a part of this step's reference result for other inputs;
@@ -1116,10 +1078,10 @@ class AdditionalCalls:
                 f"the copies for earlier steps are larger than {MOST_BYTES_OF_CASE >> 20} MiB"
             )
         compared = _stage(call), functools.partial(_compared, part, None)
-        again = replace(EagerCall.of(self._session.unseen, call), compared=[compared])
-        return functools.partial(EagerRuns(again).run, called)
+        again = EagerCall(self._session.unseen, call, compared=[compared])
+        return lambda: _raising(again.run(called)[0])
 
-    def _drawn(self, called: Sequence[Any]) -> list[Any]:
+    def _drawn(self, called: Called) -> Called:
         """Return copies of a target and its arguments, with new random numbers in every
         floating-point tensor of the arguments.
 
@@ -1152,7 +1114,7 @@ class AdditionalCalls:
         ]
 
     def operators_of_sample(
-        self, done: Done, compiled: Callable[..., Any], own: Callable[[], Given]
+        self, done: Done, compiled: compiling.Function, own: Callable[[], Given]
     ) -> Done | None:
         """Record the operators that ATen runs in a sample, in eager and in one more call, as
         ``RepeatableCall.operators`` does.
@@ -1186,25 +1148,13 @@ class AdditionalCalls:
     # -- the compiled function again ---------------------------------------------------------------
 
     def record(
-        self, target: Callable[..., Any], called: list[Any], enter: Enter, *, is_package: bool
+        self, target: compiling.Function, called: Called, enter: Enter, *, is_package: bool
     ) -> None:
         """Store the state before a call, where an expectation of the case repeats calls."""
         if not self._repeats:
             return
-        if RANKS in self._plan:
-            self._latest = f"the call cannot be repeated: {self._why_observed}"
-            return
-        if is_package:
-            self._latest = "the call cannot be repeated: a package would be built again"
-            return
         try:
-            if (size := bytes_of(called)) > MOST_BYTES_REPEATED:
-                most = MOST_BYTES_REPEATED >> 20
-                self._latest = (
-                    f"the call cannot be repeated: modules and arguments have {size >> 20} MiB, "
-                    f"and at most {most} are copied"
-                )
-                return
+            self._refuse_repetition(called, is_package=is_package)
             owner = getattr(called[0], "__self__", called[0])
             state = self._session.shared_state()
             if not compiling.is_set("freezing"):  # a frozen function has lost its parameters
@@ -1212,21 +1162,32 @@ class AdditionalCalls:
                 for leaf in pytree.tree_leaves(called[1:]):
                     if isinstance(leaf, torch.nn.Module):
                         state.add("argument", leaf)
-            arguments, unseen = map(_copied, called[1:]), self._session.unseen
             self._latest = RepeatableCall(
                 target,
-                [called[0], *arguments],
+                [called[0], *map(_copied, called[1:])],
                 state,
                 Generators.now(),
                 enter,
-                unseen,
+                self._session.unseen,
                 self._session.device_api,
             )
         except Exception as error:  # copying arguments of a spec may raise anything
             self._latest = f"the call cannot be repeated: {error}"[:_WORDS]
 
+    def _refuse_repetition(self, called: Called, *, is_package: bool) -> None:
+        """Raise ``CannotRepeat`` for a call that is never repeated."""
+        if RANKS in self._plan:
+            raise CannotRepeat(self._why_observed)
+        if is_package:
+            raise CannotRepeat("a package would be built again")
+        if (size := bytes_of(called)) > MOST_BYTES_REPEATED:
+            raise CannotRepeat(
+                f"modules and arguments have {size >> 20} MiB, and at most "
+                f"{MOST_BYTES_REPEATED >> 20} are copied"
+            )
+
     def origins(
-        self, target: Callable[..., Any], called: list[Any], enter: Enter
+        self, target: compiling.Function, called: Called, enter: Enter
     ) -> dict[str, list[str]]:
         """Add the calls that show which operators the answer comes from, in eager, and outside of
         compiled graphs; return these facts, which stay empty where that is not known.
@@ -1235,7 +1196,7 @@ class AdditionalCalls:
         """
         facts: dict[str, list[str]] = {}
 
-        def traced(function: Callable[..., Any]) -> tuple[list[str], int]:
+        def traced(function: compiling.Function) -> tuple[list[str], int]:
             with self._session.unseen() as seen, enter(), residue.Origins() as seen.origins:
                 answer = copies.invoke(function, called)
             return seen.origins.of(answer, copies.tensors_of(called)), seen.own_calls
@@ -1257,16 +1218,16 @@ class AdditionalCalls:
                     facts.update(eager=eager, outside=outside)
 
         if not self._why_observed:
-            self._entries.append(Entry(complete, calls_eager_alone=False, is_last=True))
+            self._entries.append(Entry(complete, calls_only_eager=False, is_last=True))
         return facts
 
     def repeat(
         self,
-        request: Mapping[str, Any],
-        step: Mapping[str, Any],
+        request: Plan,
+        step: Plan,
         executed: int,
         value: Callable[[str], Any],
-    ) -> dict[str, Any]:
+    ) -> Observed:
         """Add the calls of an expectation that repeats the step's call; return its facts, which
         these calls complete.
         """
@@ -1287,15 +1248,11 @@ class AdditionalCalls:
         except LookupError as error:
             eager_result = error
         scope = self._session.scope
-        closes = {
-            str(other["index"]): other["arguments"]
+        whole = {
+            str(other["index"]): arguments
             for other in step["measure"]
             if other["kind"] == "close"
-        }
-        whole = {
-            index: arguments
-            for index, arguments in closes.items()
-            if (arguments["of"], arguments["to"]) == (OUTPUT, EAGER)
+            and ((arguments := other["arguments"])["of"], arguments["to"]) == (OUTPUT, EAGER)
         }
         again = replace(
             self._latest,
@@ -1313,7 +1270,7 @@ class AdditionalCalls:
             eager_result=eager_result,
             eager_runs=self._eager_runs(bytes_of([eager_result])),
         )
-        facts: dict[str, Any] = {}
+        facts: Observed = {}
 
         @torch.enable_grad()  # type: ignore[untyped-decorator]  # mypy does not follow torch
         def complete() -> None:
@@ -1325,12 +1282,10 @@ class AdditionalCalls:
             except Exception as error:  # torch may raise anything in an additional call
                 facts["raised"] = f"{type(error).__name__}: {error}"[:_WORDS]
 
-        self._entries.append(Entry(complete, calls_eager_alone=False))
+        self._entries.append(Entry(complete, calls_only_eager=False))
         return facts
 
-    def _elsewhere(
-        self, request: Mapping[str, Any], step: Mapping[str, Any], **more: Any
-    ) -> dict[str, Any]:
+    def _elsewhere(self, request: Plan, step: Plan, **more: Any) -> Observed:
         steps = list(itertools.takewhile(lambda other: other is not step, self._plan["steps"]))
         steps.append(step)
         while steps[-1]["kind"] != "call":  # a backward is repeated with its call
@@ -1341,10 +1296,10 @@ class AdditionalCalls:
         observed = in_new_process(plan, len(steps) - 1)
         if (error := observed["error"] or observed["steps"][-1]["raised"]) is not None:
             raise CannotRepeat(f"a new process raised {error['type']}: {error['message']}")
-        facts: dict[str, Any] = observed["steps"][-1]["measured"]["0"]
+        facts: Observed = observed["steps"][-1]["measured"]["0"]
         if why := facts.get("why_not") or facts.get("raised"):
             raise CannotRepeat(why)
-        found: dict[str, Any] = facts["found"]
+        found: Observed = facts["found"]
         return found
 
 
@@ -1367,32 +1322,17 @@ def _goes_on(before: ReferenceCall, call: ReferenceCall) -> bool:
 
 
 def _compared(
-    part: str, changed: Callable[[list[Any]], Any] | None, result: object, called: list[Any]
+    part: str, changed: Callable[[Called], Any] | None, result: object, called: Called
 ) -> Any:
     return follow(result, part, EAGER) if changed is None else changed(called)
-
-
-def _of_sample(done: Done, called: list[Any], around: AbstractContextManager[Any]) -> Iterator[Any]:
-    yield done.again(called, around)
-
-
-def _is_equal(left: object, right: object) -> bool:
-    if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
-        return bool(torch.equal(left, right))
-    return bool(left == right)
 
 
 def _raise(error: Exception) -> None:
     raise error
 
 
-def _may_be_drawn(leaf: object) -> bool:
-    return (
-        isinstance(leaf, torch.Tensor)
-        and copies.is_plain_strided(leaf)
-        and leaf.is_floating_point()
-        and leaf.numel() > 0
-    )
+def _may_be_drawn(leaf: Any) -> bool:
+    return copies.is_plain_strided(leaf) and leaf.is_floating_point() and leaf.numel() > 0
 
 
 def _redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -9,6 +9,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -30,38 +31,38 @@ from torch_conformance.worker.case.ranks import IN_NEW_PROCESS
 from torch_conformance.worker.case.scope import STEPS, Enter, Scope, follow
 from torch_conformance.worker.case.sides import Compiled, Reference, Side, Unseen
 from torch_conformance.worker.case.source_module import SpecModule
-from torch_conformance.worker.process.channel import Phases
+from torch_conformance.worker.process.channel import Observed, Phases, Plan
 from torch_conformance.worker.torch_compat import compiling, opinfo, torch_state
 from torch_conformance.worker.torch_compat.compiler_hooks import Witness
 from torch_conformance.worker.torch_compat.device_modules import DeviceApi
 
 
+@dataclass
 class Names:
     """Looks up the names of expectations."""
 
-    def __init__(
-        self, scope: Scope, reference: Reference, output: Callable[[], Any], log: Callable[[], str]
-    ) -> None:
-        self._scope = scope
-        self._reference = reference
-        self._output = output
-        self._log = log
-        self.weak: Mapping[str, Any] = {}
-        """Weak references to objects that must be dead at some step."""
-        self.snapshots: dict[str, Any] = {}
-        """Copies of the values of names that steps bound and that an expectation uses."""
-        self.compilation: Mapping[str, Any] = {}
-        """What was recorded of the compiles of the step, by the kind of expectation that asks for
-        it.
-        """
-        self.results: list[str] = []
-        """The names of the results of steps."""
-        self.bound: str | None = None
-        """The name of the current step's result; None before it is bound."""
+    scope: Scope
+    reference: Reference
+    output: Callable[[], Any]
+    """Returns the result of the current step."""
+    log: Callable[[], str]
+    """Returns what the current step wrote to standard error."""
+    weak: Mapping[str, Any] = field(default_factory=dict)
+    """Weak references to objects that must be dead at some step."""
+    snapshots: dict[str, Any] = field(default_factory=dict)
+    """Copies of the values of names that steps bound and that an expectation uses."""
+    compilation: Mapping[str, Any] = field(default_factory=dict)
+    """What was recorded of the compiles of the step, by the kind of expectation that asks for
+    it.
+    """
+    results: list[str] = field(default_factory=list)
+    """The names of the results of steps."""
+    bound: str | None = None
+    """The name of the current step's result; None before it is bound."""
 
     def bind(self, name: str, value: object, *, is_compared: bool) -> None:
         """Bind a name to a result. With ``is_compared``, later comparisons use a copy made now."""
-        self._scope.values[name] = value
+        self.scope.values[name] = value
         self.bound = name
         self.results.append(name)
         if is_compared:
@@ -76,7 +77,7 @@ class Names:
 
         def value(name: str) -> Any:
             named_value = self.value(name)
-            now = self._scope.values[name] if name == self.bound else named_value
+            now = self.scope.values[name] if name == self.bound else named_value
             for other, known in objects.items():
                 if other != name and copies.same_object(now, known):
                     raise LookupError(
@@ -94,21 +95,21 @@ class Names:
         """
         first, _, rest = name.partition(".")
         if first == OUTPUT:
-            return follow(self._output(), rest, first)
+            return follow(self.output(), rest, first)
         if first == EAGER:
-            if not self._reference.is_there:
+            if not self.reference.is_there:
                 raise LookupError("no eager reference was run in this step")
-            return _known(first, follow(self._reference.output, rest, first))
+            return _known(first, follow(self.reference.output, rest, first))
         if name == STDERR:
-            return self._log()
+            return self.log()
         if name == RAISED:
-            return self._reference.raised
+            return self.reference.raised
         if name == WEAK:
             return self.weak
         if name.startswith(COMPILATION):
             return self.compilation[name.removeprefix(COMPILATION)]
         if first not in self.snapshots:
-            return self._scope.named(name)
+            return self.scope.named(name)
         snapshot = self.snapshots[first]
         return _known(
             first, snapshot if isinstance(snapshot, copies.Live) else follow(snapshot, rest, first)
@@ -135,7 +136,7 @@ class Weak:
         except Exception as error:  # an attribute of a spec's object may raise anything
             self._type = f"{type(error).__name__}: {error}"
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Observed:
         """Return ``was`` (whether there was such an object), its ``type``, and ``alive``."""
         was = self._reference is not None
         return {
@@ -157,13 +158,13 @@ class EachRepetition:
     def __init__(self, session: "Session") -> None:
         self._session = session
         self._values = 0
-        self._known: dict[tuple[str, str], dict[str, Any]] = {}
-        self.facts: dict[str, list[dict[str, Any]]] = {}
+        self._known: dict[tuple[str, str], Observed] = {}
+        self.facts: dict[str, list[Observed]] = {}
         """For each expectation, by its index, the repetitions that differ: ``first``, ``times``,
         and ``measured`` or ``why_not``.
         """
 
-    def measure(self, step: Mapping[str, Any], number: int) -> None:
+    def measure(self, step: Plan, number: int) -> None:
         """Measure what the repetition left."""
         for request in step["measure"]:
             key, arguments = str(request["index"]), request["arguments"]
@@ -174,7 +175,7 @@ class EachRepetition:
                 if digest is not None and (key, digest) in self._known:
                     self._known[key, digest]["times"] += 1
                     continue
-                entry: dict[str, Any] = {"first": number, "times": 1}
+                entry: Observed = {"first": number, "times": 1}
                 self.facts.setdefault(key, []).append(entry)
                 if digest is not None:
                     self._known[key, digest] = entry
@@ -191,7 +192,7 @@ class EachRepetition:
                 except Exception as error:  # comparing values of a spec may raise anything
                     entry["why_not"] = f"{type(error).__name__}: {error}"[:500]
 
-    def _digest(self, arguments: Mapping[str, Any]) -> str | None:
+    def _digest(self, arguments: Plan) -> str | None:
         """Return a text that is equal for repetitions with equal inputs and results; None where
         that cannot be known.
         """
@@ -213,7 +214,7 @@ class Session(worker_session.Session):
     """The state of a case while its steps run."""
 
     def __init__(
-        self, plan: Mapping[str, Any], phases: Phases | None = None, witness: Witness | None = None
+        self, plan: Plan, phases: Phases | None = None, witness: Witness | None = None
     ) -> None:
         self.plan = plan
         self.phases = phases = phases or Phases()
@@ -224,18 +225,18 @@ class Session(worker_session.Session):
         self.kept: dict[str, Any] = {}
         """Storage of kinds of steps until the case ends, by kind."""
         self.output: Any = None
-        self.exit: dict[str, Any] | None = None
-        self.origins: dict[str, Any] | None = None
+        self.exit: Observed | None = None
+        self.origins: Observed | None = None
         """The operators that the answer of a call comes from, where dynamo broke a graph."""
         self._is_broken = False
-        self.bench: dict[str, Any] | None = None
+        self.bench: Observed | None = None
         self._log_begin = 0
         self._twins = copies.Twins()
         self._were_compared = False
         """Whether the side effects of the step before were compared."""
         self._may_have_changed = False
         """Whether code of the spec ran since the eager side was copied: it may have changed the
-        compiled side alone.
+        compiled side only.
         """
         self.compiled = Side({}, [])
         self.spies: dict[str, spies.Spy] = {}
@@ -288,7 +289,7 @@ class Session(worker_session.Session):
         """Close the resources of ``let`` and of steps, the last first, and restore the handlers."""
         self.scope.closing.close()
 
-    def begin_step(self, step: Mapping[str, Any]) -> None:
+    def begin_step(self, step: Plan) -> None:
         """Begin a step of the plan: reset its results, and store the position in standard error."""
         self.exit, self.bench, self.runtime.least, self.origins = None, None, None, None
         self._were_compared = self.effects.facts is not None
@@ -299,7 +300,7 @@ class Session(worker_session.Session):
         sys.stderr.flush()
         self._log_begin = os.fstat(2).st_size
 
-    def carry_out(self, step: Mapping[str, Any]) -> None:
+    def carry_out(self, step: Plan) -> None:
         """Run the step as often as it says.
 
         What is compared of the last repetition is measured after the step, of the others here.
@@ -312,12 +313,12 @@ class Session(worker_session.Session):
                     self.repetitions.measure(step, number)
 
     def measure(
-        self, step: Mapping[str, Any], raised: object = None, own_calls: int = 0
-    ) -> tuple[dict[str, Any], dict[str, str]]:
+        self, step: Plan, raised: object = None, own_calls: int = 0
+    ) -> tuple[Observed, dict[str, str]]:
         """Return what the expectations of a step measure, by their index, and why others are not
         measured.
         """
-        measured: dict[str, Any] = {}
+        measured: Observed = {}
         unmeasured: dict[str, str] = {}
         for request in step["measure"]:
             key, kind, value = str(request["index"]), request["kind"], self.names.values()
@@ -335,7 +336,7 @@ class Session(worker_session.Session):
                 unmeasured[key] = f"{type(error).__name__}: {error}"
         return measured, unmeasured
 
-    def do(self, step: Mapping[str, Any]) -> None:
+    def do(self, step: Plan) -> None:
         """Run the step once, and bind the name of its result."""
         kind = STEPS[step["kind"]]
         with needed("the plan of the step"):
@@ -407,7 +408,7 @@ class Session(worker_session.Session):
         if self._were_compared or self.effects.facts is not None:
             # what was judged in an earlier step is not judged again: both sides go on from one
             # value
-            self._twins.adopt(judged_alone=True)
+            self._twins.adopt(only_judged=True)
             self.reference.is_apart = False
         return copies.apart(own, self._twins)
 
@@ -427,7 +428,7 @@ class Session(worker_session.Session):
                 for path, leaf in ours.items()
                 if compiling.is_erased(leaf) and path in theirs
             )
-        self._twins.adopt(judged_alone=False)
+        self._twins.adopt(only_judged=False)
         # one copy, so that a module that is target and argument remains one object
         parts = {
             "function": self.compiled.targets,
@@ -440,7 +441,7 @@ class Session(worker_session.Session):
         return copied["arguments"]
 
     def entered(self, context: Sequence[Any] | None) -> Enter:
-        """Return a function that enters these contexts; None stands for the spec's contexts."""
+        """Return a function that enters these contexts; None means the spec's contexts."""
         return self.scope.entering(self.plan["body"]["context"] if context is None else context)
 
     copy = staticmethod(copies.frozen)

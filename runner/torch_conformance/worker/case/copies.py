@@ -7,7 +7,7 @@ import gc
 import logging
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from unittest import mock
 
@@ -29,6 +29,7 @@ from torch_conformance.vocabulary.picture import (
     tensor_grad,
 )
 from torch_conformance.worker.torch_compat import compiling
+from torch_conformance.worker.torch_compat.numerics import is_strided
 
 _SINGLE = (type, logging.Logger)
 """Objects of which a process has one: they are not copied, nor what they have."""
@@ -48,7 +49,11 @@ pytree.register_pytree_node(
 )
 
 
-def invoke(target: Callable[..., Any], called: Sequence[Any]) -> Any:
+Called = list[Any]
+"""A target followed by its arguments: those by position, then ``Keywords`` where it has some."""
+
+
+def invoke(target: Callable[..., Any], called: Called) -> Any:
     """Call ``target`` with the arguments in ``called``, which follow the function that it was made
     of.
     """
@@ -87,7 +92,7 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     if is_of_torch(tensor) or is_traceable_wrapper_subclass(tensor):
         return tensor
     with torch._C.DisableTorchFunctionSubclass():
-        if tensor.is_nested or tensor.layout is not torch.strided:
+        if not is_strided(tensor):
             return tensor
         if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
             try:
@@ -99,12 +104,11 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
         return plain_tensor
 
 
-def is_plain_strided(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is of torch's own class and lies in strided memory of its own, which was not
+def is_plain_strided(value: Any) -> bool:
+    """Whether a value is a tensor of torch's own class in strided memory of its own, which was not
     freed.
     """
-    is_strided = tensor.layout is torch.strided and not tensor.is_nested
-    return is_of_torch(tensor) and is_strided and not is_freed(tensor)
+    return is_of_torch(value) and is_strided(value) and not is_freed(value)
 
 
 def measured(value: object) -> Any:
@@ -175,9 +179,9 @@ def deep(value: object, twins: "Twins | None" = None, picture: Picture | None = 
     """Return a deep copy; hooks of tensors, closures, defaults of functions and weak references
     refer to the copies.
 
-    A tensor that an operation made becomes one without the history before it, but no leaf: it gets
-    no gradient. ``twins`` are known copies of tensors, which the copy refers to; those that are
-    made are added to them. ``picture`` is that of the value, where there is one.
+    A tensor that an operation made becomes one without the history before it, but not a leaf: it
+    gets no gradient. ``twins`` are known copies of tensors, which the copy refers to; those that
+    are made are added to them. ``picture`` is that of the value, where there is one.
     """
     picture = picture or Picture(left_out=_SINGLE).add("", value)
     memo: dict[int, Any] = {} if twins is None else twins.known()
@@ -370,8 +374,8 @@ class Twins:
         """Return the tensors of the compiled side that are alive."""
         return [ours for weak, _ in self._pairs.values() if (ours := weak()) is not None]
 
-    def adopt(self, *, judged_alone: bool) -> None:
-        """Give the eager side the values of the compiled side; with ``judged_alone`` those alone
+    def adopt(self, *, only_judged: bool) -> None:
+        """Give the eager side the values of the compiled side; with ``only_judged`` only those
         that are numbers of one form.
         """
         for original in (tensor for tensor in self.originals() if not compiling.is_erased(tensor)):
@@ -381,7 +385,7 @@ class Twins:
                 theirs.dtype,
                 theirs.stride(),
             )
-            if judged_alone and not (is_alike and ours.is_floating_point()):
+            if only_judged and not (is_alike and ours.is_floating_point()):
                 continue
             with (
                 contextlib.suppress(RuntimeError, NotImplementedError, AttributeError, TypeError),
@@ -391,7 +395,7 @@ class Twins:
                     theirs.data = _copy(ours)
                 elif not torch.equal(ours, theirs):
                     theirs.data.copy_(ours)
-                if not judged_alone and theirs.is_leaf:
+                if not only_judged and theirs.is_leaf:
                     theirs.requires_grad_(original.requires_grad)
                     grad = tensor_grad(original)
                     theirs.grad = None if grad is None else _copy(grad)
@@ -451,11 +455,7 @@ def same_object(left: object, right: object) -> bool:
 
 def storage_of(tensor: torch.Tensor) -> int | None:
     """Return the address of a tensor's storage; None where it has no memory of its own."""
-    if (
-        is_traceable_wrapper_subclass(tensor)
-        or tensor.is_nested
-        or tensor.layout is not torch.strided
-    ):
+    if is_traceable_wrapper_subclass(tensor) or not is_strided(tensor):
         return None
     with torch._C.DisableTorchFunctionSubclass():
         try:
@@ -464,15 +464,12 @@ def storage_of(tensor: torch.Tensor) -> int | None:
             return None
 
 
-ARGUMENT = "argument"
-"""The first word of the path of an argument."""
-
 FUNCTION = "function"
 """The first word of the path of a parameter, a buffer or an attribute of the function's module."""
 
 
 def changeable(
-    called: Sequence[Any],
+    called: Called,
     *,
     parameters: bool,
     before: Picture | None = None,
@@ -489,7 +486,7 @@ def changeable(
     for index, argument in enumerate(arguments):
         named = argument.items() if isinstance(argument, Keywords) else [(index, argument)]
         for place, value in named:
-            picture.add(f"{ARGUMENT} [{place}]", value)
+            picture.add(f"argument [{place}]", value)
     owner = getattr(target, "__self__", target)
     if not isinstance(owner, types.ModuleType | type):
         picture.add(FUNCTION, owner)

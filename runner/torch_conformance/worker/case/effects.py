@@ -1,4 +1,4 @@
-"""The side effects of a step: what the compiled side left beside its result, compared with what
+"""The side effects of a step: what the compiled side left besides its result, compared with what
 eager left.
 """
 
@@ -34,13 +34,16 @@ from torch_conformance.vocabulary.steps.step_base import needed, referenced
 from torch_conformance.worker.case import state
 from torch_conformance.worker.case.copies import (
     FUNCTION,
+    Called,
     changeable,
     frozen,
     plain,
     storage_of,
 )
 from torch_conformance.worker.case.state import Generators, Modes
+from torch_conformance.worker.process.channel import Observed, Plan
 from torch_conformance.worker.torch_compat import compiling
+from torch_conformance.worker.torch_compat.numerics import is_inexact, is_strided
 
 # -- the memory of tensors -------------------------------------------------------------------------
 
@@ -62,8 +65,7 @@ def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
     if (inner := inner_tensors(tensor)) is not None:
         return [part for _, each in inner for part in _parts(each)]
     with torch._C.DisableTorchFunctionSubclass():
-        is_strided = tensor.layout is torch.strided and not tensor.is_nested
-        if is_strided and tensor.device.type != "meta" and not is_freed(tensor):
+        if is_strided(tensor) and tensor.device.type != "meta" and not is_freed(tensor):
             return [plain(tensor).detach()]
         raise NotImplementedError(str(tensor.layout))
 
@@ -72,17 +74,11 @@ def _place(tensor: torch.Tensor) -> Place | None:
     """Return where the values of a tensor lie; None where its memory cannot be read."""
     try:
         parts = _parts(tensor)
-        places = tuple(
+        if any(part.numel() and not part.untyped_storage().data_ptr() for part in parts):
+            return None
+        return tuple(
             (part.untyped_storage().data_ptr(), part.storage_offset(), part.shape, part.stride())
             for part in parts
-        )
-        return (
-            places
-            if all(
-                location[0] or not part.numel()
-                for location, part in zip(places, parts, strict=True)
-            )
-            else None
         )
     except _UNREADABLE:
         return None
@@ -154,7 +150,7 @@ def changed(now: torch.Tensor, before: torch.Tensor) -> str | None:
     return None
 
 
-def _hidden(leaves: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+def _hidden(leaves: Leaves) -> dict[str, torch.Tensor]:
     """Return a copy of the bytes of each storage that no tensor shows, neither between its elements
     nor before or after them.
     """
@@ -211,7 +207,7 @@ def _sparse_parts(tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
     return (inner_tensors(tensor) if is_sparse else None) or []
 
 
-def aliases(result: Any, leaves: Mapping[str, Any]) -> dict[str, str]:
+def aliases(result: Any, leaves: Leaves) -> dict[str, str]:
     """Return for each tensor of a result, by its path, how it relates to the tensors of the call,
     and to those before it in the result.
 
@@ -263,7 +259,7 @@ def _shares_version(view: torch.Tensor, base: torch.Tensor) -> bool:
 # -- facts -----------------------------------------------------------------------------------------
 
 
-def with_repetition(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> dict[str, Any]:
+def with_repetition(before: Observed | None, after: Observed) -> Observed:
     """Return the facts of a step after one more repetition: what differed after an earlier one
     still counts.
 
@@ -286,7 +282,7 @@ def with_repetition(before: Mapping[str, Any] | None, after: Mapping[str, Any]) 
     return {**merged, **{name: entries for name, entries in both.items() if entries}}
 
 
-def _is_near(facts: Mapping[str, Any]) -> bool:
+def _is_near(facts: Observed) -> bool:
     """Whether two values are equal, or tensors of one form within the tolerance."""
     if facts["type"] != "tensor":
         return facts.get("equal") is True
@@ -298,18 +294,18 @@ def _is_near(facts: Mapping[str, Any]) -> bool:
     )
 
 
-def _words(path: str, value: str, reference: str) -> dict[str, Any]:
+def _words(path: str, value: str, reference: str) -> Observed:
     """Return the facts of a property that is described by words."""
     facts = {"type": "form", "shape": None, "dtype": None, "device": None}
     both = {**facts, **{f"reference_{name}": fact for name, fact in facts.items()}}
     return {"path": path, **both, "equal": False, "value": value, "reference_value": reference}
 
 
-def _other_form(path: str, ours: torch.Tensor, theirs: torch.Tensor) -> dict[str, Any] | None:
+def _other_form(path: str, ours: torch.Tensor, theirs: torch.Tensor) -> Observed | None:
     """Return the facts of two close tensors that differ in strides or ``requires_grad``; None when
     they do not.
     """
-    if ours.layout is not torch.strided or ours.is_nested:
+    if not is_strided(ours):
         return None
     value, reference = (
         f"strides {list(tensor.stride())}, requires_grad {tensor.requires_grad}"
@@ -341,7 +337,7 @@ OBJECT = " as an object"
 """The end of the path of the form of an object."""
 
 OUTSIDE = " outside of the tensors of the call"
-"""The end of the path of memory that no tensor of the call shows, beside one that does."""
+"""The end of the path of memory that no tensor of the call shows, next to one that does."""
 
 _NOT_JUDGED = "it is no strided tensor of floating-point numbers, or has another form than eager's"
 
@@ -353,7 +349,7 @@ class Inexact:
     """
 
     path: str
-    facts: dict[str, Any]
+    facts: Observed
     ours: torch.Tensor | float
     theirs: torch.Tensor | float
     unwritten: torch.Tensor | None = None
@@ -363,7 +359,7 @@ class Inexact:
 
 
 class _Version(NamedTuple):
-    """A tensor at one time. While it is held, no other tensor has its memory."""
+    """A tensor at one time. While this refers to it, no other tensor has its memory."""
 
     tensor: torch.Tensor
     place: Place | None
@@ -386,7 +382,7 @@ def _versions(leaves: Leaves) -> dict[str, _Version]:
 
 
 def _texts(leaves: Leaves) -> dict[str, str]:
-    """Return values that are no tensors as text; of tensors, which are compared by their bits, that
+    """Return values other than tensors as text; of tensors, which are compared by their bits, that
     they are there.
     """
     return {
@@ -437,11 +433,11 @@ class Effects:
     The shared state is a part of both sides, and is set back between them.
     """
 
-    tolerance: Mapping[str, Any]
+    tolerance: Plan
     """``rtol``, ``atol`` (both None for the dtype's defaults) and ``equal_nan``; ``gradients``:
     false where ``close`` judges them.
     """
-    settings: Mapping[str, Any]
+    settings: Plan
     """The arguments of ``torch.compile``: they decide how random numbers are drawn."""
     is_package: bool = False
     """A package compiled ahead of time has its own parameters and buffers, and returns new tensors.
@@ -474,7 +470,7 @@ class Effects:
     _before: dict[str, _Before] = field(default_factory=dict)
     """Tensors and inexact numbers, by path."""
     _texts: dict[str, str] = field(default_factory=dict)
-    """The values of eager before the call that are no tensors, as text."""
+    """The values of eager before the call other than tensors, as text."""
     _changes: int = 0
     """How many values eager changed."""
     _kept: dict[str, Any] = field(default_factory=dict)
@@ -497,7 +493,7 @@ class Effects:
     _eager: _EagerLeft | None = None
     """None where eager raised."""
 
-    def before(self, compiled: Sequence[Any], eager: Sequence[Any]) -> None:
+    def before(self, compiled: Called, eager: Called) -> None:
         """Record the state before the call.
 
         Each sequence is the target followed by its arguments.
@@ -529,7 +525,7 @@ class Effects:
                 and not compiling.is_erased(our)
             ):
                 places = [versions[path].place for versions in self._versions if path in versions]
-                # memory that both sides share, or that cannot be read, tells nothing
+                # memory that both sides share, or that cannot be read, shows nothing
                 if not places or (places[1] is not None and places[0] != places[1]):
                     self._before[path] = (
                         _Before(our, their, were_same=True)
@@ -559,15 +555,14 @@ class Effects:
                     twin = self.twins.get(leaf, leaf)
                     self._earlier[path] = _Earlier(leaf, frozen(leaf), twin, frozen(twin))
 
-    def after_eager(self, eager: Sequence[Any], result: Any) -> None:
+    def after_eager(self, eager: Called, result: Any) -> None:
         """Record the generators, the modes, and aliases and histories of the result, while it
         exists.
 
         The compiled side has not yet run.
         """
-        left = Picture()
-        if self.begun is not None:
-            left = shared_state(self.holders, keeps=True, before=self.begun[2])
+        assert self.begun is not None
+        left = shared_state(self.holders, keeps=True, before=self.begun[2])
         picture = self._picture(eager, self._pictures[1], left)
         theirs = self._leaves(picture, eager)
         shared = self._of_globals(left.values)
@@ -599,9 +594,7 @@ class Effects:
             elif path in theirs and now is before.of_eager:
                 self._kept[path] = before.ours
         self._before = {}
-        self._changes = len(changes) + (
-            0 if self.begun is None else len(self._eager.modes.changed_since(self.begun[1]))
-        )
+        self._changes = len(changes) + len(self._eager.modes.changed_since(self.begun[1]))
 
     def _find_written(self, path: str, now: torch.Tensor, before: _Before) -> bool:
         """Find the elements of a tensor that eager has not written; return whether the tensor has
@@ -619,12 +612,11 @@ class Effects:
         if are_all and len(pairs) == 1 and now.numel():
             ours, bits = map(_bits, pairs[0])
             self._elements[path] = (ours == bits).all(1).view(now.shape)
-            is_number = left.is_floating_point() or left.is_complex()
-            if before.were_same and is_number and now.numel() <= _MOST_CHANGED:
+            if before.were_same and is_inexact(left) and now.numel() <= _MOST_CHANGED:
                 self._values[path] = frozen(first)
         return not is_same
 
-    def after(self, compiled: Sequence[Any], eager: Sequence[Any], result: Any) -> dict[str, Any]:
+    def after(self, compiled: Called, eager: Called, result: Any) -> Observed:
         """Return the counts ``compared`` and ``changes``, ``apart`` (paths), ``leaves`` (what
         differs), ``generators`` and ``modes``.
         """
@@ -679,7 +671,7 @@ class Effects:
         self._pictures = Picture(), Picture()
         return counted
 
-    def _of_earlier(self, result: Any) -> Iterator[dict[str, Any]]:
+    def _of_earlier(self, result: Any) -> Iterator[Observed]:
         """Yield the results of earlier calls that the call changed, and the results that are
         memory of them; note which tensors of eager belong to the results.
         """
@@ -704,7 +696,7 @@ class Effects:
                 self.twins[leaf] = self._of_call[path]
 
     def _picture(
-        self, called: Sequence[Any], before: Picture | None = None, shared: Picture | None = None
+        self, called: Called, before: Picture | None = None, shared: Picture | None = None
     ) -> Picture:
         """Return the picture of a call; what it has got of the globals is known by their names."""
         known = {
@@ -723,7 +715,7 @@ class Effects:
             if global_of(path) not in self.of_hooks
         }
 
-    def _leaves(self, picture: Picture, called: Sequence[Any]) -> Leaves:
+    def _leaves(self, picture: Picture, called: Called) -> Leaves:
         leaves = {**picture.leaves, **_hidden(picture.leaves)}
         if self.tolerance.get("gradients", True):
             return leaves
@@ -734,12 +726,12 @@ class Effects:
                 leaves.pop(name, None)
         return leaves
 
-    def leaves_after(self, called: Sequence[Any]) -> Leaves:
+    def leaves_after(self, called: Called) -> Leaves:
         """Return the values that one more call of eager left."""
         shared = shared_state(self.holders).leaves if self.holders else {}
         return {**self._picture(called).leaves, **shared}
 
-    def _differing(self, path: str, ours: Any, theirs: Any) -> dict[str, Any] | None:
+    def _differing(self, path: str, ours: Any, theirs: Any) -> Observed | None:
         """Return the facts of two values that are not equal, by the first rule that applies."""
         if isinstance(ours, Form | Absent) and isinstance(theirs, Form | Absent):
             if "an erased parameter" in (ours, theirs):
@@ -751,10 +743,8 @@ class Effects:
             if str(ours) == str(theirs) or is_missing or is_frozen:
                 return None
             return _words(path, str(ours), str(theirs))
-        is_erased, are_tensors = (
-            compiling.is_erased(ours),
-            isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor),
-        )
+        is_erased = compiling.is_erased(ours)
+        are_tensors = isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)
         change = None if is_erased else self._change_of_kept(path, ours)
         if change is not None:
             return _words(path, change, REFERENCE)
@@ -765,9 +755,8 @@ class Effects:
             and are_tensors
             and (ours.layout, ours.shape, ours.dtype) == (theirs.layout, theirs.shape, theirs.dtype)
         ):
-            return _other_form(
-                path, plain(ours), plain(theirs)
-            )  # what neither side wrote was judged after an earlier step
+            # what neither side wrote was judged after an earlier step
+            return _other_form(path, plain(ours), plain(theirs))
         facts = self._inexact(path, ours, theirs)
         if facts is None and (problem := self._problem(path, ours, theirs)) is not None:
             facts = {"path": path, "calibrated": {"why_not": _NOT_JUDGED}, **problem}
@@ -797,7 +786,7 @@ class Effects:
             else f"changed from {kept!r} to {leaf!r}"
         )
 
-    def _inexact(self, path: str, ours: object, theirs: object) -> dict[str, Any] | None:
+    def _inexact(self, path: str, ours: object, theirs: object) -> Observed | None:
         """Return the facts of two values that the calibrated judge decides; None where a tolerance
         is given, and for other values.
 
@@ -805,7 +794,7 @@ class Effects:
         """
         if self.tolerance["rtol"] is not None or path in self._kept:
             return None
-        facts: dict[str, Any]
+        facts: Observed
         if (
             type(ours) is type(theirs) is float
             and not (facts := describe_leaf(ours, theirs, self.tolerance))["equal"]
@@ -815,14 +804,9 @@ class Effects:
         if not (isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)):
             return None
         left, right = plain(ours), plain(theirs)
-        is_number = (
-            left.layout is torch.strided
-            and not left.is_nested
-            and (left.is_floating_point() or left.is_complex())
-        )
         if (
             compiling.is_erased(ours)
-            or not is_number
+            or not (is_strided(left) and is_inexact(left))
             or (left.shape, left.dtype) != (right.shape, right.dtype)
         ):
             return None
@@ -841,7 +825,7 @@ class Effects:
         )
         return facts
 
-    def _problem(self, path: str, ours: object, theirs: object) -> dict[str, Any] | None:
+    def _problem(self, path: str, ours: object, theirs: object) -> Observed | None:
         """Return the facts of two values that differ; None for close values and for parameters that
         freezing has erased.
         """
@@ -850,7 +834,7 @@ class Effects:
         if not (isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)):
             if {type(ours), type(theirs)} <= {Form, Absent}:
                 return None if str(ours) == str(theirs) else _words(path, str(ours), str(theirs))
-            facts: dict[str, Any] = describe_leaf(ours, theirs, self.tolerance)
+            facts: Observed = describe_leaf(ours, theirs, self.tolerance)
             return None if _is_near(facts) else facts
         left, right = plain(ours), plain(theirs)
         if left.layout is not right.layout:
@@ -861,13 +845,13 @@ class Effects:
                 return facts
         return _other_form(path, left, right)
 
-    def _unnoticed_writes(self, ours: Leaves, theirs: Leaves) -> Iterator[dict[str, Any]]:
+    def _unnoticed_writes(self, ours: Leaves, theirs: Leaves) -> Iterator[Observed]:
         """Yield the tensors that eager wrote, and whose version counter the compiled call did not
         advance, or that it replaced.
 
-        Autograd, and other names of the tensor, must notice the write. The opposite is no error: an
-        operator of eager, such as batch norm, may write without advancing the counter. A tensor
-        that eager replaced by another has no counter of before.
+        Autograd, and other names of the tensor, must notice the write. The opposite is not an
+        error: an operator of eager, such as batch norm, may write without advancing the counter. A
+        tensor that eager replaced by another has no counter of before.
         """
         before, eager_before = self._versions
         now, eager_now = _versions(ours), _versions(theirs)
@@ -886,13 +870,13 @@ class Effects:
             elif now[path].counter == before[path].counter:
                 yield _words(f"version counter of {path}", "not advanced", "advanced")
 
-    def _refuse_if_copied(self, differing: Sequence[Mapping[str, Any]]) -> None:
+    def _refuse_if_copied(self, differing: Sequence[Observed]) -> None:
         """Raise ``LookupError`` where a difference is at a global that is an argument, too: eager
         has a copy of the argument, and the global itself.
         """
-        before = None if self.begun is None else self.begun[2]
-        if before is None or not differing:
+        if self.begun is None or not differing:
             return
+        before = self.begun[2]
         of_globals = {
             key: path for path, leaf in before.leaves.items() for key in _keys(leaf)
         } | before.places
@@ -912,7 +896,7 @@ class Effects:
 
     def _other_results(
         self, ours: Leaves, picture: Picture, shared: Picture, result: Any
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[Observed]:
         # with freezing, parameters are constants of the graph: it returns copies of them
         if self._eager is None or compiling.is_set("freezing"):
             return
@@ -953,10 +937,10 @@ class StepEffects:
 
     def __init__(self, session: Any) -> None:
         self._session = session
-        self._tolerance: Mapping[str, Any] | None = None
+        self._tolerance: Plan | None = None
         self._running: Effects | None = None
         self._twins: MutableMapping[torch.Tensor, torch.Tensor] = WeakIdKeyDictionary()
-        self.facts: dict[str, Any] | None = None
+        self.facts: Observed | None = None
         """The side effects of the current step; None where they were not compared."""
 
     @contextlib.contextmanager
@@ -967,7 +951,7 @@ class StepEffects:
         with self._session.phases("compare"), needed("the comparison of side effects"):
             yield
 
-    def begin_step(self, step: Mapping[str, Any]) -> None:
+    def begin_step(self, step: Plan) -> None:
         """Forget the last step.
 
         ``effects`` of the plan's step is the tolerance, None where nothing is compared.
@@ -975,7 +959,7 @@ class StepEffects:
         self._tolerance = step.get("effects")
         self._running, self.facts = None, None
 
-    def begin(self, compiled: list[Any], eager: list[Any], *, is_package: bool = False) -> None:
+    def begin(self, compiled: Called, eager: Called, *, is_package: bool = False) -> None:
         """Record the state of both sides (each the target followed by its arguments) before the
         step.
         """
@@ -1035,7 +1019,7 @@ class StepEffects:
                 ]
         return frozenset(names)
 
-    def eager_done(self, eager: list[Any], result: Any = None) -> None:
+    def eager_done(self, eager: Called, result: Any = None) -> None:
         """Record what the eager side left, and restore generators and modes for the compiled
         side.
         """
@@ -1045,7 +1029,7 @@ class StepEffects:
                 for before in self._running.begun:
                     before.restore()
 
-    def finish(self, compiled: list[Any], eager: Any, result: object = None) -> None:
+    def finish(self, compiled: Called, eager: Any, result: object = None) -> None:
         """Compare the two sides after the step, where it was begun; ``eager`` is the side, None
         where it has no result.
         """

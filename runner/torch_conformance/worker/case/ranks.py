@@ -18,6 +18,7 @@ import torch
 
 from torch_conformance.model import protocol
 from torch_conformance.vocabulary.steps.step_base import NotCarriedOut
+from torch_conformance.worker.process.channel import Observed, Plan
 
 RANKS = "ranks"
 """The key of the plan of a rank: how many seconds all of them have."""
@@ -40,9 +41,7 @@ class NewProcess:
     this process.
     """
 
-    def __init__(
-        self, plan: Mapping[str, Any], index: int, variables: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, plan: Plan, index: int, variables: Mapping[str, str] | None = None) -> None:
         *others, step = plan["steps"][: index + 1]
         own = {"expects_raise": False, "measure": [], "effects": None, "arguments": {}}
         steps = [{"kind": other["kind"], "skipped": True, **own} for other in others]
@@ -79,7 +78,7 @@ class NewProcess:
         self.process.wait()
 
 
-def in_new_process(plan: Mapping[str, Any], index: int) -> Any:
+def in_new_process(plan: Plan, index: int) -> Any:
     """Carry out one step of a plan in a new process; return its observation. This process ends as
     that one where that one sends none.
     """
@@ -93,7 +92,7 @@ def in_new_process(plan: Mapping[str, Any], index: int) -> Any:
     return found
 
 
-def in_ranks(plan: Mapping[str, Any], index: int, count: int) -> list[Any]:
+def in_ranks(plan: Plan, index: int, count: int) -> list[Any]:
     """Carry out the steps of the ranks, which begin at ``index``, at the same time; return their
     observations. Raise ``NotCarriedOut`` where a rank dies or does not end.
     """
@@ -168,7 +167,7 @@ def add_first_exception(seen: list[Any]) -> None:
 
 
 @contextlib.contextmanager
-def process_group(plan: Mapping[str, Any], facts: dict[str, Any]) -> Iterator[None]:
+def process_group(plan: Plan, facts: Observed) -> Iterator[None]:
     """Be a rank of the process group in this context, where the plan is that of one. Where the
     rank raises, the others learn it at once.
     """

@@ -5,6 +5,7 @@ measures.
 import contextlib
 import json
 import os
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from torch_conformance.worker.case.scope import STEPS, resolved
 from torch_conformance.worker.case.spies import OF_PROOF
 from torch_conformance.worker.process.channel import (
     Channel,
+    Observed,
     Phases,
+    Plan,
     carry_out,
     exception,
     keep_code,
@@ -43,17 +46,13 @@ def run(plan_file: str, descriptor: int, word: str) -> None:
     carry_out(plan_file, descriptor, word, _run_steps)
 
 
-def _run_steps(
-    plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: dict[str, Any]
-) -> None:
+def _run_steps(plan: Plan, phases: Phases, channel: Channel, facts: Observed) -> None:
     imports.refuse_other_torch(plan.get("torch_root"))
     with ranks.process_group(plan, facts):
         _run_in_process_group(plan, phases, channel, facts)
 
 
-def _run_in_process_group(
-    plan: Mapping[str, Any], phases: Phases, channel: Channel, facts: dict[str, Any]
-) -> None:
+def _run_in_process_group(plan: Plan, phases: Phases, channel: Channel, facts: Observed) -> None:
     seal = taken()
     if plan.get("module"):
         device_modules.register_module(plan["device"], plan["module"])
@@ -99,7 +98,7 @@ def _run_in_process_group(
         session.close()
 
 
-def _run_elsewhere(plan: Mapping[str, Any], index: int, facts: dict[str, Any]) -> None:
+def _run_elsewhere(plan: Plan, index: int, facts: Observed) -> None:
     """Carry out a step in new processes, and add what they observed."""
     if count := plan["steps"][index]["arguments"].get("processes"):
         seen = ranks.in_ranks(plan, index, count)
@@ -113,7 +112,7 @@ def _run_elsewhere(plan: Mapping[str, Any], index: int, facts: dict[str, Any]) -
             return
 
 
-def _set_up(plan: Mapping[str, Any], phases: Phases, witness: compiler_hooks.Witness) -> Sections:
+def _set_up(plan: Plan, phases: Phases, witness: compiler_hooks.Witness) -> Sections:
     """Redirect all files of the case and of torch to the case's folders; set hooks, threads,
     torch's state and options.
 
@@ -140,23 +139,21 @@ def _set_up(plan: Mapping[str, Any], phases: Phases, witness: compiler_hooks.Wit
         "config": {"compile_threads": 1, **body["config"]},
         **{k: body[k] for k in ("dynamo_config", "functorch_config")},
     }
-    plain: dict[str, dict[str, Any]] = {section: {} for section in options}
-    naming: dict[str, dict[str, Any]] = {section: {} for section in options}
+    plain, naming = (defaultdict[str, dict[str, Any]](dict) for _ in range(2))
     for section, values in options.items():
         for name, value in {**paths.get(section, {}), **values}.items():
-            (naming if any(True for _ in referenced(value)) else plain)[section][name] = value
+            (naming if any(referenced(value)) else plain)[section][name] = value
     _undo.enter_context(torch_state.patched_options(plain))
     if body.get("services"):
         where = json.loads(Path(plan["cache"], protocol.SERVICES_FILE).read_bytes())
-        os.environ["TORCHINDUCTOR_REDIS_URL"] = where["redis"][
-            "url"
-        ]  # torch reads it at each compile
+        # torch reads it at each compile
+        os.environ["TORCHINDUCTOR_REDIS_URL"] = where["redis"]["url"]
     return naming
 
 
 def _run_step(
-    session: Session, index: int, step: Mapping[str, Any], witness: compiler_hooks.Witness
-) -> dict[str, Any]:
+    session: Session, index: int, step: Plan, witness: compiler_hooks.Witness
+) -> Observed:
     raised = None
     session.begin_step(step)
     try:
@@ -165,7 +162,7 @@ def _run_step(
         raise  # a failure of the measurement is none of torch
     except BaseException as error:
         # torch may raise any exception, and code of the case may raise SystemExit
-        phase = getattr(error, "_conformance_phase", step["kind"])
+        phase = str(getattr(error, "_conformance_phase", step["kind"]))
         if not STEPS[step["kind"]].traits.claims or (
             not isinstance(error, Exception) and phase in ("inputs", "eager")
         ):

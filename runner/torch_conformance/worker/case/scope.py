@@ -257,7 +257,7 @@ def _laid_out(
 ) -> torch.Tensor:
     """Return a tensor with these strides; of a dimension with stride 0 it has the first element.
 
-    It is no view.
+    It is not a view.
     """
     laid_out = torch.empty_strided(
         tuple(tensor.shape), tuple(strides), dtype=tensor.dtype, device=device

@@ -17,6 +17,7 @@ from torch_conformance.vocabulary.steps.call import (
 )
 from torch_conformance.vocabulary.steps.step_base import NotCarriedOut, needed
 from torch_conformance.worker.case import copies, spies
+from torch_conformance.worker.case.copies import Called
 from torch_conformance.worker.case.scope import Enter, Scope, follow, resolved
 from torch_conformance.worker.case.state import Generators, Modes
 from torch_conformance.worker.process.channel import Phases, exception
@@ -32,12 +33,12 @@ class Side:
     targets: dict[str, Any]
     arguments: list[Any]
     result: Any = None
-    called: list[Any] = field(default_factory=list)
+    called: Called = field(default_factory=list)
     """The target and the arguments of the last call, for its gradients."""
     is_differentiated: bool = False
     """Whether a step ran backward on a result of the last call."""
 
-    def calling(self, name: str, own: tuple[list[Any] | None, copies.Keywords]) -> list[Any]:
+    def calling(self, name: str, own: tuple[list[Any] | None, copies.Keywords]) -> Called:
         """Return a function followed by its arguments: its own by position, else those of the
         spec; then those by keyword.
         """
@@ -54,7 +55,7 @@ class Side:
             leaf.grad = None
         self.is_differentiated = False
 
-    def run(self, target: Any, called: list[Any], enter: Enter) -> Any:
+    def run(self, target: Any, called: Called, enter: Enter) -> Any:
         """Call ``target``, which is ``called[0]`` or was compiled of it, with the other values of
         ``called``, and return the result.
         """
@@ -83,33 +84,31 @@ class Watched:
             self._witness.seen.uncompiled.append(f"{what}: {why}")
 
 
+@dataclass
 class Compiled:
     """``torch.compile`` of the functions; each is compiled at its first call."""
 
-    def __init__(self, options: Mapping[str, Any], scope: Scope, witness: Witness) -> None:
-        self._options = options
-        self._witness = witness
-        self._scope = scope
-        self.by_name: dict[str, Callable[..., Any]] = {}
+    options: Mapping[str, Any]
+    """The arguments of ``torch.compile``, with references."""
+    scope: Scope
+    witness: Witness
+    by_name: dict[str, compiling.Function] = field(default_factory=dict)
 
-    def target(self, side: worker_session.Side, name: str) -> Callable[..., Any]:
+    def target(self, side: worker_session.Side, name: str) -> compiling.Function:
         """Return ``torch.compile`` of a function of a side; the same object for each call."""
         if name not in self.by_name:
             self.by_name[name] = self.of(side.targets[name])
         return self.by_name[name]
 
-    def of(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def of(self, function: compiling.Function) -> compiling.Function:
         """Return ``torch.compile`` of any function; its graphs count as the case's own."""
         with needed("an option of compile"):
-            options = resolved(self._options, self._scope.named)
+            options = resolved(self.options, self.scope.named)
         if compiling.has_ignored_mark(function):
-            name, hint = (
-                getattr(function, "__name__", "the module"),
-                "take it off, or call it from another function",
-            )
+            name = getattr(function, "__name__", "the module")
             raise NotCarriedOut(
                 f"{name} is marked torch.compiler.disable, and torch.compile of {name} itself "
-                f"ignores the mark: {hint}"
+                "ignores the mark: take it off, or call it from another function"
             )
         compiled, backend = compiling.compiled(function, options)
         compiler_hooks.claim(backend)
@@ -117,12 +116,12 @@ class Compiled:
 
     def watched(self) -> Watched:
         """Begin to watch a call of something compiled."""
-        return Watched(self._witness)
+        return Watched(self.witness)
 
     def differentiates(self, tensors: Sequence[Any]) -> None:
         """Count a graph where there is nothing to compile: results that are views of arguments."""
         if compiling.are_views(tensors):
-            self._witness.seen.count(tensor.device.type for tensor in tensors)
+            self.witness.seen.count(tensor.device.type for tensor in tensors)
 
     def named(self, side: Side) -> Any:
         """Return the value of ``compiled``: the compiled function, or a namespace of several."""
@@ -138,11 +137,11 @@ class ReferenceCall:
 
     generators: Generators
     enter: Enter
-    inputs: list[Any] | str
+    inputs: Called | str
     """Copies of the target and its arguments before the call, or why there are none."""
     differentiate: Differentiate | None = None
     """How backward was run on its result; None where only the call was made."""
-    then: tuple[Callable[[list[Any]], Any], ...] = ()
+    then: tuple[Callable[[Called], Any], ...] = ()
     """The optimizer's steps after the backward: each receives the target and its arguments, and
     returns the result of the step.
     """
@@ -152,6 +151,18 @@ class ReferenceCall:
     """
     shared: Picture | None = None
     """The state that both sides share, before the call; None where the call is not repeated."""
+
+    def stages(self, called: Called, around: worker_session.Context) -> Iterator[Any]:
+        """Make the call again within ``around``, then its backward and the optimizer's steps; yield
+        the result of each.
+        """
+        with self.enter(), around:
+            result = copies.invoke(called[0], called)
+        yield result
+        if self.differentiate:
+            yield gradients_of(result, called, self.differentiate)
+        for step in self.then:
+            yield step(called)
 
 
 @dataclass(frozen=True)
@@ -172,45 +183,36 @@ class Unseen:
             yield seen
 
 
+@dataclass
 class Reference(worker_session.Reference):
     """The result of the eager side in a step."""
 
-    def __init__(
-        self,
-        unseen: Unseen,
-        phases: Phases,
-        device_api: DeviceApi,
-        is_of_a_call: Callable[[], bool],
-        shared: Callable[[], Picture],
-    ) -> None:
-        self._unseen = unseen
-        self._phases = phases
-        self._device_api = device_api
-        self._is_of_a_call = is_of_a_call
-        """Whether the latest result of the case is that of the last call, on both sides."""
-        self._shared = shared
-        """Returns the kept picture of the state that both sides share."""
-        self.side: Side | None = None
-        """None where no expectation uses it."""
-        self.output: Any = None
-        self.is_there = False
-        """Whether ``output`` is the result of this step."""
-        self.raised: dict[str, Any] | None = None
-        """The exception of the eager side in this step, as an observation has it."""
-        self._may_raise = False
-        self.latest_call: ReferenceCall | None = None
-        self.is_apart = False
-        """Whether the two sides may have other numbers: those that an earlier call left were not
-        compared.
-        """
-        self.copied: Callable[[Sequence[Any]], list[Any] | str] = lambda called: (
-            "the inputs were not copied"
-        )
-        """Copies a target and its arguments before a call, where a call is repeated with the same
-        inputs; else says why there are none.
-        """
-        self._named: dict[str, Any] = {}
-        """The eager side's results under the names that a backward step uses."""
+    unseen: Unseen
+    phases: Phases
+    device_api: DeviceApi
+    is_of_a_call: Callable[[], bool]
+    """Whether the latest result of the case is that of the last call, on both sides."""
+    shared: Callable[[], Picture]
+    """Returns the kept picture of the state that both sides share."""
+    side: Side | None = None
+    """None where no expectation uses it."""
+    output: Any = None
+    is_there: bool = False
+    """Whether ``output`` is the result of this step."""
+    raised: dict[str, Any] | None = None
+    """The exception of the eager side in this step, as an observation has it."""
+    latest_call: ReferenceCall | None = None
+    is_apart: bool = False
+    """Whether the two sides may have other numbers: those that an earlier call left were not
+    compared.
+    """
+    copied: Callable[[Called], Called | str] = lambda called: "the inputs were not copied"
+    """Copies a target and its arguments before a call, where a call is repeated with the same
+    inputs; else says why there are none.
+    """
+    _may_raise: bool = False
+    _named: dict[str, Any] = field(default_factory=dict)
+    """The eager side's results under the names that a backward step uses."""
 
     def begin_step(self, *, may_raise: bool) -> None:
         """Begin a step.
@@ -235,7 +237,7 @@ class Reference(worker_session.Reference):
         self.is_there = False
         self.latest_call = None
 
-    def stepped(self, result: object, again: Callable[[list[Any]], Any]) -> None:
+    def stepped(self, result: object, again: Callable[[Called], Any]) -> None:
         """Store the result of an optimizer's step on what the last backward left; ``again`` makes
         it on a target and its arguments.
         """
@@ -262,9 +264,9 @@ class Reference(worker_session.Reference):
         Raise ``NotCarriedOut`` after any exception, and when a compiled graph ran: then the result
         is not a reference.
         """
-        with self._unseen() as seen, needed("the eager reference"), compiling.reference_stance():
+        with self.unseen() as seen, needed("the eager reference"), compiling.reference_stance():
             yield
-            self._device_api.synchronize()
+            self.device_api.synchronize()
         count = sum({**seen.executed, **seen.executed_others}.values())
         if count:
             raise NotCarriedOut(
@@ -273,14 +275,19 @@ class Reference(worker_session.Reference):
             )
 
     def call(
-        self, side: Side, called: list[Any], enter: Enter, *, done: Callable[[list[Any], Any], None]
+        self,
+        side: Side,
+        called: Called,
+        enter: Enter,
+        *,
+        done: Callable[[Called, Any], None],
     ) -> None:
         """Call a function of the eager side, then restore generators and modes.
 
         ``done`` receives what was called and the result.
         """
         inputs = self.copied(called)
-        state, modes, shared = Generators.now(), Modes(), self._shared()
+        state, modes, shared = Generators.now(), Modes(), self.shared()
         self.latest_call = ReferenceCall(
             state,
             enter,
@@ -290,7 +297,7 @@ class Reference(worker_session.Reference):
         )
         result = None
         with self._raising():
-            with self._phases("eager"), self.running():
+            with self.phases("eager"), self.running():
                 result = side.run(called[0], called, enter)
                 self.keep(result)
             done(side.called, result)
@@ -306,7 +313,7 @@ class Reference(worker_session.Reference):
         """
         first, _, rest = (of or OUTPUT).partition(".")
         has_reference = of is None or (
-            self._is_of_a_call() if first == OUTPUT else first in self._named
+            self.is_of_a_call() if first == OUTPUT else first in self._named
         )
         if self.side is not None and has_reference:
             call = self.latest_call
@@ -315,7 +322,7 @@ class Reference(worker_session.Reference):
                 if call is None or of is not None
                 else replace(call, differentiate=differentiate)
             )
-            with self._raising(), self._phases("eager"), self.running():
+            with self._raising(), self.phases("eager"), self.running():
                 reference = follow(
                     self.side.result if first == OUTPUT else self._named[first], rest, EAGER
                 )
@@ -327,5 +334,5 @@ class Reference(worker_session.Reference):
         name.
         """
         self._named.pop(name, None)
-        if self.side is not None and is_differentiated and self._is_of_a_call():
+        if self.side is not None and is_differentiated and self.is_of_a_call():
             self._named[name] = self.side.result

@@ -22,7 +22,7 @@ Block = Mapping[str, Any]
 class SpecModule:
     """The module of a spec's preludes and functions.
 
-    Its name depends on the key alone, so that its objects can be pickled.
+    Its name depends only on the key, so that its objects can be pickled.
     """
 
     def __init__(self, key: str, namespace: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ import torch
 
 from torch_conformance.model.protocol import encode
 from torch_conformance.worker.case.scope import Scope, resolved
+from torch_conformance.worker.process.channel import Observed, Plan
 from torch_conformance.worker.torch_compat import imports
 
 KEPT = 2000
@@ -27,26 +28,22 @@ Function = Callable[..., Any]
 class Spy:
     """One spy: its functions, and the entries of its calls."""
 
-    def __init__(self, scope: Scope, spec: Mapping[str, Any]) -> None:
+    def __init__(self, scope: Scope, spec: Plan) -> None:
         self.spec = spec
         self.count = 0
         self.entries: list[Any] = []
         self.is_paused = False
         """Whether calls are not recorded, as during calls by the runner itself."""
-        instead = spec.get("instead")
-        is_value = isinstance(instead, Mapping)
-        named = (
-            ("record", "result", "around")
-            if is_value
-            else ("record", "result", "around", "instead")
-        )
-        functions = {word: scope.find(spec[word]) for word in named if word in spec}
         self._record, self._result, self._around = (
-            functions.get(word) for word in ("record", "result", "around")
+            scope.find(spec[word]) if word in spec else None
+            for word in ("record", "result", "around")
         )
-        self.replacement = functions.get("instead")
+        instead = spec.get("instead")
+        self.replacement: Function | None = None
         if isinstance(instead, Mapping):
             self.replacement = lambda *args, **kwargs: resolved(instead["returns"], scope.named)
+        elif instead is not None:
+            self.replacement = scope.find(instead)
 
     def around(self, original: Function) -> Function:
         """Return the wrapper that replaces the original."""
@@ -78,7 +75,7 @@ class Spy:
             if len(self.entries) < KEPT:
                 self.entries.append(encode(entry))
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Observed:
         """Return ``count`` and ``entries`` as plain data."""
         return {"count": self.count, "entries": list(self.entries)}
 
@@ -118,19 +115,19 @@ def paused(spies: Iterable[Spy]) -> Iterator[None]:
             spy.is_paused = False
 
 
-def needs_values(spec: Mapping[str, Any]) -> bool:
+def needs_values(spec: Plan) -> bool:
     """Whether the spy observes an object of the case, and so must be set after the values are
     made.
     """
     return isinstance(spec.get("method"), list)
 
 
-def only_records(spec: Mapping[str, Any]) -> bool:
+def only_records(spec: Plan) -> bool:
     """Whether the spy does nothing while it is paused, also on copies of the case's objects."""
     return not needs_values(spec) and spec.keys().isdisjoint(("result", "around", "instead"))
 
 
-def set_spy(spec: Mapping[str, Any], scope: Scope, undo: ExitStack) -> Spy:
+def set_spy(spec: Plan, scope: Scope, undo: ExitStack) -> Spy:
     """Set a spy; its removal is registered with ``undo``."""
     spy = Spy(scope, spec)
     TARGETS[next(word for word in TARGETS if word in spec)](spy, scope, undo)
@@ -169,12 +166,11 @@ def _set_method(spy: Spy, scope: Scope, undo: ExitStack) -> None:
     target = spy.spec["method"]
     if isinstance(target, list):
         holder, name = scope.named(target[0]["ref"]), target[1]
-        setattr(
-            holder, name, spy.around(getattr(holder, name))
-        )  # an object of the case: nothing to restore
+        # an object of the case: nothing to restore
+        setattr(holder, name, spy.around(getattr(holder, name)))
         return
     owner, name = _owner(target)
-    raw = owner.__dict__[name] if name in vars(owner) else getattr(owner, name)
+    raw = vars(owner).get(name, getattr(owner, name))
     is_wrapped = isinstance(raw, classmethod | staticmethod)
     _put(undo, owner, name, type(raw)(spy.around(raw.__func__)) if is_wrapped else spy.around(raw))
 

@@ -1,4 +1,4 @@
-"""The state of the process that both sides share, beside the globals of a spec: random generators,
+"""The state of the process that both sides share, besides the globals of a spec: random generators,
 and modes of torch and numpy.
 """
 
@@ -78,7 +78,8 @@ class Generators:
         """Whether a generator that both have has another state."""
         theirs = other.states
         return any(
-            name in theirs and not _same(state, theirs[name]) for name, state in self.states.items()
+            name in theirs and not is_same(state, theirs[name])
+            for name, state in self.states.items()
         )
 
 
@@ -111,9 +112,9 @@ def compared(
     for name in (name for name in states[0] if all(name in state for state in states)):
         first, theirs, ours = (state[name] for state in states)
         facts = {
-            "eager_advanced": not _same(first, theirs),
-            "compiled_advanced": not _same(first, ours),
-            "same": _same(theirs, ours),
+            "eager_advanced": not is_same(first, theirs),
+            "compiled_advanced": not is_same(first, ours),
+            "same": is_same(theirs, ours),
         }
         comparisons.append(
             {"name": name, "exact": name != NUMPY and (draws_as_eager or name == PYTHON), **facts}
@@ -121,7 +122,8 @@ def compared(
     return comparisons
 
 
-def _same(left: object, right: object) -> bool:
+def is_same(left: object, right: object) -> bool:
+    """Whether two values are equal; of tensors, all their numbers."""
     if isinstance(left, torch.Tensor):
         return isinstance(right, torch.Tensor) and bool(torch.equal(left, right))
     return bool(left == right)
@@ -163,6 +165,10 @@ def _switch(name: str) -> Mode:
     return read, lambda value: write(*value) if isinstance(value, tuple) else write(value)
 
 
+def _attribute(owner: object, name: str) -> Mode:
+    return functools.partial(getattr, owner, name), functools.partial(setattr, owner, name)
+
+
 def _of_backends() -> Iterator[tuple[str, Mode]]:
     """Yield the modes of ``torch.backends``: each property that can be written, and the precision
     of each of its operators.
@@ -173,21 +179,9 @@ def _of_backends() -> Iterator[tuple[str, Mode]]:
         for holder in (vars(type(module)), vars(module)):
             for word, value in holder.items():
                 if type(value).__name__ == "ContextProp":
-                    yield (
-                        f"{name}.{word}",
-                        (
-                            functools.partial(getattr, module, word),
-                            functools.partial(setattr, module, word),
-                        ),
-                    )
+                    yield f"{name}.{word}", _attribute(module, word)
                 elif type(value).__name__ == "_FP32Precision":
-                    yield (
-                        f"{name}.{word}.fp32_precision",
-                        (
-                            functools.partial(getattr, value, "fp32_precision"),
-                            functools.partial(setattr, value, "fp32_precision"),
-                        ),
-                    )
+                    yield f"{name}.{word}.fp32_precision", _attribute(value, "fp32_precision")
 
 
 def _inductor_options() -> dict[str, Any]:
@@ -278,10 +272,7 @@ _MODES: Mapping[str, Mode] = {
         _numpy_errors,
         lambda state: state is None or sys.modules["numpy"].seterr(**state),
     ),
-    "level of forward AD": (
-        lambda: forward_ad._current_level,
-        functools.partial(setattr, forward_ad, "_current_level"),
-    ),
+    "level of forward AD": _attribute(forward_ad, "_current_level"),
     "options of Inductor": (_inductor_options, _set_inductor_options),
     **{
         f"{name} attention": _sdp(word)
@@ -325,20 +316,20 @@ class Modes:
                 with contextlib.suppress(Exception):
                     # a case may have broken the reader or the writer
                     read, write = _MODES[name]
-                    if not _same(read(), state):
+                    if not is_same(read(), state):
                         write(state)
 
     def other_than(self, other: "Modes") -> list[dict[str, str]]:
-        """Return the modes that two calls left otherwise, each with both values: those of this one
-        are the eager ones.
+        """Return the modes that differ after two calls, each with both values: those of this one
+        are of eager.
         """
         return [
             {"name": name, "eager": theirs[:_MOST_TEXT], "compiled": ours[:_MOST_TEXT]}
             for name, value in self._values.items()
-            if name in other._values and not _same(other._values[name], value)
+            if name in other._values and not is_same(other._values[name], value)
             for theirs, ours in [_texts(value, other._values[name])]
         ]
 
     def changed_since(self, before: "Modes") -> list[str]:
-        """Return the names of the modes that were otherwise before."""
+        """Return the names of the modes that had other values before."""
         return [mode["name"] for mode in self.other_than(before)]

@@ -17,6 +17,12 @@ from typing import Any
 from torch_conformance.model import protocol
 from torch_conformance.vocabulary.steps.step_base import NotCarriedOut
 
+Plan = Mapping[str, Any]
+"""The plan of a case, or a part of it: a step, a request for a measurement, arguments, options."""
+
+Observed = dict[str, Any]
+"""What was observed of a case, or a part of it, as plain data."""
+
 _MAX_TRACEBACK = 20_000
 _MAX_MESSAGE = 200_000
 _MAX_CAUSES = 20
@@ -30,11 +36,11 @@ class Channel:
         self._word = word
         self._descriptor = descriptor
 
-    def observation(self, facts: Mapping[str, Any]) -> None:
+    def observation(self, facts: Observed) -> None:
         """Send the facts. Called once."""
         self.send({"observation": protocol.encode(facts), "word": self._word})
 
-    def send(self, message: Mapping[str, Any]) -> None:
+    def send(self, message: Observed) -> None:
         """Send a message: the ``phase`` or the ``step`` that begins, for the case that the worker
         dies in it.
         """
@@ -90,7 +96,7 @@ class Phases:
             self._announce(self.current)
 
 
-RunSteps = Callable[[Mapping[str, Any], Phases, Channel, dict[str, Any]], None]
+RunSteps = Callable[[Plan, Phases, Channel, Observed], None]
 """Runs the steps of a plan, and adds what was observed to the facts."""
 
 
@@ -102,7 +108,7 @@ def carry_out(plan_file: str, descriptor: int, word: str, run_steps: RunSteps) -
     channel = Channel(descriptor, word)
     phases = Phases(lambda phase: channel.send({"phase": phase}))
     plan = json.loads(Path(plan_file).read_bytes())
-    facts: dict[str, Any] = {
+    facts: Observed = {
         "format": 2,
         "id": plan["id"],
         "digest": plan["digest"],
@@ -123,7 +129,7 @@ def carry_out(plan_file: str, descriptor: int, word: str, run_steps: RunSteps) -
     channel.observation(facts)
 
 
-def keep_code(folder: str, step: int, texts: Sequence[str]) -> Mapping[str, Any]:
+def keep_code(folder: str, step: int, texts: Sequence[str]) -> Observed:
     """Write a step's pieces of generated code; return their number and digests as facts: code of a
     later step may change the files.
     """
@@ -133,7 +139,7 @@ def keep_code(folder: str, step: int, texts: Sequence[str]) -> Mapping[str, Any]
     return {"code": len(pieces), "code_digests": [sha256(piece).hexdigest() for piece in pieces]}
 
 
-def exception(error: BaseException, phase: str) -> dict[str, Any]:
+def exception(error: BaseException, phase: str) -> Observed:
     """Return an exception as an observation has it.
 
     A context is a cause also below ``from None``, which dynamo writes.
@@ -144,7 +150,7 @@ def exception(error: BaseException, phase: str) -> dict[str, Any]:
             f"... the first {len(text) - _MAX_TRACEBACK} characters are left out "
             f"...\n{text[-_MAX_TRACEBACK:]}"
         )
-    causes: list[dict[str, Any]] = []
+    causes: list[Observed] = []
     seen, cause = {id(error)}, error.__cause__ or error.__context__
     while cause is not None and id(cause) not in seen and len(causes) < _MAX_CAUSES:
         causes.append(_described(cause, _MAX_CAUSE))
@@ -164,7 +170,7 @@ def said(error: BaseException) -> str:
         return f"{type(error).__name__}: <no text: {type(other).__name__}>"
 
 
-def _described(error: BaseException, most: int) -> dict[str, Any]:
+def _described(error: BaseException, most: int) -> Observed:
     try:
         message = str(error)
         if isinstance(error, SystemExit):  # for a text, Python prints it and exits with 1

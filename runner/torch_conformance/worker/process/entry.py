@@ -73,9 +73,8 @@ def begin(parent: int) -> None:
         contextlib.suppress(OSError),
         open("/proc/self/oom_score_adj", "w", encoding="ascii") as stream,
     ):
-        stream.write(
-            "1000"
-        )  # out of memory, the kernel kills the case and not the runner, which reports it
+        # out of memory, the kernel kills the case and not the runner, which reports it
+        stream.write("1000")
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
@@ -185,13 +184,11 @@ def work(plan_file: str, descriptor: int, word: str) -> None:
     """
     word_of_facts, *questions = plan_file.split(" ")
     if word_of_facts == "facts":
+        from torch_conformance.worker.process.channel import Channel
         from torch_conformance.worker.torch_compat import device_modules
 
         facts = {**device_modules.collect(questions), protocol.START_UP: START_UP}
-        os.write(
-            descriptor,
-            protocol.dumps({"observation": protocol.encode(facts), "word": word}),
-        )
+        Channel(descriptor, word).observation(facts)
     else:
         from torch_conformance.worker.case import run_case
 

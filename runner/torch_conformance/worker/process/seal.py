@@ -83,8 +83,8 @@ class SealedModule:
     """The members of one module.
 
     ``is_untouched`` compares the identities of all members at once, in C. Only where one differs
-    are the members compared one by one: some differences are no replacement, such as a new entry in
-    a table of values.
+    are the members compared one by one: some differences are not replacements, such as a new entry
+    in a table of values.
     """
 
     def __init__(self, name: str, module: types.ModuleType) -> None:
@@ -206,7 +206,7 @@ class SealedCalls:
         self._codes = self._read_codes()
 
     def forget_eager(self) -> None:
-        """Keep of functions of torch those alone that measuring calls."""
+        """Keep of functions of torch only those that measuring calls."""
         self._members = [
             (members, path, [*kept], [*kept.values()])
             for members, path, names, values in self._members
@@ -288,7 +288,7 @@ def _modules(packages: tuple[str, ...]) -> Iterator[tuple[str, types.ModuleType]
 
 
 def _watchers() -> frozenset[str]:
-    """Return what sees or serves the calls of the functions that measure, beside what they name."""
+    """Return what else sees or serves the calls of the functions that measure."""
     found = [
         f"sys.{name}"
         for name in ("settrace", "setprofile")

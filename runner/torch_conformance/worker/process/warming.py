@@ -38,7 +38,7 @@ The keys hold all inputs, so these caches are not cleared.
 """
 
 _FILE_CACHES = ("_precompile_header", "triton_key")
-"""Functions whose caches depend on installed files alone: torch's headers, Triton's sources."""
+"""Functions whose caches depend only on installed files: torch's headers, Triton's sources."""
 
 
 _COUNTED = ("torch._dynamo", "torch._functorch", "torch._inductor")
@@ -99,7 +99,7 @@ def _discarded(folder: str | None) -> Iterator[list[str]]:
         with contextlib.nullcontext() if folder is None else torch_state.cache_folder(folder):
             yield problems
     except Exception as error:
-        # without a working compiler there is no warm-up: the next case will run into it and report
+        # without a working compiler nothing is warmed up: the next case will run into it and report
         # it
         if folder is None:
             raise
@@ -168,7 +168,7 @@ def trace_something() -> None:
 
 
 def _own(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a copy of a function with global names of its own.
+    """Return a copy of a function with separate global names.
 
     Dynamo writes numbered names into them, and numbers begin anew when it is discarded: in the same
     names a later compile fails.

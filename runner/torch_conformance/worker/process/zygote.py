@@ -48,10 +48,10 @@ _FORK_SECONDS = 10.0
 """Time limit for retries of a fork that fails, for example with EAGAIN."""
 
 _CORES_OF_PROBES = 4
-"""With fewer cores the probes of vector instructions would delay the imports beside them."""
+"""With fewer cores the probes of vector instructions would delay the imports at the same time."""
 
 _helpers: set[int] = set()
-"""Children that work for all workers, and are no orphans of one."""
+"""Children that work for all workers: they are not orphans of a worker."""
 
 
 def kill(children: Iterable[int]) -> set[int]:
@@ -109,7 +109,7 @@ def warm(words: list[str]) -> None:
     if probes := files.probes():
         imports.share_probes(probes)
         if devices.CPU not in kinds and len(os.sched_getaffinity(0)) >= _CORES_OF_PROBES:
-            # the first case for a GPU with C++ code would ask otherwise, for 30 s, and others would
+            # the first case for a GPU with C++ code would probe then, for 30 s, and others would
             # wait for its answer
             _helpers.add(_fork(imports.pick_vector_isa))
     if devices.CPU in kinds:

@@ -23,7 +23,7 @@ from torch_conformance.worker.process.channel import said
 from torch_conformance.worker.torch_compat import compiling
 
 MOST_TUNINGS = 200
-"""The maximum number of operations that are recorded in a step; of more the number alone is known.
+"""The maximum number of operations that are recorded in a step; of more only the number is known.
 """
 
 _MOST_TEXT = 300
@@ -51,11 +51,12 @@ _REFUSED = "Error in function: "
 these sizes: torch lets some through that the library's own check refuses.
 
 Its kernels for GEMMs and convolutions then return a number, of which torch makes this message; what
-they throw ends the process. A tile kernel throws, so that it cannot be told from one that crashed.
+they throw ends the process. A tile kernel throws, so that it cannot be distinguished from one that
+crashed.
 """
 
 OTHER = "OTHER"
-"""A candidate of a class that is none of torch's own."""
+"""A candidate whose class is not of torch."""
 
 
 @dataclass
@@ -81,13 +82,12 @@ class Tuning:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
-        tallies = dict(sorted(self.tallies.items()))
         return {
             "op": self.op[:_MOST_TEXT],
             "how": self.how,
             "winner": self.winner[:_MOST_TEXT],
             "won_by": self.won_by,
-            "backends": tallies,
+            "backends": dict(sorted(self.tallies.items())),
         }
 
 
@@ -189,7 +189,7 @@ def _find(choice: object) -> _Candidate | None:
 
 
 def _record_selection(
-    original: Callable[..., Any],
+    original: compiling.Function,
     selector: object,
     op: object,
     choices: Sequence[Any],
@@ -233,7 +233,7 @@ def _won(choice: object) -> None:
     tuning.tallies[candidate.backend]["won"] = 1
 
 
-def _record_deferred(original: Callable[..., Any], buffer: object, callers: object) -> Any:
+def _record_deferred(original: compiling.Function, buffer: object, callers: object) -> Any:
     """Record a selection that ends in the scheduler; ``callers`` is one candidate, or one by each
     hint of sizes.
     """
@@ -283,13 +283,13 @@ def _is_refused(candidate: _Candidate, error: BaseException | None) -> bool:
     )
 
 
-def _record_compile_errors(original: Callable[..., Any], exceptions: Any) -> Any:
+def _record_compile_errors(original: compiling.Function, exceptions: Any) -> Any:
     for choice, error in exceptions:
         _mark(choice, "failed", error=error)
     return original(exceptions)
 
 
-def _record_error(original: Callable[..., Any], *args: object, **kwargs: object) -> Any:
+def _record_error(original: compiling.Function, *args: object, **kwargs: object) -> Any:
     """Record why a candidate could not be compiled or run: here, or in the child process whose
     answer is read.
     """
@@ -303,7 +303,7 @@ def _record_error(original: Callable[..., Any], *args: object, **kwargs: object)
         raise
 
 
-def _name_benchmarked(original: Callable[..., Any], pool: object, choice: object) -> Any:
+def _name_benchmarked(original: compiling.Function, pool: object, choice: object) -> Any:
     _benchmarking.choice = choice
     try:
         return original(pool, choice)

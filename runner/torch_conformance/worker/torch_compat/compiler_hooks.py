@@ -1,7 +1,7 @@
 """Hooks in torch that record what it does for a case: phases, compiled and called graphs, code,
 guards, kernel calls, autotuning.
 
-Each function of torch has one hook, beside that of its phase. What only an expectation asks for
+Each function of torch has one hook, besides that of its phase. What only an expectation asks for
 (``asked``) is recorded only then, and only of functions that the case compiles with its own
 ``torch.compile``.
 """
@@ -14,7 +14,7 @@ import math
 import threading
 import types
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,6 +31,7 @@ from torch._inductor.virtualized import V
 from torch_conformance.vocabulary.expectations import EXPECTATIONS, compilation
 from torch_conformance.worker.process.channel import Phases, said
 from torch_conformance.worker.torch_compat import choice_census, compiling
+from torch_conformance.worker.torch_compat.compiling import Function
 from torch_conformance.worker.torch_compat.residue import Origins
 
 _MOST_REASONS = 20
@@ -138,13 +139,15 @@ class Seen:
         """Calls of graphs of the case's own functions, whichever backend compiled them."""
         return sum(self.executed.values()) + self.captured
 
-    def run(self, graph: Callable[..., Any], *inputs: object) -> Any:
+    def run(self, graph: Function, *inputs: object) -> Any:
         """Call a graph of the case's functions."""
         return self.origins.through(graph, *inputs) if self.origins else graph(*inputs)
 
-    def count(self, devices: Iterable[str]) -> None:
-        """Count a call of a graph of the case's own functions."""
-        _count(self.executed, devices)
+    def count(self, devices: Iterable[str], *, is_own: bool = True) -> None:
+        """Count a call of a graph, of the case's own functions or of others, on each device."""
+        counts = self.executed if is_own else self.executed_others
+        for device in devices:
+            counts[device] = counts.get(device, 0) + 1
 
     def facts(self) -> dict[str, Any]:
         """Return what is sent of each step, without the code, which goes to files.
@@ -185,8 +188,8 @@ class Seen:
         }
 
     def compilation(self) -> dict[str, Any]:
-        """Return what expectations measure, by their kind; ``graph`` has three functions beside the
-        graphs of each stage.
+        """Return what expectations measure, by their kind; ``graph`` has three functions besides
+        the graphs of each stage.
         """
 
         def is_available(stage: str) -> bool:
@@ -295,9 +298,8 @@ passes call themselves for graphs within a graph."""
 
 def watch(phases: Phases, witness: Witness, asked: Collection[str] = ()) -> None:
     """Record for a new case from now on."""
-    vars(_watch).update(
-        vars(Watch(phases, witness, frozenset(asked), _watch.records_asked))
-    )  # the object is sealed
+    # the object is sealed
+    vars(_watch).update(vars(Watch(phases, witness, frozenset(asked), _watch.records_asked)))
     choice_census.forget()
     compiling.wrappers.clear()
 
@@ -368,7 +370,7 @@ def install() -> None:
     # each piece of code that inductor generates or loads from a cache
     GraphLowering.save_output_code = _recording_code
     select_algorithm.add_feedback_saver(record_times)
-    # a package is compiled ahead of time by the case alone, without a backend object of dynamo
+    # a package is compiled ahead of time only by the case, without a backend object of dynamo
     choice_census.install(
         lambda tuning: _watch.seen.tunings.append(tuning),
         lambda: V.aot_compilation or _is_own_compile(),
@@ -400,7 +402,7 @@ def _has_passes(module: str, name: str) -> bool:
     return hasattr(importlib.import_module(module), name)
 
 
-def _in_phase(phase: str, original: Callable[..., Any], *args: object, **kwargs: object) -> Any:
+def _in_phase(phase: str, original: Function, *args: object, **kwargs: object) -> Any:
     if _watch.phases.current == phase:
         return original(*args, **kwargs)
     with _watch.phases(phase):
@@ -410,7 +412,7 @@ def _in_phase(phase: str, original: Callable[..., Any], *args: object, **kwargs:
 # -- frames ----------------------------------------------------------------------------------------
 
 
-def _noticing_abandoned(original: Callable[..., Any], *args: object, **kwargs: object) -> Any:
+def _noticing_abandoned(original: Function, *args: object, **kwargs: object) -> Any:
     _in_thread.error = None
     try:
         returned = original(*args, **kwargs)
@@ -423,7 +425,7 @@ def _noticing_abandoned(original: Callable[..., Any], *args: object, **kwargs: o
 
 
 def _watching_frames(
-    original: Callable[..., Any],
+    original: Function,
     convert: object,
     frame: Any,
     entry: object,
@@ -447,9 +449,8 @@ def _watching_frames(
         raise
     else:
         if getattr(converted, "guarded_code", converted) is None:
-            why = str(
-                getattr(converted, "skip_reason", None) or "dynamo skipped the frame"
-            )  # until torch 2.12
+            reason = getattr(converted, "skip_reason", None)  # until torch 2.12
+            why = str(reason or "dynamo skipped the frame")
         if is_counted:
             # the guards that failed since: one for each compiled code of the frame that did not fit
             again = [
@@ -469,9 +470,7 @@ def _watching_frames(
             ]
 
 
-def _watching_captured(
-    original: Callable[..., Any], output: Any, *args: object, **kwargs: object
-) -> Any:
+def _watching_captured(original: Function, output: Any, *args: object, **kwargs: object) -> Any:
     is_own = _is_claimed(output.compiler_fn, *compiling.backends_of(output.compiler_fn))
     entered = _watch.seen.entered
     _watch.seen.handed += is_own
@@ -488,7 +487,7 @@ def _watching_captured(
         count()
         return compiled
 
-    # a graph module has attributes that are no function's
+    # a graph module has attributes that a function cannot have
     @functools.wraps(
         compiled,
         updated=("__dict__",)
@@ -503,9 +502,7 @@ def _watching_captured(
     return counted
 
 
-def _recording_guards(
-    original: Callable[..., Any], manager: object, *args: object, **kwargs: object
-) -> None:
+def _recording_guards(original: Function, manager: object, *args: object, **kwargs: object) -> None:
     original(manager, *args, **kwargs)
     if "guards" in _watch.asked and _is_own_compile():
         seen = _watch.seen
@@ -521,7 +518,7 @@ def _recording_guards(
 
 
 def _compiling_own(
-    original: Callable[..., Any], backend: object, graph: object, *args: object, **kwargs: object
+    original: Function, backend: object, graph: object, *args: object, **kwargs: object
 ) -> Any:
     is_own = _is_claimed(backend)
     _watch.depth += is_own
@@ -536,7 +533,7 @@ def _compiling_own(
         _watch.depth -= is_own
 
 
-def _noting_backward(original: Callable[..., Any], *args: object, **kwargs: object) -> Any:
+def _noting_backward(original: Function, *args: object, **kwargs: object) -> Any:
     arguments = inspect.signature(original).bind(*args, **kwargs).arguments
     compiler = arguments.get("bw_compiler") or arguments["fw_compiler"]
     if not _watch.depth or not isinstance(compiler, types.FunctionType | types.MethodType):
@@ -550,7 +547,7 @@ def _noting_backward(original: Callable[..., Any], *args: object, **kwargs: obje
     return original(**{**arguments, "bw_compiler": noting})
 
 
-def _counting_entries(original: Callable[..., Any], *args: object, **kwargs: object) -> Any:
+def _counting_entries(original: Function, *args: object, **kwargs: object) -> Any:
     _watch.seen.entered += 1
     _watch.within += 1
     try:
@@ -566,7 +563,7 @@ def _counting_entries(original: Callable[..., Any], *args: object, **kwargs: obj
 
 
 def _counting_direct_entries(
-    original: Callable[..., Any],
+    original: Function,
     graph: object,
     inputs: Sequence[Any],
     *args: object,
@@ -588,14 +585,14 @@ def _counting_direct_entries(
     def counted(*again: object) -> Any:
         seen = _watch.seen
         seen.counted += is_own
-        _count(seen.executed if is_own else seen.executed_others, devices)
+        seen.count(devices, is_own=is_own)
         return seen.run(compiled, *again)
 
     return counted
 
 
 def _recording_stage(
-    stage: str, original: Callable[..., Any], graph: object, *args: object, **kwargs: object
+    stage: str, original: Function, graph: object, *args: object, **kwargs: object
 ) -> Any:
     if (
         stage not in _watch.asked
@@ -618,12 +615,10 @@ _PRINTED = {"print_output": False, "include_stride": True, "include_device": Tru
 def _record_graph(stage: str, graph: Any) -> None:
     """Record a graph. What prevents that is recorded too: it must not end the compile."""
     graphs = _watch.seen.stages.setdefault(stage, [])
-    ops, text, problem = (
-        {},
-        "",
-        f"more than {_MOST_GRAPHS} graphs" if len(graphs) >= _MOST_GRAPHS else "",
-    )
-    if not problem:
+    ops, text, problem = dict[str, int](), "", ""
+    if len(graphs) >= _MOST_GRAPHS:
+        problem = f"more than {_MOST_GRAPHS} graphs"
+    else:
         try:
             ops, text = compiling.operators(graph), str(graph.print_readable(**_PRINTED))
         except Exception as error:
@@ -633,16 +628,14 @@ def _record_graph(stage: str, graph: Any) -> None:
     graphs.append({"ops": ops, "text": text[:room], "cut": len(text) > room, "problem": problem})
 
 
-def _noting_wrappers(original: Callable[..., Any], *args: object, **kwargs: object) -> Any:
+def _noting_wrappers(original: Function, *args: object, **kwargs: object) -> Any:
     wrapper = original(*args, **kwargs)
     if "kernels" in _watch.asked:
         compiling.note_wrapper(wrapper)
     return wrapper
 
 
-def _noting_graph(
-    original: Callable[..., Any], graph: object, *args: object, **kwargs: object
-) -> Any:
+def _noting_graph(original: Function, graph: object, *args: object, **kwargs: object) -> Any:
     generated = original(graph, *args, **kwargs)
     _in_thread.graph = compiling.graph_of_code(graph)
     if "kernels" in _watch.asked and _is_own_compile():
@@ -662,9 +655,7 @@ def _recording_code(code: str) -> None:
     _in_thread.graph = {}
 
 
-def _recording_graphs(
-    original: Callable[..., Any], graph: Any, *args: object, **kwargs: object
-) -> Any:
+def _recording_graphs(original: Function, graph: Any, *args: object, **kwargs: object) -> Any:
     _watch.seen.graphs.append(sorted(graph.device_types))
     if _is_own_compile():
         _watch.own[id(graph)] = weakref.ref(graph)
@@ -672,7 +663,7 @@ def _recording_graphs(
 
 
 def _recording_ahead(
-    original: Callable[..., Any],
+    original: Function,
     cls: object,
     graph: Any,
     wrapper_code: str,
@@ -705,10 +696,10 @@ _REPLACED = (
 _PACKAGE = "a package that was compiled ahead of time ran: its kernel calls are not seen"
 
 
-def _counting_calls(original: Callable[..., Any], graph: Any, inputs: object) -> Any:
+def _counting_calls(original: Function, graph: Any, inputs: object) -> Any:
     seen = _watch.seen
     is_own = (known := _watch.own.get(id(graph))) is not None and known() is graph
-    _count(seen.executed if is_own else seen.executed_others, graph.device_types)
+    seen.count(graph.device_types, is_own=is_own)
     if not is_own or "kernels" not in _watch.asked:
         return seen.run(original, graph, inputs)
     seen.counted += 1
@@ -724,14 +715,7 @@ def _counting_calls(original: Callable[..., Any], graph: Any, inputs: object) ->
     return returned
 
 
-def _counting_ahead(
-    original: Callable[..., Any], package: Any, *args: object, **kwargs: object
-) -> Any:
-    _count(_watch.seen.executed_others, [package.get_metadata()["AOTI_DEVICE_KEY"]])
+def _counting_ahead(original: Function, package: Any, *args: object, **kwargs: object) -> Any:
+    _watch.seen.count([package.get_metadata()["AOTI_DEVICE_KEY"]], is_own=False)
     _watch.seen.uncounted.append(_PACKAGE)
     return original(package, *args, **kwargs)
-
-
-def _count(counts: dict[str, int], devices: Iterable[str]) -> None:
-    for device in devices:
-        counts[device] = counts.get(device, 0) + 1

@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 import torch
 import torch._dynamo
@@ -30,8 +31,10 @@ from torch_conformance.vocabulary.expectations.additional_calls import Poison
 from torch_conformance.vocabulary.expectations.compilation import KINDS
 from torch_conformance.worker.torch_compat import imports
 
+Function = Callable[..., Any]
 
-def hook(module: str, name: str, call: Callable[..., Any]) -> None:
+
+def hook(module: str, name: str, call: Function) -> None:
     """Replace a function or a method of torch: ``call`` gets it, followed by the arguments.
 
     Raise ``AttributeError`` where there is none.
@@ -56,9 +59,7 @@ def hook(module: str, name: str, call: Callable[..., Any]) -> None:
 # -- backends and frames ---------------------------------------------------------------------------
 
 
-def compiled(
-    function: Callable[..., Any], options: Mapping[str, Any]
-) -> tuple[Callable[..., Any], Any]:
+def compiled(function: Function, options: Mapping[str, Any]) -> tuple[Function, Any]:
     """Return ``torch.compile`` of a function, and the backend object with which dynamo will compile
     its frames (None if unknown).
     """
@@ -69,15 +70,12 @@ def compiled(
         backends.append(kwargs["backend"] if "backend" in kwargs else args[0])
         return original(*args, **kwargs)
 
-    torch._dynamo.optimize = optimize
-    try:
+    with mock.patch.object(torch._dynamo, "optimize", optimize):
         optimized = torch.compile(function, **options)
-    finally:
-        torch._dynamo.optimize = original
     return optimized, backends[-1] if backends else None
 
 
-def has_ignored_mark(function: Callable[..., Any]) -> bool:
+def has_ignored_mark(function: Function) -> bool:
     """Whether a function is marked with ``torch.compiler.disable``, and ``torch.compile`` of it
     unwraps and compiles what was marked.
 
@@ -124,7 +122,7 @@ def guards_of(manager: Any) -> list[str]:
     """Return the guards of a ``CheckFunctionManager``, each as ``TYPE: CODE``, as torch's log of
     guards shows them.
 
-    The log ends each guard with the line of the user's code as a comment, which is no part of the
+    The log ends each guard with the line of the user's code as a comment, which is not part of the
     guard.
     """
     lines = (line.lstrip("|+- ") for line in str(manager.guard_manager).splitlines())
@@ -167,11 +165,8 @@ def without_lowering(missed: list[bool] | None, error: type[Exception]) -> Itera
         raise error("no cache has this graph")
 
     lowering = importlib.import_module("torch._inductor.graph").GraphLowering
-    before, lowering.run = lowering.run, refuse
-    try:
+    with mock.patch.object(lowering, "run", refuse):
         yield
-    finally:
-        lowering.run = before
 
 
 def reference_stance() -> contextlib.AbstractContextManager[Any]:
@@ -282,7 +277,7 @@ def is_known(name: str) -> bool:
     """Whether torch, or the code of the case, has an operator or a function of a name as
     ``operators`` writes it.
     """
-    if name in ("placeholder", "get_attr"):  # kinds of nodes that are no operators
+    if name in ("placeholder", "get_attr"):  # kinds of nodes, not operators
         return True
     if name.startswith("Tensor."):
         return hasattr(torch.Tensor, name.removeprefix("Tensor."))
@@ -428,7 +423,7 @@ def read_wrapper(source: str) -> Wrapper:
 def note_wrapper(module: Any) -> None:
     """Read the source of a generated module that was loaded.
 
-    Modules that are no wrappers define no kernels.
+    Modules other than wrappers define no kernels.
     """
     if module.__file__ not in wrappers:
         # without the names of its kernels a wrapper is not one that is seen to run, so that its
@@ -464,8 +459,8 @@ class Counted:
     in_cpp: bool = False
     """Whether a wrapper ran that only calls C++."""
     to_the_end: bool = False
-    """Whether the calls were counted until the graph returned: code that it calls may set a profile
-    function of its own.
+    """Whether the calls were counted until the graph returned: code that it calls may set another
+    profile function.
     """
 
 

@@ -286,9 +286,8 @@ def _is_each_big(count: int) -> bool | None:
         from torch._inductor.utils import is_big_gpu
 
         return all(is_big_gpu(index) for index in range(count))
-    except (
-        Exception
-    ):  # for a device that it does not know torch raises what that device's code does
+    except Exception:
+        # for a device that it does not know torch raises what that device's code does
         return None
 
 
@@ -302,7 +301,7 @@ LIBRARIES_OF_AMD = {
 
 
 def facts_of_amd(lib: Path, home: Path, driver: Path) -> dict[str, str]:
-    """Return what is installed for AMD GPUs, by files alone: a call of a library may start a driver
+    """Return what is installed for AMD GPUs, only by files: a call of a library may start a driver
     that hangs.
 
     Libraries are those of torch (``lib``), else of ROCm (``home``). There the name of a file has

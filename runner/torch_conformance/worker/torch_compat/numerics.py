@@ -4,7 +4,7 @@ float64.
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -39,24 +39,38 @@ _NORMS = (
     "native_group_norm",
 )
 """Operators whose backward adds many numbers within, and whose results show the error of these
-sums: they are moved sum by sum.
+sums: they are jittered sum by sum.
 """
 
 _NARROW = ("bfloat16", "float16")
 """The formats that are recorded.
 
-A rounding to float8 is a part of the function: float64 has it, and no jitter moves it.
+A rounding to float8 is a part of the function: float64 has it, and no jitter changes it.
 """
 
 _WRITTEN = ("running_mean", "running_var")
 """Arguments that batch norms change although some schemas do not say so."""
 
 
-class Roundings(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch: this base class has the type Any
+class OperatorMode(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch: this base class has the type Any
+    """A mode in which ``call`` makes the call of each operator."""
+
+    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Call the operator; return its result."""
+        raise NotImplementedError
+
+    def __torch_dispatch__(
+        self, func: Any, types: object, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Let ``call`` make the call."""
+        return self.call(func, args, kwargs or {})
+
+
+class Roundings(OperatorMode):
     """Records for each storage the narrowest format below float32 that operators rounded its values
     to, or what they were computed from.
 
-    Inputs are not rounded by the call. Values that follow from indices, masks or shapes alone are
+    Inputs are not rounded by the call. Values that follow from indices, masks or shapes only are
     not rounded either.
     """
 
@@ -67,19 +81,16 @@ class Roundings(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follo
         self.draws: list[list[torch.dtype]] = []
         """The dtypes of the operands of each operator that drew random numbers."""
 
-    def __torch_dispatch__(
-        self, func: Any, types: object, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call the operator, then record what it rounded."""
-        kwargs = kwargs or {}
         if _draws(func):
             leaves = pytree.tree_leaves((args, kwargs))
             self.draws.append([leaf.dtype for leaf in leaves if isinstance(leaf, torch.Tensor)])
         operands = _tensors((args, kwargs))
-        known = _storages_of(operands)
+        known = storages_of(operands)
         result = func(*args, **kwargs)
         if isinstance(func, torch._ops.OpOverload):
-            before = "" if takes_shapes_alone(func) else min_of(*map(self.narrowest, operands))
+            before = "" if reads_only_shapes(func) else min_of(*map(self.narrowest, operands))
             for tensor in _written(func, args, kwargs, known, result):
                 name, storage = _name(tensor), _storage(tensor)
                 if name not in _NARROW or _is_exact_copy(func, operands, name):
@@ -111,7 +122,7 @@ TF32 = "tf32"
 """The format of operands that has no dtype in torch: a fraction of ten bits in 32."""
 
 
-class InFormat(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch
+class InFormat(OperatorMode):
     """Computes products of float32 in another format, as a compiler declares that it does;
     with a generator the operands in tf32 are rounded up or down at random.
     """
@@ -122,13 +133,10 @@ class InFormat(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
         self.has_rounded = False
         """Whether there was such a product."""
 
-    def __torch_dispatch__(
-        self, func: Any, types: object, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call the operator; of a product round the operands, and the result where the format is a
         dtype.
         """
-        kwargs = kwargs or {}
         name = func._schema.name.rpartition("::")[2] if hasattr(func, "_schema") else ""
         known = pytree.tree_leaves((args, kwargs))
         if (
@@ -168,13 +176,13 @@ def _in_tf32(tensor: torch.Tensor, generator: torch.Generator | None) -> torch.T
 
 
 class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch: this base class has the type Any
-    """Moves what each operator rounds by up to ``amplitude`` units in the last place, with random
-    signs: eager, rounded otherwise.
+    """Jitters what each operator rounds by up to ``amplitude`` units in the last place, with random
+    signs: eager with other roundings.
 
-    How far the answer moves is what rounding explains of eager's error, whatever the function is.
+    How far the answer changes is what rounding explains of eager's error, whatever the function is.
     Numbers come only from the generator. ``is_fine``: an operator that is not pointwise rounds each
-    of its additions, so its operands move by ``AMPLITUDE`` units and its results by ``SUMMED``.
-    ``keeps_exact``: numbers that an operator did not round remain, so that ties remain ties.
+    of its additions, so its operands are jittered by ``AMPLITUDE`` units and its results by
+    ``SUMMED``. ``keeps_exact``: numbers that an operator did not round remain, and so do ties.
     """
 
     def __init__(
@@ -191,7 +199,7 @@ class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
         self.keeps_copies = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call the operator, then move its floating-point results."""
+        """Call the operator, then jitter its floating-point results."""
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
             return NotImplemented  # it computes with tensors that this mode sees
         kwargs = kwargs or {}
@@ -199,17 +207,17 @@ class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
             with self:
                 return decomposed(*args, **kwargs)
         operands = _tensors((args, kwargs))
-        known = _storages_of(operands)
-        is_moved = (
+        known = storages_of(operands)
+        is_rounded = (
             bool(operands)
             and isinstance(func, torch._ops.OpOverload)
-            and not (takes_shapes_alone(func) or _draws(func))
+            and not (reads_only_shapes(func) or _draws(func))
             and not (self.keeps_copies and func._overloadpacket in _COPIES)
         )
-        adds = is_moved and self._is_fine and not _is_pointwise(func)
-        precise = _in_float64(func, args, kwargs) if is_moved and self._keeps_exact else None
+        adds = is_rounded and self._is_fine and not _is_pointwise(func)
+        precise = _in_float64(func, args, kwargs) if is_rounded and self._keeps_exact else None
         result = self._of_jittered_operands(func, args, kwargs) if adds else func(*args, **kwargs)
-        if is_moved:
+        if is_rounded:
             for tensor in _written(func, args, kwargs, known, result):
                 if func._overloadpacket is torch.ops.aten.sum:
                     # 0 of a sum of -0 that begins with 0: a kernel that adds nothing has -0
@@ -220,10 +228,10 @@ class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
                     if adds and _is_wide(tensor):
                         times, terms = SUMMED, _FEW_TERMS_FINELY
                     times *= _times(operands, tensor, terms)
-                    moved = jittered(tensor, self._generator, times=times)
+                    changed = jittered(tensor, self._generator, times=times)
                     if isinstance(precise, torch.Tensor) and precise.shape == tensor.shape:
-                        moved = torch.where(tensor == precise, tensor, moved)
-                    tensor.copy_(moved)
+                        changed = torch.where(tensor == precise, tensor, changed)
+                    tensor.copy_(changed)
         return result
 
     def _of_jittered_operands(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -239,8 +247,8 @@ class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
             return func(*args, **kwargs)
 
         def jitter(leaf: torch.Tensor) -> torch.Tensor:
-            is_rounded = _tensors(leaf) and _is_strided(leaf) and _is_wide(leaf)
-            return jittered(leaf, self._generator, times=AMPLITUDE) if is_rounded else leaf
+            is_jittered = _tensors(leaf) and is_strided(leaf) and _is_wide(leaf)
+            return jittered(leaf, self._generator, times=AMPLITUDE) if is_jittered else leaf
 
         operands = pytree.tree_map_only(torch.Tensor, jitter, (args, kwargs))
         result = func(*operands[0], **operands[1])
@@ -318,13 +326,18 @@ def _is_pointwise(func: Any) -> bool:
         return single is not None and any(
             torch.Tag.pointwise in getattr(single, name).tags for name in single.overloads()
         )
-    return bool(
-        operator.startswith("_fused_") and operator.endswith("_")
-    )  # the steps of optimizers
+    # the steps of optimizers
+    return bool(operator.startswith("_fused_") and operator.endswith("_"))
 
 
-def _is_strided(tensor: torch.Tensor) -> bool:
+def is_strided(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is dense with strides, as no sparse or nested one is."""
     return tensor.layout is torch.strided and not tensor.is_nested
+
+
+def is_inexact(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has floating-point or complex numbers."""
+    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def _is_wide(tensor: torch.Tensor) -> bool:
@@ -339,7 +352,7 @@ def _is_selection(operands: Sequence[torch.Tensor], result: torch.Tensor) -> boo
     largest = max(operands, key=torch.Tensor.numel)
     if largest.dtype != result.dtype or largest.numel() > _MOST_COMPARED or result.is_complex():
         return False
-    if not (_is_strided(largest) and _is_strided(result)):
+    if not (is_strided(largest) and is_strided(result)):
         return False
     # hundreds of runs ask this of each operator; most results fail at the first number or at a few
     numbers, known = result.double().reshape(-1), largest.double().reshape(-1)
@@ -349,14 +362,14 @@ def _is_selection(operands: Sequence[torch.Tensor], result: torch.Tensor) -> boo
 
 
 def _times(operands: Sequence[torch.Tensor], result: torch.Tensor, few: int) -> float:
-    """Return how many times farther a sum of more than ``few`` equal terms is moved: each is
+    """Return how many times more a sum of more than ``few`` equal terms is jittered: each is
     rounded to the same side, as the gradients of a mean are.
     """
     most = max(operand.numel() for operand in operands)
     terms = most / max(result.numel(), 1)
     if terms > few and torch.finfo(result.dtype).eps <= RESOLUTION:
         for operand in operands:
-            is_plain = _is_strided(operand) and not operand.is_complex()
+            is_plain = is_strided(operand) and not operand.is_complex()
             if operand.numel() == most and is_plain and _has_few_numbers(operand):
                 return float(min(terms, _MOST_TERMS) / few)
     return 1.0
@@ -378,7 +391,7 @@ _MOST_COMPARED = 1 << 14
 """How many numbers are compared; of terms, evenly spread."""
 
 _FEW_TERMS = 1024
-"""So many equal terms move their sum by one unit. Added one after the other, n of them are off by
+"""So many equal terms jitter their sum by one unit. Added one after the other, n of them are off by
 n/30 units at the median of 60 sums and by n/10 at most, which the bounds are just above."""
 
 _FEW_TERMS_FINELY = 32
@@ -400,7 +413,7 @@ def jittered(
     A tensor of whole numbers remains: they are counts, or a mask.
 
     A tensor whose resolution is coarser than ``least`` remains, too: a rounding to float8 is a part
-    of the function. ``times`` multiplies the moves. Equal numbers among few are moved alike: an
+    of the function. ``times`` multiplies the changes. Equal numbers among few are changed alike: an
     operator rounds equal results alike, and a sum of them is rounded to the same side again and
     again.
     """
@@ -417,15 +430,15 @@ def jittered(
     if eps > least:
         return tensor.detach()
     numbers = tensor.detach().to(torch.float64)
-    moves = (torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * 2 - 1).to(
+    changes = (torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * 2 - 1).to(
         tensor.device
     ) * (eps * times)
     if numbers.numel() >= _ALIKE and _has_few_numbers(numbers):
         distinct, places = numbers.unique(return_inverse=True)
-        moves = moves.reshape(-1)[: distinct.numel()][places]
+        changes = changes.reshape(-1)[: distinct.numel()][places]
     is_integer = numbers == numbers.to(torch.int64)  # in a tenth of the time of trunc
     is_whole = (is_integer & (numbers.abs() * eps < 1)) | ~numbers.isfinite()
-    return tensor.detach() if bool(is_whole.all()) else (numbers * (1 + moves)).to(tensor.dtype)
+    return tensor.detach() if bool(is_whole.all()) else (numbers * (1 + changes)).to(tensor.dtype)
 
 
 RESOLUTION = torch.finfo(torch.float32).eps
@@ -441,7 +454,7 @@ not grow with the roundings, as that of a sign, a right answer is not as far awa
 of one unit would be."""
 
 SUMMED = AMPLITUDE / 8
-"""In units. How far a result of additions is moved where the operands are, by ``AMPLITUDE``:
+"""In units. How far a result of additions is jittered where the operands are, by ``AMPLITUDE``:
 compiled sums of 1,000,000 positive terms are up to 5 ulp off, which the bounds are just above."""
 
 
@@ -452,19 +465,19 @@ def min_of(*names: str) -> str:
 
 def _tensors(value: object) -> list[torch.Tensor]:
     leaves = pytree.tree_leaves(value)
-    return [
-        leaf
-        for leaf in leaves
-        if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex())
-    ]
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and is_inexact(leaf)]
 
 
-def _storages_of(tensors: Iterable[torch.Tensor]) -> set[int]:
-    return {storage.cdata for tensor in tensors if (storage := _storage(tensor)) is not None}
+def storages_of(values: Iterable[object]) -> dict[int, StorageWeakRef]:
+    """Return the storages of the tensors among ``values``, by address: none of a tensor without a
+    storage of its own.
+    """
+    storages = (_storage(value) for value in values)
+    return {storage.cdata: storage for storage in storages if storage is not None}
 
 
 def _written(
-    func: Any, args: Any, kwargs: Any, known: set[int], result: object
+    func: Any, args: Any, kwargs: Any, known: Container[int], result: object
 ) -> list[torch.Tensor]:
     """Return the floating-point tensors that an operator wrote: new results, and arguments that it
     changed.
@@ -484,7 +497,7 @@ def _written(
     return written
 
 
-def takes_shapes_alone(func: Any) -> bool:
+def reads_only_shapes(func: Any) -> bool:
     """Whether an operator reads no number of its operands."""
     operator = func._schema.name.rpartition("::")[2]
     return bool(operator.endswith("_like") or operator.startswith("new_"))
@@ -504,7 +517,7 @@ def _storage(tensor: Any) -> StorageWeakRef | None:
     try:
         return StorageWeakRef(tensor.untyped_storage())
     except (AttributeError, RuntimeError, NotImplementedError):
-        # no tensor, or one without a storage of its own
+        # not a tensor, or a tensor without a storage
         return None
 
 
@@ -529,15 +542,15 @@ _REAL = (torch.float32, torch.float16, torch.bfloat16)
 _COMPLEX = (torch.complex64, torch.complex32)
 
 
-class Widened(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch: this base class has the type Any
+class Widened(OperatorMode):
     """Replaces narrower floating-point dtypes in arguments of operators by float64, and float32
-    operands beside float64 ones; random numbers are those of eager.
+    operands of operators that have float64 ones too; random numbers are those of eager.
     """
 
     def __init__(self, draws: Sequence[Sequence[torch.dtype]] = ()) -> None:
         super().__init__()
         self.problem = ""
-        """Why the result is no float64 reference; empty if it is one."""
+        """Why the result is not a float64 reference; empty if it is one."""
         self.keeps_copies = False
         self._dtypes = iter(draws)
         """Those of operands of operators that draw: others would draw other numbers."""
@@ -554,11 +567,8 @@ class Widened(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow 
         super().__exit__(*error)
         torch.set_default_dtype(self._default)
 
-    def __torch_dispatch__(
-        self, func: Any, types: object, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call the operator with wider arguments."""
-        kwargs = kwargs or {}
         kept = kwargs.get("dtype") if func._overloadpacket in _COPIES else None
         if _draws(func):
             return self._drawn(func, args, kwargs)
@@ -600,7 +610,7 @@ class Widened(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow 
                 *map(pytree.tree_leaves, (operands, (args, kwargs))), strict=True
             )
         }
-        for narrow in _written(func, operands[0], operands[1], set(), ()):
+        for narrow in _written(func, operands[0], operands[1], (), ()):
             wide[id(narrow)].copy_(narrow)
         return pytree.tree_map_only(
             torch.Tensor, lambda leaf: wide.get(id(leaf), leaf.to(_wider(leaf.dtype))), drawn
@@ -613,9 +623,7 @@ def is_what_casts_lose(eager: Any, wide: Any, kept: Any) -> bool:
 
     Roundings of ordinary mixed precision are small compared with the answer.
     """
-    if not all(
-        isinstance(leaf, torch.Tensor) and _is_strided(leaf) for leaf in (eager, wide, kept)
-    ):
+    if not all(isinstance(leaf, torch.Tensor) and is_strided(leaf) for leaf in (eager, wide, kept)):
         return False
     ours, without, right = map(to_wide, (eager, wide, kept))
     if not len(ours) == len(without) == len(right):
@@ -656,13 +664,13 @@ class Reported(TorchFunctionMode):  # type: ignore[misc]  # mypy does not follow
         return self._reported.get(result, result) if func == torch.Tensor.dtype.__get__ else result
 
 
-def narrow_dtypes(tensors: Iterable[torch.Tensor]) -> list[torch.dtype]:
-    """Return the dtypes that a function of these tensors may read in the case, and not in
-    float64.
+def narrow_dtype(tensors: Iterable[torch.Tensor]) -> torch.dtype:
+    """Return the first real dtype below float64 of ``tensors``, which a function of them may read
+    in the case and not in float64; float32 where there is none.
     """
     real = {torch.complex64: torch.float32, torch.complex32: torch.float16}
-    dtypes = dict.fromkeys(real.get(tensor.dtype, tensor.dtype) for tensor in tensors)
-    return [dtype for dtype in dtypes if dtype in _REAL] or [torch.float32]
+    dtypes = (real.get(tensor.dtype, tensor.dtype) for tensor in tensors)
+    return next((dtype for dtype in dtypes if dtype in _REAL), torch.float32)
 
 
 def _wider(dtype: torch.dtype) -> torch.dtype:
@@ -695,15 +703,15 @@ def change(
     """
     by_storage: dict[int, list[torch.Tensor]] = {}
     for tensor in tensors:
-        if type(tensor) in (torch.Tensor, torch.nn.Parameter) and _is_strided(tensor):
+        if type(tensor) in (torch.Tensor, torch.nn.Parameter) and is_strided(tensor):
             by_storage.setdefault(tensor.untyped_storage()._cdata, []).append(tensor)
-        elif tensor.is_floating_point() or tensor.is_complex():
+        elif is_inexact(tensor):
             raise TypeError(
                 f"an input is a tensor of another kind: {type(tensor).__name__}, {tensor.layout}"
             )
     for sharing in by_storage.values():
         first = sharing[0]
-        if not any(tensor.is_floating_point() or tensor.is_complex() for tensor in sharing):
+        if not any(map(is_inexact, sharing)):
             continue
         if len({(tensor.dtype, tensor.is_conj(), tensor.is_neg()) for tensor in sharing}) > 1:
             raise TypeError("two tensors of different dtypes share memory")

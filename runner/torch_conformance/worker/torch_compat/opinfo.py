@@ -97,7 +97,7 @@ def in_forms(
 
 
 def placed(copy: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """Return a copy of a tensor, as far from the beginning of its memory as a form moved it."""
+    """Return a copy of a tensor, as far from the beginning of its memory as a form placed it."""
     return sample_forms.at_offset(copy) if sample_forms.is_at_offset(tensor) else copy
 
 

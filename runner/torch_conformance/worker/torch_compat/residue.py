@@ -17,10 +17,13 @@ from typing import Any, NamedTuple
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_conformance.vocabulary.expectations.additional_calls import CannotRepeat
-from torch_conformance.worker.torch_compat.numerics import takes_shapes_alone
+from torch_conformance.worker.torch_compat.numerics import (
+    OperatorMode,
+    reads_only_shapes,
+    storages_of,
+)
 
 NO_COMPUTATION: Mapping[str, str] = {
     **dict.fromkeys(
@@ -84,7 +87,7 @@ class Operator(NamedTuple):
     name: str
     """Such as ``aten.mm``; that of a kernel of a GPU, such as ``at::native::CUDAFunctor_add``."""
     shapes: list[Any]
-    """The shapes of its arguments, as the profiler tells them."""
+    """The shapes of its arguments, as the profiler reports them."""
     overload: str = ""
     """Such as ``default`` or ``Tensor``; empty for a kernel."""
     type: str = ""
@@ -182,7 +185,7 @@ def recorded(record: Record, *, of_backward: bool = False) -> Iterator[None]:
     record.operators.extend(Operator(name, []) for name in kernels)
 
 
-class Origins(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch
+class Origins(OperatorMode):
     """Records which operators that ran outside of compiled graphs each value comes from: a number
     with a bit for each.
     """
@@ -199,15 +202,12 @@ class Origins(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow 
         # a weak reference keeps the address of a storage that was freed from being used again
         self._of: dict[int, tuple[StorageWeakRef, int]] = {}
 
-    def __torch_dispatch__(
-        self, func: Any, types: object, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call the operator, and record it unless a compiled graph called it."""
-        kwargs = kwargs or {}
         result = func(*args, **kwargs)
         operands = _storages((args, kwargs))
         # a constant comes from no operator
-        if self._depth or not operands or takes_shapes_alone(func):
+        if self._depth or not operands or reads_only_shapes(func):
             return result
         origins, name = self._origins(operands), func._schema.name.replace("::", ".")
         if not func.is_view and name.partition(".")[2] not in NO_COMPUTATION:
@@ -241,22 +241,17 @@ class Origins(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow 
             origins |= self._numbers
         return [name for at, name in enumerate(self._names) if origins >> at & 1]
 
-    def _origins(self, storages: Iterable[StorageWeakRef]) -> int:
-        known = (self._of.get(storage.cdata, (None, 0))[1] for storage in storages)
+    def _origins(self, storages: Iterable[int]) -> int:
+        known = (self._of.get(address, (None, 0))[1] for address in storages)
         return functools.reduce(int.__or__, known, 0)
 
-    def _add(self, storages: Iterable[StorageWeakRef], origins: int) -> None:
-        for storage in storages:
-            self._of[storage.cdata] = storage, origins | self._origins([storage])
+    def _add(self, storages: Mapping[int, StorageWeakRef], origins: int) -> None:
+        for address, storage in storages.items():
+            self._of[address] = storage, origins | self._origins([address])
 
 
-def _storages(value: object) -> list[StorageWeakRef]:
-    tensors = (leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor))
-    storages = []
-    for tensor in tensors:
-        with contextlib.suppress(NotImplementedError, RuntimeError):  # it has none of its own
-            storages.append(StorageWeakRef(tensor.untyped_storage()))
-    return storages
+def _storages(value: object) -> dict[int, StorageWeakRef]:
+    return storages_of(pytree.tree_leaves(value))
 
 
 def facts(calls: Iterable[tuple[Record, Record]]) -> dict[str, Any]:
@@ -292,16 +287,14 @@ def facts(calls: Iterable[tuple[Record, Record]]) -> dict[str, Any]:
     }
 
 
-class Lines(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch
+class Lines(OperatorMode):
     """Notes the lines of a spec that call each operator, in their order."""
 
     def __init__(self) -> None:
         super().__init__()
         self._found = defaultdict[str, list[str]](list)
 
-    def __torch_dispatch__(
-        self, func: Any, kinds: object, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Note the innermost line of a spec, and call the operator."""
         frame: types.FrameType | None = sys._getframe(1)
         while frame and not frame.f_code.co_filename.endswith((".yaml", ".yml")):
@@ -309,7 +302,7 @@ class Lines(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow to
         self._found[str(func)].append(
             f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
         )
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)
 
     def of(self, operator: Operator) -> str:
         """Return the next line that called an operator; nothing where none is known."""

@@ -1,6 +1,6 @@
 """Forms of the samples of an operator: other memory, other sizes, other numbers.
 
-``repro --sample`` writes this file into its script: it needs torch alone.
+``repro --sample`` writes this file into its script: it needs only torch.
 """
 
 import copy
@@ -98,7 +98,7 @@ def _changed(call: object, change: Callable[[torch.Tensor], torch.Tensor | None]
 def _elsewhere(
     change: Callable[[torch.Tensor], torch.Tensor | None], call: object
 ) -> Iterator[Any]:
-    """Yield the call with all tensors changed, then with the first alone, where there are more."""
+    """Yield the call with all tensors changed, then with only the first, where there are more."""
     yield _changed(call, change, len(_tensors(call)))
     if sum(change(tensor.detach()) is not None for tensor in _tensors(call)) > 1:
         yield _changed(call, change, 1)

@@ -213,7 +213,7 @@ this name below the case's folder.
 """
 
 _SWITCHES = {"TORCH_COMPILE_DYNAMO_PROFILER": ("0", "1", "true", "false", "True", "False")}
-"""Values of these variables that are no paths."""
+"""Values of these variables that are not paths."""
 
 
 def redirect(folder: str, cache: str, environ: MutableMapping[str, str] = os.environ) -> None:
@@ -299,18 +299,13 @@ def follow_variables(folder: str) -> dict[str, dict[str, Any]]:
         if isinstance(path, str) and os.environ.get(variable):
             options.setdefault(section, {})[name] = os.environ[variable]
     # the files of log and trace handlers, which are opened at the first record
-    loggers = [
-        logger
-        for logger in logging.Logger.manager.loggerDict.values()
-        if isinstance(logger, logging.Logger)
-    ]
     files = {
-        id(handler): handler
-        for logger in loggers
-        for handler in logger.handlers
+        handler
+        for logger in logging.Logger.manager.loggerDict.values()
+        for handler in getattr(logger, "handlers", ())
         if isinstance(handler, logging.FileHandler)
     }
-    for handler in files.values() if os.environ.get("TORCH_LOGS_OUT") else ():
+    for handler in files if os.environ.get("TORCH_LOGS_OUT") else ():
         _forget_stream(handler)
         handler.baseFilename = os.environ["TORCH_LOGS_OUT"]
     trace: Any = sys.modules["torch._logging._internal"].LOG_TRACE_HANDLER
