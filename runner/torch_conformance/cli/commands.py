@@ -9,12 +9,7 @@ from torch_conformance.machine import output
 from torch_conformance.model.diagnostics import UsageError, shown_path
 from torch_conformance.model.escaping import one_line
 from torch_conformance.model.outcomes import ExitCode
-from torch_conformance.optional.options import (
-    MergeOptions,
-    ReportOptions,
-    RunOptions,
-    report_files,
-)
+from torch_conformance.optional.options import MergeOptions, ReportOptions, RunOptions, report_files
 from torch_conformance.record.conclusion import conclusion_of, profile_statement
 
 

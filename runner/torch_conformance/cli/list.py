@@ -87,11 +87,7 @@ def main(options: ListOptions) -> ExitCode:
         profile = vendor.load_profile(
             options.profile, options.paths, options.backends, options.backend
         )
-        suite, read, levels = (
-            profile.suite,
-            profile.cases,
-            vendor.levels_of(profile.record),
-        )
+        suite, read, levels = (profile.suite, profile.cases, vendor.levels_of(profile.record))
     if is_ledger:
         return _ledger(options, suite.cases)
     cases = select(read, suite.backends, options)

@@ -49,13 +49,11 @@ class Command:
         examples: Sequence[tuple[str, str]],
         function: str = "main",
     ) -> None:
-        self.place, self.does, self.text, self.examples, self.function = (
-            place,
-            does,
-            text,
-            examples,
-            function,
-        )
+        self.place = place
+        self.does = does
+        self.text = text
+        self.examples = examples
+        self.function = function
 
     def part(self, name: str) -> Any:
         """Return what its module has by a name."""
@@ -105,8 +103,7 @@ COMMANDS: Mapping[str, Command] = {
         "run.auditing:AuditOptions",
         "print the expectations that could not have failed",
         "Judge recorded observations again with changed facts (mutants): an expectation that "
-        "still passes could not have failed. PATHs are "
-        "run first.",
+        "still passes could not have failed. PATHs are run first.",
         (
             ("audit latest", "a recorded run"),
             ("audit specs/padding --run", "run the specs, and their controls"),
@@ -115,20 +112,18 @@ COMMANDS: Mapping[str, Command] = {
     "merge": Command(
         "cli.commands:MergeOptions",
         "join the runs of shards",
-        "Join the runs of all shards of one selection into one run, with its journal, report "
-        "and evidence. Refuses missing and duplicate "
-        "shards, and shards with another selection, torch or machine; prints one line for "
-        "each problem.",
+        "Join the runs of all shards of one selection into one run, with its journal, report and "
+        "evidence. Refuses missing and duplicate shards, and shards with another selection, torch "
+        "or machine; prints one line for each problem.",
         (("merge shard-1 shard-2 --out whole", "two shards of one selection"),),
         "merge",
     ),
     "report": Command(
         "cli.commands:ReportOptions",
         "write the reports of a run again",
-        "Write the HTML report of a recorded run again, from its journal and the files beside "
-        "it: index.html in the run's folder, and the "
-        "folder 'report', which the page loads. With --junit, write the JUnit report too. "
-        "Nothing is run or judged: exit 0 says that the "
+        "Write the HTML report of a recorded run again, from its journal and the files beside it: "
+        "index.html in the run's folder, and the folder 'report', which the page loads. With "
+        "--junit, write the JUnit report too. Nothing is run or judged: exit 0 says that the "
         "files were written.",
         (
             ("report latest --open", "write the page of the latest run again, and open it"),

@@ -20,12 +20,7 @@ from torch_conformance.model.diagnostics import (
 )
 from torch_conformance.model.escaping import counted
 from torch_conformance.model.outcomes import ExitCode
-from torch_conformance.optional.options import (
-    SpecFiles,
-    flag,
-    profile_option,
-    waiver_files,
-)
+from torch_conformance.optional.options import SpecFiles, flag, profile_option, waiver_files
 from torch_conformance.plan.profile import Profile, profiles
 
 

@@ -279,10 +279,8 @@ def verdicts_of(
             judgement = replace(judgement, kind=side_effects.KIND, position=step.position)
             effects.append(_of_rank(step, judgement))
     if len(steps) < len(case.steps):
-        missing, observed = (
-            case.steps[len(steps)].position,
-            f"step {len(steps) + 1} was not carried out",
-        )
+        missing = case.steps[len(steps)].position
+        observed = f"step {len(steps) + 1} was not carried out"
         return [
             *verdicts,
             Verdict(kind="error", status=Status.ERROR, position=missing, observed=observed),

@@ -704,21 +704,18 @@ def with_facts(machine: Machine, facts: Mapping[str, Any]) -> Machine:
     """
     no_facts = (TORCH_ROOT, ANSWERS, protocol.START_UP)
     known = {name: value for name, value in facts.items() if name not in no_facts}
-    root, version, inspected = (
-        facts.get(TORCH_ROOT),
-        str(facts.get("torch")),
-        machine.torch_root or "",
-    )
+    root = facts.get(TORCH_ROOT)
+    version = str(facts.get("torch"))
+    inspected = machine.torch_root or ""
     # conditions and names were resolved for the inspected torch
     if isinstance(root, str) and (
         os.path.realpath(root) != os.path.realpath(inspected) or version != machine.torch
     ):
         shows = f"'{sys.executable} -P -c \"import torch\"' imports what workers import"
         raise UsageError(
-            f"the workers import torch {version} from {root}, but the specs were read for "
-            f"torch {machine.torch} in "
-            f"{inspected or 'no folder'} (remove one of the two, or correct PYTHONPATH or the "
-            f".pth file that names it; {shows})"
+            f"the workers import torch {version} from {root}, but the specs were read for torch "
+            f"{machine.torch} in {inspected or 'no folder'} (remove one of the two, or correct "
+            f"PYTHONPATH or the .pth file that names it; {shows})"
         )
     answers = {str(path): str(answer) for path, answer in facts.get(ANSWERS, {}).items()}
     gpus, memory, arch = int(facts.get("gpus", 0)), facts.get("gpu_memory"), facts.get("arch")

@@ -40,8 +40,7 @@ libraries.
 
 _SECRET_WORDS = frozenset(
     "token secret password passwd passphrase passcode pwd pass pin auth authorization bearer "
-    "credential cred pat key private cookie "
-    "signature sig dsn jwt webhook".split()
+    "credential cred pat key private cookie signature sig dsn jwt webhook".split()
 )
 _SECRET_PARTS = (
     "token",

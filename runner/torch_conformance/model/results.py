@@ -426,10 +426,8 @@ class Policy:
         """Return the policy of the command line; raise ``UsageError`` for contradictory options."""
         other, why = "", ""
         if retries and repeat > 1:
-            other, why = (
-                f"--repeat {repeat}",
-                "the first repeats a failed case until it passes, the second counts failures",
-            )
+            other = f"--repeat {repeat}"
+            why = "the first repeats a failed case until it passes, the second counts failures"
         elif retries and max_failures:
             other, why = (
                 f"--max-failures {max_failures}",
@@ -497,11 +495,9 @@ class Policy:
             for number, result in enumerate(results, start=1)
             if result.outcome not in _PASSED and _signature(result) != _signature(shown)
         ]
-        failed, reason, end = (
-            sum(result.outcome.is_failure for result in results),
-            _cut(shown.reason),
-            "",
-        )
+        failed = sum(result.outcome.is_failure for result in results)
+        reason = _cut(shown.reason)
+        end = ""
         if waiver is not None and outcome is Outcome.XPASS:
             begin = f"passed in each of {len(results)} attempts: "
             reason = (
@@ -523,10 +519,8 @@ class Policy:
             )
             begin = f"{len(results)} attempts had the outcomes {words}: "
         elif outcome is Outcome.FLAKY:
-            begin, end = (
-                f"failed {len(results) - 1} of {len(results)} attempts: ",
-                "; passed when retried alone",
-            )
+            begin = f"failed {len(results) - 1} of {len(results)} attempts: "
+            end = "; passed when retried alone"
         elif outcome in RETRIED:
             begin = f"failed {failed} of {len(results)} attempts: "
         else:

@@ -55,8 +55,7 @@ _TORCH = {
     "default_dtype": "torch.set_default_dtype(getattr(torch, {}))",
     "allow_tf32": "torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = {}",
     "allow_fp16_reduced_precision_reduction": "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction "  # noqa: E501 - a word without a break
-    "= "
-    "torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = {}",
+    "= torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = {}",
 }
 """The statement of each word of the section ``torch``."""
 

@@ -299,9 +299,8 @@ def _size(text: str) -> int:
 def timing_lines(result: Redacted) -> list[str]:
     """Return a line for each timing of bench steps."""
     return [
-        f"{timing.median_ms:10.3f} ms  {one_line(timing.name)} {one_line(timing.form)}, "
-        f"median of {timing.count} "
-        f"({timing.least_ms:.3f} to {timing.most_ms:.3f})"
+        f"{timing.median_ms:10.3f} ms  {one_line(timing.name)} {one_line(timing.form)}, median of "
+        f"{timing.count} ({timing.least_ms:.3f} to {timing.most_ms:.3f})"
         for timing in result.timings
     ]
 

@@ -180,10 +180,8 @@ class _Report:
             if left_out := sum(result.benches_left_out for result in group):
                 properties["bench-steps-left-out"] = str(left_out)
             if spec is not None:
-                name, cases = (
-                    visible_name(cached_file(spec)),
-                    [self._case(result, limit) for result in group],
-                )
+                name = visible_name(cached_file(spec))
+                cases = [self._case(result, limit) for result in group]
             else:
                 name, cases = "run", [TestCase("run", classname=NAME)]
                 why = one_line(self.why or TRUNCATED)

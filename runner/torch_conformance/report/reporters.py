@@ -113,10 +113,7 @@ class Reporters:
     """The listeners of one run of a command, as one listener."""
 
     def __init__(
-        self,
-        command: str,
-        options: RunOptions | MergeOptions | ReportOptions,
-        folder: RunFolder,
+        self, command: str, options: RunOptions | MergeOptions | ReportOptions, folder: RunFolder
     ) -> None:
         table = [
             reporter

@@ -355,9 +355,7 @@ class Controller:
             interrupted=is_interrupted,
             costs=costs_of(self._executed, seconds=seconds, begun=begun, cores=cores()),
             start_up=phases_of_start(
-                self._executed,
-                {"specs": self._prepared.seconds, **self._machine.start_up},
-                begun,
+                self._executed, {"specs": self._prepared.seconds, **self._machine.start_up}, begun
             )
             if self._machine
             else {},

@@ -413,10 +413,8 @@ def result_of_execution(
         problem = problem or _keep(
             digests, folder / SERVICES, [asdict(service) for service in execution.services]
         )
-    ending, stack = (
-        execution.ending,
-        "",
-    )  # the text that may contain the stack of a case that timed out or died
+    ending = execution.ending
+    stack = ""  # the text that may contain the stack of a case that timed out or died
     if ending.timed_out or ending.signal or ending.exit_code or execution.observation is None:
         stack = tail(
             folder / "stderr.txt",

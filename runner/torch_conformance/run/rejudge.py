@@ -90,10 +90,8 @@ def again(
         is_decided = fold(part.verdicts, result.target)[0] in (*JUDGED_BY_FACTS, Outcome.ERROR)
         if is_decided and part.outcome is not Outcome.NOT_RUN and OBSERVATION in part.evidence:
             folder = run / part.folder
-            surroundings, files = (
-                here_of(case, backend, part, known),
-                RecordedFiles(folder, part.evidence),
-            )
+            surroundings = here_of(case, backend, part, known)
+            files = RecordedFiles(folder, part.evidence)
             judged = judged_again(case, backend, surroundings, result, files, folder)
             # an attempt has the verdicts alone that speak against the case
             yield (
