@@ -23,7 +23,6 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +35,7 @@ from torch_conformance.machine.output import naming
 from torch_conformance.model import devices
 from torch_conformance.model.events import Activity, RunningCase
 from torch_conformance.model.protocol import TARGET
+from torch_conformance.model.values import frozen
 from torch_conformance.plan.schedule import Capacity, Environment
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ _PRINTED_BYTES = 64_000
 _PLAN_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Grace:
     """Grace periods in seconds, for operations that should be immediate."""
 

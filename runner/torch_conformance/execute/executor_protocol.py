@@ -9,7 +9,7 @@ folder of the run, and its plan is data; the executor adds the paths of its own 
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Self
 
@@ -18,11 +18,12 @@ from torch_conformance.machine.scratch import Space
 from torch_conformance.model import codec
 from torch_conformance.model.case_facts import Ending, ServiceReport
 from torch_conformance.model.protocol import Json
+from torch_conformance.model.values import frozen
 from torch_conformance.plan import schedule
 from torch_conformance.plan.schedule import Environment, Needs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Job:
     """One plan to run."""
 
@@ -73,7 +74,7 @@ class Job:
         return job
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Warmup:
     """The one-time work of a first compile, which a worker for a GPU did before it had a case."""
 
@@ -86,7 +87,7 @@ class Warmup:
     """The text of torch's exception; what the warm-up did not do, each case does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Execution:
     """The outcome of a job as the executor saw it.
 
@@ -143,7 +144,7 @@ class Execution:
         return execution
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ExecutorSettings:
     """The settings with which a run starts its executor. Paths are of the runner's machine."""
 

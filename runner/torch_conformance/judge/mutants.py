@@ -10,7 +10,7 @@ import functools
 import itertools
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -24,6 +24,7 @@ from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.escaping import one_line
 from torch_conformance.model.expectation import Expectation, Mutant, Status, Verdict
 from torch_conformance.model.results import COULD_NOT_HAVE_FAILED, WEAK
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.steps import MEASURED, TRITON, expects_raise
 
 _SECONDS = 5.0
@@ -41,7 +42,7 @@ class Fate(Enum):
     NOT_APPLICABLE = "not-applicable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Trial:
     """One mutant of one leaf of an expectation, judged."""
 

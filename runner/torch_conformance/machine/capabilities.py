@@ -35,6 +35,7 @@ from torch_conformance.model.targets import (
     TESTED_MINORS,
     simulated,
 )
+from torch_conformance.model.values import frozen
 
 TORCH_ROOT = "torch_root"
 """The fact with the folder from which a worker imported torch. It is compared and not recorded."""
@@ -50,7 +51,7 @@ It depends on the selected cases, so it is not recorded.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Machine:
     """The known properties of a machine. None means not known yet."""
 

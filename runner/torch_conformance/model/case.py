@@ -12,12 +12,13 @@ from torch_conformance.model.conditions import Surroundings, holds
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.expectation import Expectation
 from torch_conformance.model.protocol import Json
+from torch_conformance.model.values import frozen
 
 CaseId = NewType("CaseId", str)
 """``area/spec-name[backend=cpu,dtype=float32]``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Requirement:
     """One entry of ``requires``: a capability and its argument (None when it takes none)."""
 
@@ -29,7 +30,7 @@ class Requirement:
         return self.name if self.argument is None else f"{self.name} {self.argument}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CodeBlock:
     """Python written in a spec.
 
@@ -44,7 +45,7 @@ class CodeBlock:
     """False where YAML folds lines, so that only the first line's number is true."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Step:
     """One step of a case: its kind, its arguments (plain data), what is expected after it."""
 
@@ -67,7 +68,7 @@ class Step:
         return holds(self.when, surroundings)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Expected:
     """An expectation where it stands in the spec.
 
@@ -93,7 +94,7 @@ class Expected:
         return self.leaves.get(leaf) or self.leaves.get(leaf.partition(" ")[0], self.position)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Control:
     """A patch of a case under which its expectations must fail."""
 
@@ -128,7 +129,7 @@ class Availability(Enum):
     """Only the run can know."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WrittenFunction:
     """A function whose Python stands in the spec."""
 
@@ -137,7 +138,7 @@ class WrittenFunction:
     """The name of what is compiled; None where the spec has a problem, and never runs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Settings:
     """The options of a case by section, merged from defaults, spec and backend.
 
@@ -170,7 +171,7 @@ class Settings:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CaseBody:
     """What a worker needs to carry a case out, beside its steps.
 
@@ -214,7 +215,7 @@ class CaseBody:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Group:
     """Cases of which only some may run at a time on one machine."""
 
@@ -224,7 +225,7 @@ class Group:
     most: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Case:
     """A spec expanded for one backend and one point of its matrix."""
 

@@ -4,19 +4,20 @@ the last, and ``--require``.
 
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from torch_conformance.model.case import Case
 from torch_conformance.model.codec import REQUIRED
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult, Published, Redacted
+from torch_conformance.model.values import frozen
 
 DECLARES = ".declares"
 """Behind the name of a backend in the facts of a run: what its entry declares."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ProfileLevel:
     """The cases of one level of a profile, by id. No id is in two levels, or in both lists."""
 
@@ -29,7 +30,7 @@ class ProfileLevel:
     """Why it may be more than usual."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PermittedWaiver:
     """A waiver that a profile permits: the fields by which a result names it."""
 
@@ -40,7 +41,7 @@ class PermittedWaiver:
     """Whether every permitted waiver with these fields is a shipped one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ProfileRecord:
     """A profile as a run recorded it, with the cases that it requires and the waivers that it
     permits.
@@ -78,7 +79,7 @@ class ProfileRecord:
         return tuple(case_id for level in self.levels for case_id in level.required)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunHeader:
     """What is known of a run before its first case."""
 
@@ -161,7 +162,7 @@ class RunHeader:
         return int(text) if text.isdecimal() else default
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MachineWarning:
     """What ``doctor`` says of a tool that red cases use."""
 
@@ -170,7 +171,7 @@ class MachineWarning:
     """The ids of those cases."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunFooter:
     """How a run ended."""
 

@@ -21,6 +21,7 @@ from torch_conformance.model.codec import COMPUTED
 from torch_conformance.model.diagnostics import Position, UsageError
 from torch_conformance.model.expectation import Status, Verdict
 from torch_conformance.model.outcomes import PASSED, RETRIED, WAIVABLE, Outcome
+from torch_conformance.model.values import frozen
 
 NOT_MEASURED = -1
 """In the place of a number of operators."""
@@ -45,7 +46,7 @@ class WaiverEffect(Enum):
     """Its last day is past: it is void."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AppliedWaiver:
     """A waiver that is for a case, where that ran, and what became of it."""
 
@@ -85,7 +86,7 @@ def waived(
     return Outcome.XPASS if judged in PASSED and any(unexpected) else judged
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Judgement:
     """An outcome with its reason and its verdicts."""
 
@@ -105,7 +106,7 @@ class Judgement:
         return tuple(v for v in self.verdicts if v.status in (Status.FAILED, Status.ERROR))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Attempt(Judgement):
     """The result of one attempt of a case, without what all attempts of the case share."""
 
@@ -149,7 +150,7 @@ class Attempt(Judgement):
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OperatorCalls:
     """The calls of one operator at one place of a case, in eager, and who computed them."""
 
@@ -205,7 +206,7 @@ class Judged(Judgement):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CaseResult(Attempt, Judged):
     """A case's outcome with everything a report says about it."""
 
@@ -386,7 +387,7 @@ The attempt's folder has the whole output.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Policy:
     """How often a case runs, and the one result of its attempts.
 

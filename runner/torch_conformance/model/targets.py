@@ -8,8 +8,9 @@ its spec, and what is generated for the target is compiled and not executed.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
+
+from torch_conformance.model.values import frozen
 
 BACKEND = "offline"
 """The backend of cases that are compiled for a target and not executed."""
@@ -63,7 +64,7 @@ class Level(Enum):
     """The instructions in it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Target:
     """One GPU as a compiler needs it."""
 

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
+from torch_conformance.model.values import frozen
+
 JUNIT_FLAVOURS = ("default", "strict")
 
 Reads: TypeAlias = Callable[[str], object]
@@ -249,7 +251,7 @@ class ExecutionOptions:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunOptions(ExecutionOptions, SpecFiles, Selection, ReportFiles):
     """The options of ``run``. The journal's header records all of them."""
 
@@ -397,7 +399,7 @@ REFUSED: Mapping[str, tuple[object, str]] = {
 """Options of ``run`` that do not go with ``--profile``: the default of each, and the reason."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MergeOptions(ReportFiles):
     """The options of ``merge``."""
 
@@ -411,7 +413,7 @@ class MergeOptions(ReportFiles):
     json: bool = flag("print one object")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ReportOptions(ReportFiles):
     """The options of ``report``."""
 

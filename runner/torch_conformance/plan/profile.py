@@ -14,6 +14,7 @@ from torch_conformance.machine.capabilities import Machine
 from torch_conformance.model.case import Case
 from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.header import ProfileRecord
+from torch_conformance.model.values import frozen
 from torch_conformance.model.waivers import WaiverFiles
 from torch_conformance.optional.options import RunOptions
 from torch_conformance.optional.tools import hooks
@@ -36,7 +37,7 @@ class Entry:
     """Where it stands in the file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Profile:
     """A profile as written. Paths of files are as a command in the working folder names them."""
 
@@ -80,7 +81,7 @@ class Profile:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Resolved:
     """A profile with everything that it names."""
 

@@ -7,7 +7,7 @@ import os
 import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from torch_conformance.machine.capabilities import CAPABILITIES, Machine, is_cpp_wrapped, memory_of
@@ -18,6 +18,7 @@ from torch_conformance.model.diagnostics import UsageError, one_line
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.protocol import SIMULATED, TARGET
 from torch_conformance.model.results import PHASES_BEFORE_CLAIM, CaseResult
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.steps import parsed, traits_of
 
 _MIB = 1 << 20
@@ -81,7 +82,7 @@ _LEAST_LIMIT = 64 * _MIB
 """A Python process that imports torch needs more: a smaller limit is probably a mistaken unit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Environment:
     """The environment in which a zygote is started: variables added to the runner's own (None
     removes one).
@@ -125,7 +126,7 @@ class Environment:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Needs:
     """The resources of the machine that a job uses while it runs."""
 
@@ -141,7 +142,7 @@ class Needs:
     group: Group | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Capacity:
     """The resources of the machine that jobs share."""
 
@@ -155,7 +156,7 @@ class Capacity:
     """Bytes of each GPU."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SchedulingOptions:
     """Scheduling options of the command line, and the durations of the last run."""
 

@@ -12,7 +12,6 @@ import ast
 import functools
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from torch_conformance.language.read.templates import as_text
@@ -31,6 +30,7 @@ from torch_conformance.model.escaping import line
 from torch_conformance.model.expectation import Expectation
 from torch_conformance.model.flow import flow
 from torch_conformance.model.protocol import decode
+from torch_conformance.model.values import frozen
 from torch_conformance.plan.selection import is_of_operator
 from torch_conformance.plan.worker_plan import make_plan
 from torch_conformance.vocabulary import inputs
@@ -83,7 +83,7 @@ class NothingChecked(Exception):
     """A case of which a script of torch alone can show nothing; the text is the reason."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Script:
     """A script, and the claims and steps of the case that it does not check."""
 

@@ -46,6 +46,7 @@ from torch_conformance.model.results import (
     outcome_of,
     waived,
 )
+from torch_conformance.model.values import frozen
 from torch_conformance.record.case_files import OBSERVATION
 from torch_conformance.record.conclusion import conclusion_of, statements
 from torch_conformance.record.run_folder import JOURNAL, find_run, require_still
@@ -66,7 +67,7 @@ class JournalError(Exception):
 # -- the content -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Run:
     """The content of a journal."""
 

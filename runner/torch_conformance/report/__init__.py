@@ -35,6 +35,7 @@ from torch_conformance.model.expectation import Verdict
 from torch_conformance.model.header import RunFooter, RunHeader
 from torch_conformance.model.outcomes import PASSED, Outcome
 from torch_conformance.model.results import WEAK, Attempt, Redacted
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import MergeOptions, ReportOptions, RunOptions
 from torch_conformance.record.run_folder import RunFolder
 
@@ -56,7 +57,7 @@ _LARGEST = 4 << 20
 _MARK = "..."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ReportSetup:
     """What a listener is made of: the folder of the reported run, and the options of the
     command.

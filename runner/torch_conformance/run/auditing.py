@@ -6,7 +6,7 @@ import contextlib
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias
 
@@ -21,6 +21,7 @@ from torch_conformance.model.diagnostics import Diagnostic, Position, UsageError
 from torch_conformance.model.expectation import Status
 from torch_conformance.model.outcomes import JUDGED_BY_FACTS, PASSED, ExitCode, Outcome
 from torch_conformance.model.results import COULD_NOT_HAVE_FAILED, CaseResult
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import (
     ExecutionOptions,
     Selection,
@@ -39,7 +40,7 @@ from torch_conformance.run import rejudge
 from torch_conformance.run.pipeline import CaseRunner
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AuditOptions(ExecutionOptions, Selection):
     """The options of ``audit``."""
 
@@ -71,7 +72,7 @@ def has_verdicts(result: CaseResult) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ran:
     """Cases with their results, recorded or executed now."""
 
@@ -150,7 +151,7 @@ def run_cases(
     return results, known
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ControlResult:
     """The outcome of a case under its control."""
 
@@ -213,7 +214,7 @@ def controls_of(ran: Ran, options: AuditOptions, folder: Path) -> list[ControlRe
 # -- what they show --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Audit:
     """The trials of some cases, and what their controls showed."""
 

@@ -20,7 +20,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.header import RunHeader
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult
+from torch_conformance.model.values import frozen
 from torch_conformance.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
 from torch_conformance.record.comparison import Difference, command_differences
 from torch_conformance.record.journal import NamedRun, readable, recorded_run
@@ -86,7 +87,7 @@ FAIL_ON: tuple[str, ...] = (
 """The words of ``--fail-on``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CaseChange:
     """One case of two runs."""
 
@@ -129,7 +130,7 @@ class CaseChange:
         return tuple(dict.fromkeys(sides))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Comparison:
     """Two runs compared."""
 

@@ -47,6 +47,7 @@ from torch_conformance.model.flow import flow
 from torch_conformance.model.outcomes import PASSED, RETRIED, Outcome
 from torch_conformance.model.protocol import MAX_ATTACHMENT
 from torch_conformance.model.results import UNAVAILABLE, CaseResult, Judged, Redacted, result_of
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import ExecutionOptions, RunOptions
 from torch_conformance.plan import schedule
 from torch_conformance.plan.schedule import Environment
@@ -620,7 +621,7 @@ SHOWN_BYTES = 600
 """How much of what a failed process printed is shown: the end has the exception."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WorkerReport:
     """The facts of a worker, and the machine with them; or why there are none."""
 

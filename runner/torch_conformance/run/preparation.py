@@ -10,7 +10,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -37,6 +37,7 @@ from torch_conformance.model.diagnostics import UsageError, unknown
 from torch_conformance.model.escaping import counted
 from torch_conformance.model.header import RunHeader
 from torch_conformance.model.results import Policy
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import RunOptions
 from torch_conformance.optional.tools import hooks
 from torch_conformance.plan import schedule, selection
@@ -63,7 +64,7 @@ class FleetTool(Protocol):
         """Raise ``UsageError`` for options that contradict each other."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Prepared:
     """Everything that is fixed before the first case runs."""
 

@@ -29,6 +29,7 @@ from torch_conformance.matching.filecheck.directives import (
     parse,
 )
 from torch_conformance.matching.time_limit import PatternTooSlow, time_limit
+from torch_conformance.model.values import frozen
 
 __all__ = [
     "Change",
@@ -223,7 +224,7 @@ class Matcher:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CheckOutcome:
     """Whether a text passes the directives.
 
@@ -395,7 +396,7 @@ class Change(Enum):
     FORBIDDEN = "a matching line put in"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Changed:
     """A text changed for one directive; None if no such text was found, with the reason in
     ``why_not``.

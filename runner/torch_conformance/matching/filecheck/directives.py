@@ -9,12 +9,12 @@ matches) and ``[[VARIABLES]]``.
 import re
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, NoReturn
 from unicodedata import category
 
 from torch_conformance.model.diagnostics import did_you_mean
+from torch_conformance.model.values import frozen
 
 # -- POSIX expressions -----------------------------------------------------------------------------
 
@@ -263,7 +263,7 @@ class Part(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Directive:
     """One line of ``checks``."""
 
