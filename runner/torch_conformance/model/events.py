@@ -10,7 +10,7 @@ replaces the rest where the journal or a case's files were altered.
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from torch_conformance.model.header import RunFooter, RunHeader
+from torch_conformance.model.header import ReportedRun, RunFooter, RunHeader
 from torch_conformance.model.results import Published, Redacted
 from torch_conformance.model.values import frozen
 
@@ -99,12 +99,11 @@ class ExecutionEnded:
 
 
 @frozen
-class ResultsCompleted:
+class ResultsCompleted(ReportedRun):
     """Every selected case has a result: files for people and CI are written now, before the journal
     gets its footer.
     """
 
-    header: RunHeader
     results: tuple[Published, ...]
     """In the order of the selection."""
     footer: RunFooter
@@ -112,24 +111,18 @@ class ResultsCompleted:
 
 
 @frozen
-class RunEnded:
+class RunEnded(ReportedRun):
     """All report files are written. The journal gets its footer, the console its report."""
 
-    header: RunHeader
     results: tuple[Published, ...]
     footer: RunFooter
 
 
 @frozen
-class RunAbandoned:
+class RunAbandoned(ReportedRun):
     """The journal, or files of a case, were altered while the run went on: no journal may be taken
-    for the run's.
+    for the run's. It has the results that were known.
     """
-
-    header: RunHeader
-    results: tuple[Redacted, ...]
-    """Those that were known."""
-    why: str
 
 
 RunEvent: TypeAlias = (

@@ -125,12 +125,12 @@ class RunHeader:
     @property
     def retries(self) -> int:
         """How many more times what failed is run."""
-        return self.number("retries", 0)
+        return self.number("retries")
 
     @property
     def repeat(self) -> int:
         """How many times every case is run."""
-        return self.number("repeat", 1)
+        return self.number("repeat")
 
     @property
     def required_names(self) -> list[str]:
@@ -156,10 +156,10 @@ class RunHeader:
         offline = Outcome.OFFLINE_PASS if self.options.get("count-offline") else None
         return sum(result.is_executed or result.outcome is offline for result in results)
 
-    def number(self, option: str, default: int) -> int:
-        """Return the value of an option; ``default`` where it has none."""
+    def number(self, option: str) -> int:
+        """Return the value of an option; 0 where the header has no number."""
         text = self.options.get(option, "")
-        return int(text) if text.isdecimal() else default
+        return int(text) if text.isdecimal() else 0
 
 
 @frozen
@@ -196,6 +196,27 @@ class RunFooter:
             Published(replace(result, warnings=texts.get(result.case_id, ())) if texts else result)
             for result in results
         )
+
+
+@frozen
+class ReportedRun:
+    """A run as a journal or a report has it."""
+
+    header: RunHeader
+    results: tuple[Redacted, ...] = ()
+    footer: RunFooter | None = None
+    """None for a run that did not reach its end."""
+    why: str = ""
+    """Why it did not, where that is known."""
+
+    @property
+    def failed(self) -> list[Redacted]:
+        """The cases that fail the run, in their order."""
+        return [
+            result
+            for result in self.results
+            if result.outcome.is_failure and not self.header.lets_pass(result)
+        ]
 
 
 EVERY_CASE = "torch"

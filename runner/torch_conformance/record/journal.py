@@ -33,7 +33,7 @@ from torch_conformance.model import codec
 from torch_conformance.model.case import CaseId
 from torch_conformance.model.diagnostics import JournalAltered, UsageError, one_line, shown_path
 from torch_conformance.model.expectation import Status
-from torch_conformance.model.header import RunFooter, RunHeader
+from torch_conformance.model.header import ReportedRun, RunFooter, RunHeader
 from torch_conformance.model.outcomes import JUDGED_BY_FACTS, PASSED, WAIVABLE, ExitCode, Outcome
 from torch_conformance.model.protocol import finite
 from torch_conformance.model.results import (
@@ -68,12 +68,9 @@ class JournalError(Exception):
 
 
 @frozen
-class Run:
+class Run(ReportedRun):
     """The content of a journal."""
 
-    header: RunHeader
-    results: tuple[Redacted, ...]
-    footer: RunFooter | None
     attempts: Mapping[CaseId, tuple[Redacted, ...]] = field(default_factory=dict)
     """The attempts of cases without a result, or with NOT_RUN, in the order in which they ended."""
 

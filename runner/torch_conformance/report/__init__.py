@@ -32,7 +32,7 @@ from torch_conformance.model.events import (
     RunStarted,
 )
 from torch_conformance.model.expectation import Verdict
-from torch_conformance.model.header import RunFooter, RunHeader
+from torch_conformance.model.header import ReportedRun
 from torch_conformance.model.outcomes import PASSED, Outcome
 from torch_conformance.model.results import WEAK, Attempt, Redacted
 from torch_conformance.model.values import frozen
@@ -409,18 +409,6 @@ def replace(path: Path, data: bytes) -> None:
             temporary.unlink()
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReportedRun:
-    """What a report is made of."""
-
-    header: RunHeader
-    results: Sequence[Redacted] = ()
-    footer: RunFooter | None = None
-    """None for a run that did not reach its end."""
-    why: str = ""
-    """Why it did not."""
-
-
 @dataclass
 class FileReport(Listener):
     """A report in files, which are written when a run begins too: a run that is killed leaves no
@@ -441,11 +429,9 @@ class FileReport(Listener):
         """Write the files that are due; pipes and devices get no report of a run that begins."""
         match event:
             case RunStarted(is_resumed=False) | HeaderCompleted(is_resumed=True):
-                run = ReportedRun(header=event.header)
-            case ResultsCompleted(header=header, results=results, footer=footer):
-                run = ReportedRun(header=header, results=results, footer=footer)
-            case RunAbandoned(header=header, results=results, why=why):
-                run = ReportedRun(header=header, results=results, why=why)
+                run: ReportedRun = ReportedRun(header=event.header)
+            case ResultsCompleted() | RunAbandoned():
+                run = event
             case _:
                 return
         for path in self.files():

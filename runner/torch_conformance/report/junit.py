@@ -24,7 +24,7 @@ from urllib.parse import quote
 from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # junit-xml ships no annotations (no py.typed), and no stub package exists for it
 
 from torch_conformance.model.escaping import MESSAGE_LIMIT, one_line, plain, visible_name
-from torch_conformance.model.header import RunHeader
+from torch_conformance.model.header import ReportedRun, RunHeader
 from torch_conformance.model.outcomes import RETRIED, JUnitTag, Outcome
 from torch_conformance.model.results import Attempt, Redacted
 from torch_conformance.model.targets import evidence_of
@@ -34,7 +34,6 @@ from torch_conformance.record.run_folder import JUNIT
 from torch_conformance.report import (
     TEXT_LIMIT,
     FileReport,
-    ReportedRun,
     attempt_text,
     clip,
     flaky_words,
