@@ -146,8 +146,12 @@ EXAMPLES: Sequence[tuple[str, str]] = (
 """Examples of the program."""
 
 
-def commands() -> Mapping[str, Command]:
-    """Return every command: those of the core, and those of each tool that was installed."""
+def commands(name: str | None = None) -> Mapping[str, Command]:
+    """Return every command: those of the core, and those of each tool that was installed. For the
+    name of a command of the core no tool is loaded.
+    """
+    if name in COMMANDS:
+        return COMMANDS
     tables = [
         importlib.import_module(f"torch_conformance.tools.{tool}.commands").COMMANDS
         for tool in TOOLS
@@ -158,7 +162,7 @@ def commands() -> Mapping[str, Command]:
 
 def examples_of(name: str = "") -> str:
     """Return the examples of a command, or of the program, as text."""
-    examples = (COMMANDS if name in COMMANDS else commands())[name].examples if name else EXAMPLES
+    examples = commands(name)[name].examples if name else EXAMPLES
     width = max(len(arguments) for arguments, _ in examples)
     return "\n".join(
         [
@@ -204,7 +208,7 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of all commands, of the one that ``only`` names, or for the empty text of
     their names without options.
     """
-    known = COMMANDS if only in COMMANDS else commands()  # a command of the core loads no tool
+    known = commands(only)
     top = Parser(
         prog=PROGRAM,
         description="Conformance tests of torch.compile, written in YAML.",
@@ -274,7 +278,7 @@ def parse(argv: Sequence[str] | None = None) -> tuple[str, Any]:
     """
     words = sys.argv[1:] if argv is None else argv
     first = words[0] if words else ""
-    known = COMMANDS if first in COMMANDS else commands()
+    known = commands(first)
     reader = parser(first if first in known else "")
     arguments, unknown = reader.parse_known_args(words)
     values = values_of(arguments)
@@ -324,7 +328,7 @@ def guarded_code(answer: Callable[[], int]) -> int:
 
 def _answer(argv: Sequence[str] | None) -> int:
     name, options = parse(argv)
-    command = (COMMANDS if name in COMMANDS else commands())[name]
+    command = commands(name)[name]
 
     def run() -> ExitCode:
         whole = options

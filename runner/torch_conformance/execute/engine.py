@@ -169,11 +169,7 @@ class LocalExecutor:
                 del room.leases[job.name]
                 self.again(job)
             self._returned.clear()
-            for worker in list(self._workers.values()):
-                if worker.has_ended and worker.running is None:
-                    if not worker.is_warm and not worker.is_retired:
-                        self._cold[worker.key] = "a worker ended while it warmed up"
-                    self._forget(worker)
+            self._forget_ended()
 
     def again(self, job: Job) -> None:
         """Append a job to the queue; a job may run again.
@@ -203,9 +199,7 @@ class LocalExecutor:
         """Get ready for another run; return False where something of the last one is left, or an
         environment has no zygote.
         """
-        for worker in list(self._workers.values()):
-            if worker.has_ended and worker.running is None:
-                self._forget(worker)
+        self._forget_ended()
         if self._wake is not None:
             self._unwatch(self._wake)
         self._check, self._wake, self._is_cancelled = lambda: None, None, False
@@ -373,12 +367,7 @@ class LocalExecutor:
                 running.descriptor, selectors.EVENT_READ, functools.partial(self._on_pipe, worker)
             )
         for (key, gpus), environment in self._missing.items():
-            of_place = (
-                worker
-                for worker in self._workers.values()
-                if worker.key == key and worker.gpus == gpus
-            )
-            if all(worker.is_warm or worker.is_retired for worker in of_place):
+            if all(worker.is_warm or worker.is_retired for worker in self._at(key, gpus)):
                 self._start_worker(environment, gpus, warms=True)
         self._missing.clear()
         if not room.is_taken_alone:
@@ -516,18 +505,19 @@ class LocalExecutor:
 
     def _idle_for(self, job: Job, gpus: tuple[int, ...]) -> Worker | None:
         """Return an idle worker for a job that sees these GPUs alone (all, where none is named)."""
-        key = job.environment.key
-        warm = (
-            worker
-            for worker in self._workers.values()
-            if worker.key == key and worker.gpus == gpus and worker.is_warm
-        )
         idle = (
             worker
-            for worker in warm
-            if not (worker.running or worker.is_done or worker.is_retired or worker.has_ended)
+            for worker in self._at(job.environment.key, gpus)
+            if worker.is_warm
+            and not (worker.running or worker.is_done or worker.is_retired or worker.has_ended)
         )
         return None if job.new_process else next(idle, None)
+
+    def _at(self, key: str, gpus: tuple[int, ...]) -> Iterator[Worker]:
+        """Yield the workers of an environment, by its key, that see these GPUs."""
+        for worker in self._workers.values():
+            if worker.key == key and worker.gpus == gpus:
+                yield worker
 
     # -- hearing -----------------------------------------------------------------------------------
 
@@ -703,6 +693,14 @@ class LocalExecutor:
         if worker.pidfd is not None:
             self._unwatch(worker.pidfd)
         worker.close()
+
+    def _forget_ended(self) -> None:
+        """Forget the workers that have ended and have no case."""
+        for worker in list(self._workers.values()):
+            if worker.has_ended and worker.running is None:
+                if not worker.is_warm and not worker.is_retired:
+                    self._cold[worker.key] = "a worker ended while it warmed up"
+                self._forget(worker)
 
     def _unwatch(self, descriptor: int) -> None:
         """Stop watching a descriptor, before it is closed: its number may be reused for another

@@ -69,8 +69,7 @@ class Job:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Return the job that ``to_json`` wrote."""
-        job = codec.decode(cls, json.loads(text), "job")
-        assert isinstance(job, cls)
+        job: Self = codec.decode(cls, json.loads(text), "job")
         return job
 
 
@@ -139,8 +138,7 @@ class Execution:
     @classmethod
     def of_job(cls, job: Job, fields: Mapping[str, Json]) -> Self:
         """Return the execution of a job, of its other fields as JSON has them."""
-        execution = codec.decode(cls, {**fields, "job": codec.encode(job)}, "execution")
-        assert isinstance(execution, cls)
+        execution: Self = codec.decode(cls, {**fields, "job": codec.encode(job)}, "execution")
         return execution
 
 

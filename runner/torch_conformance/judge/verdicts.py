@@ -42,17 +42,13 @@ def with_code(
     """
     if not asks_for_code(expected.body):
         return surroundings
-    if not facts.code:
-        return Verdict.error(
-            "the step generated no code",
-            expected="generated code, for the condition of this expectation",
-        )
-    try:
-        return replace(surroundings, code=joined([code_of(piece) for piece in facts.code]).text)
-    except PatternTooSlow:
-        return Verdict.error(
-            "pattern too slow", expected="generated code, for the condition of this expectation"
-        )
+    why = "the step generated no code"
+    if facts.code:
+        try:
+            return replace(surroundings, code=joined([code_of(piece) for piece in facts.code]).text)
+        except PatternTooSlow:
+            why = "pattern too slow"
+    return Verdict.error(why, expected="generated code, for the condition of this expectation")
 
 
 NOTHING = (

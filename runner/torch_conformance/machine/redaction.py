@@ -42,17 +42,8 @@ _SECRET_WORDS = frozenset(
     "token secret password passwd passphrase passcode pwd pass pin auth authorization bearer "
     "credential cred pat key private cookie signature sig dsn jwt webhook".split()
 )
-_SECRET_PARTS = (
-    "token",
-    "secret",
-    "passw",
-    "passphrase",
-    "apikey",
-    "credential",
-    "oauth",
-    "privatekey",
-    "accesskey",
-    "accountkey",
+_SECRET_PARTS = tuple(
+    "token secret passw passphrase apikey credential oauth privatekey accesskey accountkey".split()
 )
 """Parts of a name that mark a secret without separators: ``githubtoken``."""
 

@@ -380,21 +380,16 @@ class RunOptions(ExecutionOptions, SpecFiles, Selection, ReportFiles):
 
 
 _NOT_WITH_PROFILE = {
-    "the profile selects its cases": (
-        "paths",
-        "backend",
-        "select",
-        "tag",
-        "last_failed",
-        "failed_in",
-    ),
-    "the profile says what must be executed": ("require", "min_executed", "count_offline"),
-    "a case of a profile runs once": ("retries", "flaky"),
+    "the profile selects its cases": "paths backend select tag last_failed failed_in",
+    "the profile says what must be executed": "require min_executed count_offline",
+    "a case of a profile runs once": "retries flaky",
 }
 _DEFAULTS = {field.name: field.default for field in fields(RunOptions)}
 
 REFUSED: Mapping[str, tuple[object, str]] = {
-    name: (_DEFAULTS[name], reason) for reason, names in _NOT_WITH_PROFILE.items() for name in names
+    name: (_DEFAULTS[name], reason)
+    for reason, names in _NOT_WITH_PROFILE.items()
+    for name in names.split()
 }
 """Options of ``run`` that do not go with ``--profile``: the default of each, and the reason."""
 

@@ -21,7 +21,6 @@ import json
 import os
 import re
 import secrets
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +28,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from torch_conformance.machine.output import naming
+from torch_conformance.machine.scratch import open_untrusted
 from torch_conformance.model import codec
 from torch_conformance.model.case import CaseId
 from torch_conformance.model.diagnostics import JournalAltered, UsageError, one_line, shown_path
@@ -237,15 +237,13 @@ def open_plain(path: Path) -> BinaryIO:
     replaced it.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return open_untrusted(path)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise JournalError(1, "this is a link, not the file itself") from error
+        if error.errno is None:
+            raise JournalError(1, "this is not a regular file") from error
         raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise JournalError(1, "this is no file")
-    return os.fdopen(descriptor, "rb")
 
 
 # -- contradictions --------------------------------------------------------------------------------

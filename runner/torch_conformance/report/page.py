@@ -95,16 +95,8 @@ _STATUSES = tuple(status.value for status in Status)
 _ROW = re.compile(r">\s*(?P<number>[0-9]{1,8}) \| ?(?P<text>.*)")
 _CODE = re.compile(r"(?:code|graph)-[0-9]{1,4}(?:-[a-z_]{1,20})?-[0-9]{1,4}\.txt")
 _FIGURES = (
-    "max_error",
-    "max_ulp",
-    "eager_max_error",
-    "eager_max_ulp",
-    "numel",
-    "outside",
-    "nonfinite",
-    "runs",
-    "whole_error",
-)
+    "max_error max_ulp eager_max_error eager_max_ulp numel outside nonfinite runs whole_error"
+).split()
 _OF_WORST = ("index", "value", "eager_value", "reference_value")
 
 _URGENT = (

@@ -267,6 +267,17 @@ class Audit:
             controls=controls,
         )
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was tried."""
+        return not self.trials and not self.controls
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether each mutant was killed or has a reason, and each control failed."""
+        are_failed = all(control.failed_as_it_must for control in self.controls)
+        return not self.survivors and not self.stale and are_failed
+
     def lines(self) -> Iterator[str]:
         """Yield a line for each survivor, each stale reason, each control, and the score."""
         yield from _by_expectation(self.survivors, "still passes with")
@@ -418,6 +429,17 @@ class AuditTool(Protocol):
         """Run the cases as the tool changes them."""
 
 
+def _shown(report: AuditReport, options: AuditOptions) -> ExitCode:
+    """Print a report; return the exit code that it gives."""
+    if options.json:
+        output.document(report.as_json())
+    else:
+        output.lines(report.lines())
+    if report.is_empty:
+        return ExitCode.NOTHING
+    return ExitCode.OK if report.is_clean else ExitCode.FAILED
+
+
 def _with(
     tool: str, cases: Sequence[Case], suite: Suite, options: AuditOptions, folder: Path
 ) -> ExitCode:
@@ -434,16 +456,11 @@ def _with(
 
         audit: AuditTool = hooks(tool)
         report = audit.report(cases, suite, run, folder)
-    if options.json:
-        output.document(report.as_json())
-    else:
-        output.lines(report.lines())
+    code = _shown(report, options)
     if interrupts.asked:
         output.note("interrupted: {} of {} cases were not tried".format(*left))
         return ExitCode.INTERRUPTED
-    if report.is_empty:
-        return ExitCode.NOTHING
-    return ExitCode.OK if report.is_clean else ExitCode.FAILED
+    return code
 
 
 def main(options: AuditOptions) -> ExitCode:
@@ -489,11 +506,8 @@ def main(options: AuditOptions) -> ExitCode:
         report = Audit.of(
             tried, controls_of(ran, options, folder / "controls") if options.run else ()
         )
-    if options.json:
-        output.document(report.as_json())
-    else:
-        output.lines(report.lines())
-    if not report.trials and not report.controls:
+    code = _shown(report, options)
+    if report.is_empty:
         why = (
             "no case was executed, or none is selected; 'list' shows the cases and why they "
             "cannot run here"
@@ -504,10 +518,4 @@ def main(options: AuditOptions) -> ExitCode:
                 f"{count} {label}" for label, count in counts.items()
             )
         output.note(f"nothing was audited: {why}")
-        return ExitCode.NOTHING
-    is_clean = (
-        not report.survivors
-        and not report.stale
-        and all(control.failed_as_it_must for control in report.controls)
-    )
-    return ExitCode.OK if is_clean else ExitCode.FAILED
+    return code

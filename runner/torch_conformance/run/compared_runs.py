@@ -175,11 +175,13 @@ measured.
 
 
 class _State(Enum):
-    ABSENT = 0
-    IDLE = 1
-    PASSES = 2
-    EXCUSED = 3
-    FAILS = 4
+    """What a case is in one run, by the letter of the table of changes."""
+
+    ABSENT = "A"
+    NOT_EXECUTED = "N"
+    PASSES = "P"
+    EXCUSED = "X"
+    FAILS = "F"
 
 
 _STATES: Mapping[Outcome, _State] = {
@@ -187,28 +189,30 @@ _STATES: Mapping[Outcome, _State] = {
     Outcome.XPASS: _State.PASSES,
     Outcome.OFFLINE_PASS: _State.PASSES,
     Outcome.XFAIL: _State.EXCUSED,
-    Outcome.UNAVAILABLE: _State.IDLE,
-    Outcome.NOT_RUN: _State.IDLE,
+    Outcome.UNAVAILABLE: _State.NOT_EXECUTED,
+    Outcome.NOT_RUN: _State.NOT_EXECUTED,
 }
 """The state of each outcome; the others fail."""
 
-_CHANGES: Mapping[tuple[_State, _State], Change] = {
-    **{
-        (_State.ABSENT, state): Change.NEW for state in (_State.IDLE, _State.PASSES, _State.EXCUSED)
-    },
-    **{(_State.IDLE, state): Change.NOW_EXECUTED for state in (_State.PASSES, _State.EXCUSED)},
-    **{(state, _State.FAILS): Change.NEW_FAILURE for state in (_State.ABSENT, _State.IDLE)},
-    **{(state, _State.FAILS): Change.BROKEN for state in (_State.PASSES, _State.EXCUSED)},
-    **{(state, _State.EXCUSED): Change.WAIVED for state in (_State.PASSES, _State.FAILS)},
-    **{(state, _State.PASSES): Change.FIXED for state in (_State.EXCUSED, _State.FAILS)},
-    **{
-        (state, _State.IDLE): Change.NO_LONGER_EXECUTED
-        for state in (_State.PASSES, _State.EXCUSED, _State.FAILS)
-    },
-    **{(state, _State.ABSENT): Change.GONE for state in _State if state is not _State.ABSENT},
-    (_State.FAILS, _State.FAILS): Change.STILL_FAILING,
+_CHANGES = {
+    (_State(first), _State(then)): change
+    for change, before, after in (
+        (Change.NEW, "A", "NPX"),
+        (Change.NOW_EXECUTED, "N", "PX"),
+        (Change.NEW_FAILURE, "AN", "F"),
+        (Change.BROKEN, "PX", "F"),
+        (Change.WAIVED, "PF", "X"),
+        (Change.FIXED, "XF", "P"),
+        (Change.NO_LONGER_EXECUTED, "PXF", "N"),
+        (Change.GONE, "NPXF", "A"),
+        (Change.STILL_FAILING, "F", "F"),
+    )
+    for first in before
+    for then in after
 }
-"""The table above; every other pair is the same."""
+"""The table above: the change from one of the first states to one of the second; every other pair
+is the same.
+"""
 
 
 def read_placed(name: str) -> NamedRun:
@@ -268,7 +272,9 @@ def compare(before: NamedRun, after: NamedRun) -> Comparison:
         changes=tuple(changes),
         differences=tuple(differences(*headers)),
         both=sum(
-            then is not None and now is not None and _State.IDLE not in (_state(then), _state(now))
+            then is not None
+            and now is not None
+            and _State.NOT_EXECUTED not in (_state(then), _state(now))
             for then, now in pairs
         ),
     )
@@ -284,7 +290,7 @@ def change_of(before: CaseResult | None, after: CaseResult | None) -> Change:
         return _CHANGES[then, now]
     if after.outcome is Outcome.OFFLINE_PASS and before.is_executed:
         return Change.NO_LONGER_EXECUTED
-    if after.outcome is Outcome.OFFLINE_PASS and then is _State.IDLE:
+    if after.outcome is Outcome.OFFLINE_PASS and then is _State.NOT_EXECUTED:
         return Change.CHANGED
     if (
         before.outcome is Outcome.OFFLINE_PASS

@@ -63,6 +63,24 @@ FACTS = "facts"
 _FACTS_SECONDS = 600.0
 
 
+def _facts_job(
+    environment: Environment, questions: Sequence[str], seconds: float, *, new_process: bool = False
+) -> Job:
+    """Return the job that reports the facts of the machine, or those of the target of an
+    environment, which answers no questions.
+    """
+    compiler = environment.compiler
+    return Job(
+        name=FACTS if compiler is None else f"{FACTS} {compiler}",
+        plan=None,
+        questions=tuple(questions) if compiler is None else (),
+        folder="",
+        environment=environment,
+        timeout=seconds,
+        new_process=new_process and compiler is None,
+    )
+
+
 # -- from cases to jobs ----------------------------------------------------------------------------
 
 
@@ -112,24 +130,11 @@ class Jobs:
         for environment in sorted(
             self.environments.values(), key=lambda environment: bool(environment.module)
         ):
-            compiler = environment.compiler
-            name = FACTS if compiler is None else f"{FACTS} {compiler}"
-            asked = questions if compiler is None else ()
-            # where there are cores for it, beside the start of the zygote: its context on a GPU
+            # where there are cores for it, during the start of the zygote: its context on a GPU
             # takes seconds
-            is_beside = (
-                compiler is None and schedule.zygotes(least=0) > 1 and environment.uses_accelerator
-            )
-            job = Job(
-                name=name,
-                plan=None,
-                questions=asked,
-                folder="",
-                environment=environment,
-                timeout=seconds,
-                new_process=is_beside,
-            )
-            jobs.setdefault(name, job)
+            starts_too = schedule.zygotes(least=0) > 1 and environment.uses_accelerator
+            job = _facts_job(environment, questions, seconds, new_process=starts_too)
+            jobs.setdefault(job.name, job)
         return list(jobs.values())
 
     def for_case(self, case: Case, known: Surroundings, *, number: int) -> Job:
@@ -636,14 +641,7 @@ def ask_worker(machine: Machine, questions: Sequence[str] = ()) -> WorkerReport:
     A worker that dies is the answer too.
     """
     settings = ExecutorSettings(folder=Path(), workers=1, threads=1, torch_root=machine.torch_root)
-    job = Job(
-        name=FACTS,
-        plan=None,
-        questions=tuple(questions),
-        folder="",
-        environment=Environment(),
-        timeout=300.0,
-    )
+    job = _facts_job(Environment(), questions, 300.0)
     with contextlib.closing(LocalExecutor(settings)) as executor:
         execution = next(iter(executor.run([job], schedule.capacity(1, machine))))
     facts = execution.observation
@@ -651,7 +649,7 @@ def ask_worker(machine: Machine, questions: Sequence[str] = ()) -> WorkerReport:
         printed = (execution.printed or execution.note).strip()[-SHOWN_BYTES:]
         return WorkerReport(machine=machine, problem=printed or "a worker ended without an answer")
     try:
-        return WorkerReport(machine=capabilities.with_facts(machine, facts), facts=facts)
+        return WorkerReport(machine=informed(machine, execution), facts=facts)
     except UsageError as error:
         return WorkerReport(machine=machine, problem=str(error))
     except (AttributeError, TypeError, ValueError) as error:

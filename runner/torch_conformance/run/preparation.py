@@ -33,7 +33,7 @@ from torch_conformance.machine.redaction import (
 )
 from torch_conformance.machine.scratch import open_untrusted
 from torch_conformance.model.case import Case
-from torch_conformance.model.diagnostics import UsageError, unknown
+from torch_conformance.model.diagnostics import UsageError, require_known
 from torch_conformance.model.escaping import counted
 from torch_conformance.model.header import RunHeader
 from torch_conformance.model.results import Policy
@@ -258,11 +258,9 @@ def prepare(
 def _bounds_of_groups(texts: Sequence[str], cases: Iterable[Case]) -> Mapping[str, int]:
     """Return the bounds of ``--group``; raise ``UsageError`` for a group of no case."""
     bounds: dict[str, int] = {}
+    known = sorted({case.group.name for case in cases if case.group}) if texts else []
     for name, _, most in (text.partition("=") for text in texts):
-        known = {case.group.name for case in cases if case.group}
-        if name not in known:
-            message, hint = unknown("group", name, sorted(known))
-            raise UsageError(f"--group: {message} ({hint})")
+        require_known("group", [name], known, "--group")
         bounds[name] = int(most)
     return bounds
 

@@ -168,8 +168,8 @@ def test_a_link_or_a_pipe_is_no_journal(journal: Path) -> None:
     os.mkfifo(pipe)
     for path, words in (
         (link, "this is a link"),
-        (pipe, "this is no file"),
-        (journal.parent, "this is no file"),
+        (pipe, "this is not a regular file"),
+        (journal.parent, "this is not a regular file"),
     ):
         with pytest.raises(JournalError, match=words):
             read_run(path, checks=False)

@@ -154,28 +154,16 @@ class Matcher:
             )
         span = self.matched[main.line] = Span(start, span.end)
         newlines = self.text.count("\n", region.start, start)
+        reason = ""
         match main.kind:
             case Kind.NEXT | Kind.EMPTY if newlines == 0:
-                raise Mismatch(
-                    main,
-                    "matched on the same line as the previous match",
-                    region=region,
-                    matched=span,
-                )
+                reason = "matched on the same line as the previous match"
             case Kind.NEXT | Kind.EMPTY if newlines > 1:
-                raise Mismatch(
-                    main,
-                    "matched, but not on the line after the previous match",
-                    region=region,
-                    matched=span,
-                )
+                reason = "matched, but not on the line after the previous match"
             case Kind.SAME if newlines:
-                raise Mismatch(
-                    main,
-                    "matched, but not on the same line as the previous match",
-                    region=region,
-                    matched=span,
-                )
+                reason = "matched, but not on the same line as the previous match"
+        if reason:
+            raise Mismatch(main, reason, region=region, matched=span)
         self.refuse(forbidden, Span(region.start, start))
         return span.end
 
