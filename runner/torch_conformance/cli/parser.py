@@ -1,7 +1,7 @@
 """The command line: the table of commands, a parser of it and of the fields of options, the run of
 a command, what its errors become.
 
-No other package imports argparse. ``--help`` imports these modules alone: dataclasses, pathlib and
+No other package imports argparse. ``--help`` imports only these modules: dataclasses, pathlib and
 typing would take longer than argparse. The module of a command, and what it needs, is imported when
 the command runs.
 """
@@ -36,8 +36,8 @@ class Command:
     """A row of the table.
 
     ``place`` is the module within ``torch_conformance`` and the class of its options, which are
-    imported when they are used; ``does`` one line for the list of commands; ``text`` stands above
-    its options; ``examples`` are arguments, and what they do. The ``function`` of that module gets
+    imported when they are used; ``does`` one line for the list of commands; ``text`` is above its
+    options; ``examples`` are arguments, and what they do. The ``function`` of that module gets
     the options, and returns the exit code.
     """
 

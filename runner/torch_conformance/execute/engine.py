@@ -103,7 +103,6 @@ class LocalExecutor:
         self,
         settings: ExecutorSettings,
         make_starter: Callable[[Path], ProcessStarter] | None = None,
-        grace: Grace | None = None,
     ) -> None:
         """``make_starter`` makes the starter of other processes, from the scratch folder."""
         self._settings = settings
@@ -115,7 +114,7 @@ class LocalExecutor:
         self._starter = make(self._scratch.path)
         self._services: Services | None = None
         """The servers of cases, from the first job on that uses one."""
-        self._grace = grace or Grace()
+        self._grace = Grace()
         self._start_seconds = self._grace.start * settings.timeout_factor
         self._selector = selectors.DefaultSelector()
         self._numbers = itertools.count(1)
@@ -398,7 +397,7 @@ class LocalExecutor:
         """Start the zygote of an environment, unless there are enough with jobs; end those without:
         each uses some 300 MB.
 
-        The zygote of a target that nothing is executed on starts beside them, and stays.
+        The zygote of a target that nothing is executed on starts in addition, and stays.
         """
         if TARGET not in environment.variables:
             zygotes = {
@@ -504,7 +503,7 @@ class LocalExecutor:
         return worker
 
     def _idle_for(self, job: Job, gpus: tuple[int, ...]) -> Worker | None:
-        """Return an idle worker for a job that sees these GPUs alone (all, where none is named)."""
+        """Return an idle worker for a job that sees only these GPUs (all, where none is named)."""
         idle = (
             worker
             for worker in self._at(job.environment.key, gpus)

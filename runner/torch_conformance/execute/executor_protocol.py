@@ -154,7 +154,7 @@ class ExecutorSettings:
     threads: int
     """OpenMP threads of each worker."""
     spares: int = 0
-    """How many workers for a GPU may warm up beside those that run cases."""
+    """How many workers for a GPU may warm up in addition to those that run cases."""
     timeout_factor: float = 1.0
     """How many times longer than usual processes may take to start."""
     warm_folder: Path | None = None

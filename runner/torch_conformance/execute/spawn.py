@@ -111,7 +111,7 @@ class ZygoteProcess:
         words: Collection[str],
         variables: Mapping[str, str],
         log: Path,
-        module: str = "torch_conformance.worker.process.zygote",
+        module: str,
     ) -> None:
         self.log = log
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -114,7 +114,7 @@ _MOST_NAMED = 4
 
 _FINER = ("lower precision", "sign of zero")
 """Mutants that a claim worth making may let pass, as where results are whole numbers: the command
-``audit`` alone names them.
+only ``audit`` names them.
 """
 
 
@@ -185,21 +185,14 @@ def _try_expectation(
                 continue
             fate, observed = Fate.NOT_APPLICABLE, mutant.why_not
             if mutant.facts is not None:
-                judgements = judge_expectation(expected, mutant.facts, surroundings)
                 # the failure of one leaf may be reported for the whole expectation
                 fate, observed = Fate.KILLED, ""
-                if (
-                    judged := next(
-                        (judgement for judgement in judgements if judgement.leaf == mutant.leaf),
-                        None,
-                    )
-                ) is not None:
-                    fate = (
-                        Fate.SURVIVED
-                        if judged.status in (Status.HELD, Status.NOT_APPLICABLE)
-                        else Fate.KILLED
-                    )
-                    observed = judged.observed
+                for judgement in judge_expectation(expected, mutant.facts, surroundings):
+                    if judgement.leaf == mutant.leaf:
+                        observed = judgement.observed
+                        if judgement.status in (Status.HELD, Status.NOT_APPLICABLE):
+                            fate = Fate.SURVIVED
+                        break
             position = expected.place(mutant.leaf)
             yield trial(
                 leaf=mutant.leaf,

@@ -244,7 +244,7 @@ def verdicts_of(
             if expected.check.compares_with_eager
         )
         held_judgements = [judgement for _, judgement in judged if judgement.status is Status.HELD]
-        # in a case without any activity a 0 that nothing else stands beside is an ERROR
+        # in a case without any activity a 0 without any other claim is an ERROR
         is_hollow = not active and all(judgement.is_absence for judgement in held_judgements)
         for expected, judgement in judged:
             if is_hollow and judgement.status is Status.HELD:
@@ -327,7 +327,7 @@ def _contradiction(measured: Json) -> str:
 
 
 def place_of(expected: Expected, judgement: Verdict) -> Position:
-    """Return where a judged leaf stands in the spec; FileCheck says which line of its text did not
+    """Return the place of a judged leaf in the spec; FileCheck says which line of its text did not
     match.
     """
     return expected.place(

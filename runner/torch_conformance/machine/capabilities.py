@@ -447,8 +447,8 @@ def _on_files(
 def _of_gpus(
     summary: str,
     probe: Callable[[Machine, str], str],
-    takes: str,
-    check: Callable[[str], str | None],
+    takes: str = "",
+    check: Callable[[str], str | None] = lambda argument: None,
 ) -> Capability:
     return Capability(summary, probe, takes, check, is_of_gpus=True)
 
@@ -466,8 +466,6 @@ CAPABILITIES: Mapping[str, Capability] = {
         build.capability: _of_gpus(
             f"torch is built for {build.title} and sees a GPU",
             functools.partial(_built_for, build),
-            "",
-            lambda argument: None,
         )
         for build in devices.builds()
     },
@@ -530,8 +528,6 @@ CAPABILITIES: Mapping[str, Capability] = {
         "Inductor has templates for the GPU: 68 multiprocessors on NVIDIA, no gfx10 on AMD "
         "(`torch._inductor.utils.is_big_gpu`)",
         _big_gpu,
-        "",
-        lambda argument: None,
     ),
     "mkldnn": Capability(
         "oneDNN computes this dtype on the CPU",

@@ -61,7 +61,7 @@ def no_torch_reason() -> str:
 
 
 def facts_of_files(torch: InstalledTorch | None) -> dict[str, str]:
-    """Return the facts that files alone give, by the names of a worker's facts."""
+    """Return the facts that files give, by the names of a worker's facts."""
     facts = {"python": platform.python_version()}
     if torch is not None:
         facts |= {

@@ -34,7 +34,7 @@ class Requirement:
 class CodeBlock:
     """Python written in a spec.
 
-    ``line`` is the line of the YAML file (from 1) on which the first line of ``text`` stands.
+    ``line`` is the line of the YAML file (from 1) on which the first line of ``text`` is.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Step:
 
 @frozen
 class Expected:
-    """An expectation where it stands in the spec.
+    """An expectation with its place in the spec.
 
     ``check`` is of a class in ``vocabulary.expectations``.
     """
@@ -79,7 +79,7 @@ class Expected:
     check: Expectation
     position: Position
     leaves: Mapping[str, Position] = field(default_factory=dict)
-    """Where each key of its body stands: a counter's line is more than the expectation's."""
+    """The place of each key of its body: a counter's line is more than the expectation's."""
     body: Json = None
     """Its arguments as the spec has them, for people."""
     weak: str = ""
@@ -88,7 +88,7 @@ class Expected:
     """Whether it is another one at another point of the matrix."""
 
     def place(self, leaf: str) -> Position:
-        """Return where a leaf stands, else the key that it is below (``KEY word``), else the
+        """Return the place of a leaf, else the key that it is below (``KEY word``), else the
         expectation itself.
         """
         return self.leaves.get(leaf) or self.leaves.get(leaf.partition(" ")[0], self.position)
@@ -131,7 +131,7 @@ class Availability(Enum):
 
 @frozen
 class WrittenFunction:
-    """A function whose Python stands in the spec."""
+    """A function whose Python is in the spec."""
 
     block: CodeBlock
     entry: str | None
@@ -173,7 +173,7 @@ class Settings:
 
 @frozen
 class CaseBody:
-    """What a worker needs to carry a case out, beside its steps.
+    """What a worker needs to carry a case out, apart from its steps.
 
     ``plan.worker_plan`` writes it as the plan's JSON.
     """
@@ -182,7 +182,7 @@ class CaseBody:
     preludes: tuple[CodeBlock, ...] = ()
     """The Python of the defaults, outermost first, then the spec's own."""
     functions: Mapping[str, WrittenFunction | Json] = field(default_factory=dict)
-    """By name; what is no ``WrittenFunction`` is the map that describes it: a module of torch, a
+    """By name; any other value is the map that describes it: a module of torch, a
     path of the library.
     """
     let: Mapping[str, Json] = field(default_factory=dict)
@@ -254,7 +254,7 @@ class Case:
     """For people: the options of each section with where they were set."""
     control: Control | None = None
     exclusive: bool = False
-    """Whether its spec says that nothing may run beside it."""
+    """Whether its spec says that nothing else may run while it runs."""
     group: Group | None = None
     retries: int | None = None
     """How many more times its spec lets it run after a failure; None where ``--retries`` says."""

@@ -456,7 +456,7 @@ class Facts:
     """What is known of a case that was carried out."""
 
     ending: Ending = field(default_factory=Ending)
-    case_id: str = ""
+    case_id: str = field(default="", metadata={KEY: "id"})
     digest: str = ""
     """That of the case, as the plan of the worker had it."""
     steps: tuple[StepFacts, ...] = ()

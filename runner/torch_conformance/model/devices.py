@@ -96,7 +96,7 @@ ACCELERATORS: Mapping[str, Accelerator] = {
         activity="XPU",
     ),
 }
-"""The kinds of device besides the CPU.
+"""The kinds of device other than the CPU.
 
 Of these torch asks drivers: each worker does that for itself, after the fork.
 """

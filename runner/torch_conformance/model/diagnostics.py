@@ -125,7 +125,7 @@ _ALIKE = 0.75
 
 
 def odd_character(text: str) -> str:
-    """Return which character of a text is no ASCII, as where a letter only looks like another one;
+    """Return which character of a text is not ASCII, as where a letter only looks like another one;
     empty where none is.
     """
     for place, char in enumerate(text, start=1):
@@ -135,9 +135,9 @@ def odd_character(text: str) -> str:
     return ""
 
 
-def did_you_mean(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str:
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """Return ``did you mean 'x'?`` for the nearest of ``choices``, or an empty string."""
-    near = nearest(word, choices, cutoff=cutoff)
+    near = nearest(word, choices)
     return f"did you mean '{near}'?" if near else ""
 
 

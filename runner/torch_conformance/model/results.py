@@ -92,12 +92,12 @@ class Judgement:
 
     outcome: Outcome
     reason: str
-    """One line: why it is not a PASS. Blank for a PASS alone."""
+    """One line: why it is not a PASS. Blank only for a PASS."""
     failure_type: str
     """JUnit's ``type``: counter, close, filecheck, raised, fell-back, crash, unavailable ..."""
     verdicts: tuple[Verdict, ...] = ()
-    """One for each leaf of each expectation; of one of several attempts those alone that speak
-    against the case.
+    """One for each leaf of each expectation; of one of several attempts only those that
+    failed.
     """
 
     @property
@@ -264,7 +264,7 @@ class CaseResult(Attempt, Judged):
 
     @property
     def backend(self) -> str:
-        """Its backend, which stands first in the id."""
+        """Its backend, which is first in the id."""
         first = self.case_id.partition("[backend=")[2]
         return unquote(first.partition("]")[0].partition(",")[0])
 
@@ -408,7 +408,7 @@ class Policy:
     Only FAIL, FELL_BACK, ERROR, CRASH and TIMEOUT are retried: XFAIL is not a failure, and XPASS is
     not a failure of the case. ``retries`` of a spec is its own number for ``--retries``, and says
     nothing under ``--repeat``. If ``--max-failures`` ends a run before all attempts of a case, a
-    failure or a difference stands, and anything else becomes NOT_RUN; if a run is interrupted, such
+    failure or a difference stays, and anything else becomes NOT_RUN; if a run is interrupted, such
     a case is NOT_RUN in any case, and its reason names the failure. A resumed run makes the missing
     attempts.
     """  # noqa: E501 - a table

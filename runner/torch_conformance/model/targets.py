@@ -149,5 +149,5 @@ def evidence_of(level: str) -> str:
 
 
 def simulated(target: str) -> str:
-    """Return the name of the simulation of a target, beside that of the compiler for it."""
+    """Return the name of the simulation of a target, which is not that of the compiler for it."""
     return f"{SIMULATED} {target}"

@@ -91,7 +91,7 @@ def one_of(words: Sequence[str], help: str) -> Any:
 
 
 def argument(metavar: str, help: str, reads: Reads = str, nargs: str | None = None) -> Any:
-    """Return the field of what stands without an option; with ``nargs`` ``*`` or ``+`` several."""
+    """Return the field of a positional argument; with ``nargs`` ``*`` or ``+`` several."""
     default: Any = {"*": (), "?": ""}.get(nargs or "", MISSING)
     many = {"nargs": nargs} if nargs else {}
     return field(
@@ -421,7 +421,7 @@ class ReportOptions(ReportFiles):
 
 def written(options: type) -> Mapping[str, Mapping[str, Any]]:
     """Return how each option of a class is written, by its field: the arguments of
-    ``add_argument``, and ``word`` or ``positional``. First come those that stand without an option,
+    ``add_argument``, and ``word`` or ``positional``. First come the positional ones,
     last of these the one that takes several words.
 
     A class may name those of its fields that are ``OFFERED``.

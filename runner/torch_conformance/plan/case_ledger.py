@@ -81,7 +81,7 @@ def read_ledger(path: Path) -> dict[str, int]:
 
 @frozen
 class Comparison:
-    """A ledger beside the cases that were loaded."""
+    """A ledger compared with the cases that were loaded."""
 
     gone: tuple[str, ...]
     """Ids of the ledger that no spec has any more."""

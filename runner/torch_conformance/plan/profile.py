@@ -34,7 +34,7 @@ class Entry:
     when: Mapping[str, Any]
     """The condition under which they are required; empty for none."""
     place: DataPath
-    """Where it stands in the file."""
+    """Its path in the file."""
 
 
 @frozen
@@ -47,7 +47,7 @@ class Profile:
     summary: str
     torch: str
     specs: tuple[Path, ...]
-    """Paths for ``load``; empty for the shipped specs alone."""
+    """Paths for ``load``; empty for only the shipped specs."""
     backends: tuple[Path, ...]
     permitted: tuple[Path, ...]
     """The files of waivers that it permits."""
@@ -91,7 +91,7 @@ class Resolved:
     cases: tuple[Case, ...]
     """The cases that it names, required and optional, in the order in which they were loaded."""
     waivers: WaiverFiles
-    """The files that were read, with the permitted waivers alone."""
+    """The files that were read, with only the permitted waivers."""
 
 
 class Profiles(Protocol):

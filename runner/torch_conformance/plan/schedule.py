@@ -138,7 +138,7 @@ class Needs:
     gpus: int = 0
     """How many GPUs it uses. Jobs share GPUs as far as their memory suffices."""
     exclusive: bool = False
-    """No other job may run beside it: it measures times."""
+    """No other job may run while it runs: it measures times."""
     group: Group | None = None
 
 
@@ -202,7 +202,7 @@ def environments(cases: Sequence[Case]) -> dict[str, Environment]:
     use.
 
     That with the most cases is the first: its zygote is the first to start, and the others start
-    beside its cases.
+    while its cases run.
     """
     by_key: dict[str, list[Environment]] = {}
     for case in cases:
@@ -421,7 +421,7 @@ def spares(count: int) -> int:
     as these, or as there are cores besides.
 
     The warm-up for a GPU takes several times as long as a small case, so one worker that runs cases
-    can use several spare workers. Where cases use all cores, warm-ups beside long cases still save
+    can use several spare workers. Where cases use all cores, warm-ups during long cases still save
     time: the driver makes contexts one after another. Each uses memory.
     """
     besides = int(cores()) - count

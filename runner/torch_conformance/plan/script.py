@@ -80,7 +80,7 @@ _RESERVED = frozenset(
 
 
 class NothingChecked(Exception):
-    """A case of which a script of torch alone can show nothing; the text is the reason."""
+    """A case of which a script that imports only torch can show nothing; the text is the reason."""
 
 
 @frozen
@@ -174,7 +174,7 @@ def rendered(
     text = KNOWN.masked(text) + "\n"
     ast.parse(
         text
-    )  # a script that is no Python is a defect of this module: it must not be handed out
+    )  # a script that is not Python is a defect of this module: it must not be handed out
     return Script(text=text, unchecked=tuple(unchecked))
 
 
@@ -550,7 +550,7 @@ class _Composer:
         return lines
 
     def _effects(self, planned: Mapping[str, Any], results: str, *, memory: bool) -> list[str]:
-        """Return the comparison of what a step leaves beside its result."""
+        """Return the comparison of what a step leaves apart from its result."""
         effects = planned["effects"]
         if effects is None:
             return []

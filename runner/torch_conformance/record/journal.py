@@ -24,8 +24,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 from torch_conformance.machine.output import naming
 from torch_conformance.machine.scratch import open_untrusted
@@ -152,8 +151,7 @@ def readable(path: Path) -> Run:
 def read_run(path: Path, *, checks: bool = True) -> Run:
     """Read a journal, whole or truncated; raise ``JournalError`` for an invalid one.
 
-    With ``checks`` also for facts that contradict each other; the writer of a resumed run reads
-    without them.
+    With ``checks`` also for facts that contradict each other.
     """
     header: RunHeader | None = None
     footer: RunFooter | None = None
@@ -419,17 +417,6 @@ class JournalWriter:
         self._digest = hashlib.sha256()
         self._stream = _open_to_append(path)
         self._is_to_continue = os.fstat(self._stream.fileno()).st_size > 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def write(self, kind: str, record: RunHeader | Redacted | RunFooter) -> None:
         """Write a line: ``header``, ``case``, ``attempt`` or ``footer``.

@@ -1,12 +1,12 @@
 """GitHub Actions: annotations as workflow commands, and the summary of the job; and what is wrong
 with a run as a whole.
 
-A list of cases alone can look green: a run that was killed has few of them, and a run in which
+A list of cases can look green: a run that was killed has few of them, and a run in which
 nothing was executed has no failure.
 
 Annotations and summary are made of untrusted text. A command ends at a line end, and its properties
 at ``:`` and ``,``, so these are escaped as GitHub's own toolkit does, after control characters and
-other commands were made visible. In the summary, text stands in HTML elements with each special
+other commands were made visible. In the summary, text is within HTML elements with each special
 character as a character reference, where it is neither Markdown nor HTML.
 """
 
@@ -24,7 +24,7 @@ from torch_conformance.model.header import ReportedRun
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.model.results import Redacted, executed
 from torch_conformance.record.run_folder import JUNIT
-from torch_conformance.report import ReportSetup, clip, slug
+from torch_conformance.report import ReportSetup, clip, size, slug
 from torch_conformance.report.causes import causes
 from torch_conformance.report.junit import NAME, TRUNCATED, cached_file, failure_type
 from torch_conformance.report.terminal import report_of, why_no_success
@@ -47,7 +47,7 @@ _SPECIAL = re.compile(r"[^A-Za-z0-9 ]")
 
 
 def problems_of(run: ReportedRun) -> list[str]:
-    """Return why a run as a whole is not a success, besides its failed cases."""
+    """Return why a run as a whole is not a success, apart from its failed cases."""
     footer, count = run.footer, executed(run.results)
     if footer is None:
         return [one_line(f"truncated: {run.why or TRUNCATED}", _MESSAGE)]
@@ -186,11 +186,11 @@ def summary(run: ReportedRun, folder: Path, room: int = SUMMARY_LIMIT) -> str:
     ]
     lines += ["", f"{_inline(facts)} run {_inline(run.header.run_id)}", "", ""]
     head = "\n".join(lines)
-    if len(head.encode("utf-8")) + _LEAST // 2 > room:
+    if size(head) + _LEAST // 2 > room:
         head = f"{lines[0]}\n\n"
     text = plain(report_of(run, junit=cached_file(str(folder / JUNIT)), folder=folder))
-    limit = left = room - len(head.encode("utf-8")) - len("<pre></pre>\n")
-    while len((shown := html.escape(clip(text, limit))).encode("utf-8")) > left:
+    limit = left = room - size(head) - len("<pre></pre>\n")
+    while size(shown := html.escape(clip(text, limit))) > left:
         limit //= 2
     return f"{head}<pre>{shown}</pre>\n"
 

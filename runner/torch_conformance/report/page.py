@@ -1,4 +1,4 @@
-"""The HTML report: one page, with an index and chunks of cases beside it.
+"""The HTML report: one page, with an index and chunks of cases in files next to it.
 
 It works from a file, without a network.
 
@@ -42,11 +42,10 @@ from torch_conformance.model.header import ReportedRun
 from torch_conformance.model.outcomes import PASSED, Outcome
 from torch_conformance.model.protocol import Json
 from torch_conformance.model.results import NOT_MEASURED, Attempt, Redacted
-from torch_conformance.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
+from torch_conformance.record.case_files import OBSERVATION, SCRIPT, EvidenceAltered, RecordedFiles
 from torch_conformance.record.conclusion import profile_statement
 from torch_conformance.record.run_folder import LATEST, REPORTS
 from torch_conformance.report import (
-    SCRIPT,
     FileReport,
     flaky_words,
     node_lines,
@@ -65,7 +64,7 @@ _MOST_CASES, _CHUNK = 256, 2_000_000
 """Cases of a chunk, and bytes after which it ends."""
 
 _OUTPUT, _OUTPUT_OF_PASS, _DETAIL = 24_000, 2_000, 40_000
-"""Characters of what a worker printed, and of what a verdict shows besides."""
+"""Characters of what a worker printed, and of other texts of a verdict."""
 
 _REASON, _WORD = 240, 300
 """Characters of a reason in a list (the page of the case has all of it), and of a name that a
@@ -214,7 +213,7 @@ def _parts(folder: Path, run: ReportedRun) -> Iterator[tuple[str, bytes]]:
     for number, (first, chunk) in enumerate(chunks(folder, results)):
         firsts.append(first)
         yield f"cases-{number}.js", chunk
-    # the files that cases point to: their specs, and where their verdicts and waivers stand
+    # the files that cases point to: their specs, and those of their verdicts and waivers
     files = dict.fromkeys(
         file
         for result in results
@@ -317,7 +316,7 @@ def chunks(folder: Path, results: Sequence[Redacted]) -> Iterator[tuple[int, byt
                 "phases": [
                     [of(name), round(seconds, 4)] for name, seconds in result.phases.items()
                 ],
-                # the id stands in the command: the page puts it there
+                # the id is part of the command: the page puts it there
                 "repro": [
                     *map(
                         of,
@@ -494,7 +493,7 @@ def facts_of(observation: Json) -> dict[str, Json]:
 
 def pieces_of(folder: Path, attempt: Attempt, names: Sequence[str], room: int) -> list[Json]:
     """Return pieces of generated code and graphs, at most ``room`` characters; the others have
-    their name alone.
+    only their name.
 
     A piece has the lines that failed verdicts point to, each with the verdict's number: the excerpt
     in its detail is of that line.
@@ -580,7 +579,7 @@ def sources_of(files: Iterable[str], digests: Mapping[str, str]) -> dict[str, di
         source = {
             "why": "this file is not here" if digest else "the journal has no digest of this file"
         }
-        # as the journal names it, and beside the installed program
+        # as the journal names it, and next to the installed program
         for path in (Path(file), cache_dirs.folder("schemas").parent / file) if digest else ():
             try:
                 data = (
@@ -697,7 +696,7 @@ def head_of(run: ReportedRun) -> dict[str, Json]:
 
 
 def run_facts(run: ReportedRun) -> dict[str, Json]:
-    """Return what the view of the run shows besides."""
+    """Return what only the view of the run shows."""
     header = run.header
     # the upstream tests that cases restate, with the cases by outcome
     covered: defaultdict[str, Counter[str]] = defaultdict(Counter)

@@ -85,7 +85,7 @@ class Cell:
     """
     operator: str
     type: str
-    """Empty for a spec that is no suite of operators."""
+    """Empty for a spec that is not a suite of operators."""
     place: str
     """The line of such a spec."""
     state: State
@@ -116,7 +116,7 @@ class Cell:
 
     @property
     def detail(self) -> str:
-        """What it says beside its state, and another run of the same compiler says too."""
+        """What it says in addition to its state, and another run of the same compiler says too."""
         if self.is_of_calls:
             left = sum(self.by_aten.values())
             is_whole = left in (0, self.calls) and self.state not in _UNKNOWN
@@ -390,7 +390,7 @@ def markdown_of(run: ReportedRun) -> str:
 
 
 _LISTED = (State.SOME_SAMPLES, State.WRONG, State.RAISED, State.FELL_BACK, State.NOT_TRIED)
-"""The states whose cells stand below a table, with more than fits into it."""
+"""The states whose cells are listed below a table, with more than fits into it."""
 
 
 def _by_type(cells: Sequence[Cell]) -> Iterator[str]:

@@ -411,7 +411,7 @@ class AuditReport(Protocol):
 
     @property
     def is_clean(self) -> bool:
-        """Whether there is no finding."""
+        """Whether it has no finding."""
 
     def lines(self) -> Iterator[str]:
         """Yield it for people."""

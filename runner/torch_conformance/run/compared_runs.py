@@ -77,7 +77,7 @@ class Change(Enum):
 SPEC_CHANGED = "spec-changed"
 """The word of a case whose spec or expansion differs between the two runs.
 
-It stands beside a change.
+A case may have it and a change.
 """
 
 FAIL_ON: tuple[str, ...] = (
@@ -246,7 +246,7 @@ def compare(before: NamedRun, after: NamedRun) -> Comparison:
         (first.get(case_id), result) for case_id, result in second.items()
     ]
     pairs += [(result, None) for case_id, result in first.items() if case_id not in second]
-    # of a run there may be the journal alone
+    # of a run there may be only the journal
     has_files = all((side.folder / "cases").is_dir() for side in (before, after))
     changes = []
     for then, now in pairs:
@@ -284,7 +284,7 @@ def compare(before: NamedRun, after: NamedRun) -> Comparison:
 
 
 def change_of(before: CaseResult | None, after: CaseResult | None) -> Change:
-    """Return what became of a case; None stands for a run that has no result of it."""
+    """Return what became of a case; None is a run that has no result of it."""
     then, now = _state(before), _state(after)
     if before is None or after is None:
         return _CHANGES[then, now]
@@ -324,7 +324,7 @@ def signature(result: CaseResult) -> tuple[object, ...]:
             }
         )
     )
-    # without a claim there is a reason alone: of an exception, a crash, or what is missing
+    # without a claim there is only a reason: of an exception, a crash, or what is missing
     reason = (
         ""
         if any(claim for _, claim in claims) or result.outcome is Outcome.PASS

@@ -254,7 +254,7 @@ class Controller:
             self._unrun, self._warnings = dict(runner.unrun), runner.warnings
 
     def _run_rounds(self, runner: CaseRunner, cases: Sequence[Case], known: Surroundings) -> None:
-        """Run all cases in parallel, then the failed ones that have retries left, each alone.
+        """Run all cases in parallel, then the failed ones that have retries left, one at a time.
 
         A round begins after all executions of the previous round are recorded. The failure that
         ``--max-failures`` counts last ends the last one.

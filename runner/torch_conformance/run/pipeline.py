@@ -53,7 +53,13 @@ from torch_conformance.plan import schedule
 from torch_conformance.plan.schedule import Environment
 from torch_conformance.plan.selection import is_optional, without_benches
 from torch_conformance.plan.worker_plan import digest_of, make_plan, seed_of
-from torch_conformance.record.case_files import OBSERVATION, SERVICES, code_of_worker, digest
+from torch_conformance.record.case_files import (
+    OBSERVATION,
+    SCRIPT,
+    SERVICES,
+    code_of_worker,
+    digest,
+)
 from torch_conformance.record.run_folder import RunFolder
 from torch_conformance.vocabulary.backend import Backend
 
@@ -170,7 +176,7 @@ class Jobs:
 
 
 def exclusive(job: Job) -> Job:
-    """Return a job that runs alone: no other job runs or warms up beside it."""
+    """Return a job while which no other job runs or warms up."""
     return replace(job, needs=replace(job.needs, exclusive=True))
 
 
@@ -329,7 +335,8 @@ class CaseRunner:
         repro: str,
         node: Mapping[str, str] | None = None,
     ) -> Redacted:
-        """Return the result of an execution, without secrets; leave a script beside a failure.
+        """Return the result of an execution, without secrets; leave a script in the folder of a
+        failure.
 
         ``node`` is who executed it in a fleet.
         """
@@ -338,7 +345,7 @@ class CaseRunner:
         )
         if result.outcome in RETRIED and result.folder and not case.target:
             surroundings = surroundings_for(self._backends[case.backend], known, case.target)
-            write_script(case, surroundings, machine, self._folder.path / result.folder / NAME)
+            write_script(case, surroundings, machine, self._folder.path / result.folder / SCRIPT)
         return redacted_result(result)
 
 
@@ -355,9 +362,6 @@ def informed(machine: Machine, execution: Execution) -> Machine:
             f"no worker with torch could report the facts of this machine; its output:\n{words}"
         )
     return capabilities.with_facts(machine, facts)
-
-
-NAME = "repro.py"
 
 
 def write_script(case: Case, surroundings: Surroundings, machine: Machine, path: Path) -> None:
@@ -540,7 +544,7 @@ def _unexecuted(
 
 
 def repro(options: RunOptions, case: Case, required: Sequence[str] = ()) -> str:
-    """Return the command that runs a case alone; ``required`` are the names of ``--require`` that
+    """Return the command that runs only this case; ``required`` are the names of ``--require`` that
     caused the case's result.
     """
     paths = [case.spec] if Path(case.spec).parent.name == PROGRAMS else options.paths
@@ -569,7 +573,7 @@ def _keep(digests: dict[str, str], path: Path, facts: object) -> str:
             digests[path.name] = digest(data)
     except OSError as error:
         if error.errno in OUT_OF_SPACE:
-            # no space left on the device is no fault of the worker: the run cannot be recorded
+            # no space left on the device is not a fault of the worker: the run cannot be recorded
             raise OSError(error.errno, error.strerror, str(path)) from error
         return f"the worker left no room for its {path.stem}: {error.strerror}"
     return ""
@@ -620,7 +624,7 @@ def benches_of(
     )
 
 
-# -- the facts of this machine alone, for ``doctor`` and for a node that joins a lab ---------------
+# -- the facts of this machine, for ``doctor`` and for a node that joins a lab ---------------
 
 SHOWN_BYTES = 600
 """How much of what a failed process printed is shown: the end has the exception."""

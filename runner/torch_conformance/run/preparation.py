@@ -81,7 +81,7 @@ class Prepared:
     scheduling: schedule.SchedulingOptions
     header: RunHeader
     judged_by: Mapping[str, str]
-    """The digests of the files that decide how cases are judged, besides their specs."""
+    """The digests of the files that decide how cases are judged, apart from their specs."""
     make_executor: Callable[[ExecutorSettings], LocalExecutor] | None = None
     """Makes what runs the cases; None for a new ``LocalExecutor``."""
     seconds: float = 0.0
@@ -312,7 +312,7 @@ def known_durations(
     """Return the run or file that ``--durations`` names, ``latest`` as its id, and the seconds of
     cases, by id; raise ``UsageError``.
 
-    They are those of the tables beside the specs, and of what the option names. The last run is
+    They are those of the tables next to the specs, and of what the option names. The last run is
     none of them unless it is named: shards of machines that have other last runs would leave out
     cases.
     """

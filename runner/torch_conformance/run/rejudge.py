@@ -93,7 +93,7 @@ def again(
             surroundings = here_of(case, backend, part, known)
             files = RecordedFiles(folder, part.evidence)
             judged = judged_again(case, backend, surroundings, result, files, folder)
-            # an attempt has the verdicts alone that speak against the case
+            # an attempt has only the verdicts that failed
             yield (
                 part,
                 judged
@@ -118,8 +118,8 @@ def difference(case: Case, old: Attempt, new: Judged) -> str:
             f"{len(new.verdicts)}"
         )
     for said, verdict in zip(old.verdicts, new.verdicts, strict=True):
-        # an error stands where the spec's own code raised: a submission has other names of files in
-        # its traceback
+        # an error has the place where the spec's own code raised: a submission has other names of
+        # files in its traceback
         lines = [
             (part.position.line, part.position.column) if verdict.kind != "error" else ()
             for part in (said, verdict)

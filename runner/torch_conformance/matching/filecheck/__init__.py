@@ -335,7 +335,7 @@ class EmptyText(Exception):
 
 
 def passes(checks: CheckFile, text: str, *, seconds: float = 5.0) -> bool:
-    """Whether the directives match a text: the verdict of ``run`` alone, without the search for an
+    """Whether the directives match a text: the verdict of ``run`` without the search for an
     explanation.
 
     The same errors.

@@ -370,7 +370,7 @@ def parse(checks: str) -> CheckFile:
             directives[before_first].line, 1, message, "begin with CHECK: or CHECK-LABEL:"
         )
     _require_definitions(directives)
-    # such as {{.*}}; a variable stands for some text
+    # such as {{.*}}; a variable is some text
     if all(
         directive.kind is not Kind.EMPTY and _matches_nothing(directive) for directive in required
     ):
