@@ -7,6 +7,7 @@ Nothing here imports torch.
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -218,7 +219,7 @@ def write_journal(
         *(("case", one) for one in results),
         ("footer", footer),
     ]
-    with JournalWriter(path) as journal:
+    with closing(JournalWriter(path)) as journal:
         for kind, record in lines:
             if record is not None:
                 journal.write(kind, record)

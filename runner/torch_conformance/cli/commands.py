@@ -9,12 +9,7 @@ from torch_conformance.machine import output
 from torch_conformance.model.diagnostics import UsageError, shown_path
 from torch_conformance.model.escaping import one_line
 from torch_conformance.model.outcomes import ExitCode
-from torch_conformance.optional.options import (
-    MergeOptions,
-    ReportOptions,
-    RunOptions,
-    report_files,
-)
+from torch_conformance.optional.options import MergeOptions, ReportOptions, RunOptions, report_files
 from torch_conformance.record.conclusion import conclusion_of, profile_statement
 
 
@@ -69,11 +64,11 @@ def merge(options: MergeOptions) -> ExitCode:
             }
         )
     else:
-        show_end(folder, options, header, run.results, footer)
+        show_end(folder, options, run)
     if footer.exit_code == ExitCode.NOTHING and statement is None:
         for line in conclusion_of(header, run.results)[1]:
             output.note(line)
-    for line in why_no_success(header, run.results, footer):
+    for line in why_no_success(run):
         output.note(line)
     return ExitCode(footer.exit_code)
 
@@ -89,25 +84,22 @@ def report(options: ReportOptions) -> ExitCode:
 
     from torch_conformance.record.journal import recorded_run
     from torch_conformance.record.run_folder import RunFolder, require_free_reports
-    from torch_conformance.report.github import RunReport
+    from torch_conformance.report.github import problems_of
     from torch_conformance.report.reporters import Reporters
 
     require_free_reports(report_files(options))
     recorded = recorded_run(options.run)
     folder, run = recorded.folder, recorded.run
-    reported = RunReport(
-        header=run.header, results=tuple(run.results), footer=run.footer, folder=folder
-    )
     opened = RunFolder(path=folder, run_id=run.header.run_id)
     try:
-        page, *others = Reporters("report", options, opened).write(reported)
+        page, *others = Reporters("report", options, opened).write(run)
     except PermissionError as error:
         why = f"{options.run}: cannot write to {folder}: {error.strerror}"
         raise UsageError(f"{why}; copy the run to a folder that you may write to") from error
     output.raw(f"{one_line(shown_path(page))}\n")
     for path in others:
         output.line(f"written: {shown_path(path)}")
-    for problem in reported.problems:
+    for problem in problems_of(run):
         output.note(problem)
     if options.open and not webbrowser.open(page.as_uri()):
         output.note("no browser could be opened; open the page yourself")

@@ -5,7 +5,6 @@ tests, or of a ledger.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from torch_conformance.model.diagnostics import UsageError, one_line, shown_path
 from torch_conformance.model.escaping import counted
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.model.protocol import encode
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import (
     Selection,
     SpecFiles,
@@ -40,7 +40,7 @@ from torch_conformance.plan.selection import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ListOptions(SpecFiles, Selection):
     """The options of ``list``."""
 
@@ -87,11 +87,7 @@ def main(options: ListOptions) -> ExitCode:
         profile = vendor.load_profile(
             options.profile, options.paths, options.backends, options.backend
         )
-        suite, read, levels = (
-            profile.suite,
-            profile.cases,
-            vendor.levels_of(profile.record),
-        )
+        suite, read, levels = (profile.suite, profile.cases, vendor.levels_of(profile.record))
     if is_ledger:
         return _ledger(options, suite.cases)
     cases = select(read, suite.backends, options)

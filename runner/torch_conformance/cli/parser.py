@@ -1,7 +1,7 @@
 """The command line: the table of commands, a parser of it and of the fields of options, the run of
 a command, what its errors become.
 
-No other package imports argparse. ``--help`` imports these modules alone: dataclasses, pathlib and
+No other package imports argparse. ``--help`` imports only these modules: dataclasses, pathlib and
 typing would take longer than argparse. The module of a command, and what it needs, is imported when
 the command runs.
 """
@@ -36,8 +36,8 @@ class Command:
     """A row of the table.
 
     ``place`` is the module within ``torch_conformance`` and the class of its options, which are
-    imported when they are used; ``does`` one line for the list of commands; ``text`` stands above
-    its options; ``examples`` are arguments, and what they do. The ``function`` of that module gets
+    imported when they are used; ``does`` one line for the list of commands; ``text`` is above its
+    options; ``examples`` are arguments, and what they do. The ``function`` of that module gets
     the options, and returns the exit code.
     """
 
@@ -49,13 +49,11 @@ class Command:
         examples: Sequence[tuple[str, str]],
         function: str = "main",
     ) -> None:
-        self.place, self.does, self.text, self.examples, self.function = (
-            place,
-            does,
-            text,
-            examples,
-            function,
-        )
+        self.place = place
+        self.does = does
+        self.text = text
+        self.examples = examples
+        self.function = function
 
     def part(self, name: str) -> Any:
         """Return what its module has by a name."""
@@ -105,8 +103,7 @@ COMMANDS: Mapping[str, Command] = {
         "run.auditing:AuditOptions",
         "print the expectations that could not have failed",
         "Judge recorded observations again with changed facts (mutants): an expectation that "
-        "still passes could not have failed. PATHs are "
-        "run first.",
+        "still passes could not have failed. PATHs are run first.",
         (
             ("audit latest", "a recorded run"),
             ("audit specs/padding --run", "run the specs, and their controls"),
@@ -115,20 +112,18 @@ COMMANDS: Mapping[str, Command] = {
     "merge": Command(
         "cli.commands:MergeOptions",
         "join the runs of shards",
-        "Join the runs of all shards of one selection into one run, with its journal, report "
-        "and evidence. Refuses missing and duplicate "
-        "shards, and shards with another selection, torch or machine; prints one line for "
-        "each problem.",
+        "Join the runs of all shards of one selection into one run, with its journal, report and "
+        "evidence. Refuses missing and duplicate shards, and shards with another selection, torch "
+        "or machine; prints one line for each problem.",
         (("merge shard-1 shard-2 --out whole", "two shards of one selection"),),
         "merge",
     ),
     "report": Command(
         "cli.commands:ReportOptions",
         "write the reports of a run again",
-        "Write the HTML report of a recorded run again, from its journal and the files beside "
-        "it: index.html in the run's folder, and the "
-        "folder 'report', which the page loads. With --junit, write the JUnit report too. "
-        "Nothing is run or judged: exit 0 says that the "
+        "Write the HTML report of a recorded run again, from its journal and the files beside it: "
+        "index.html in the run's folder, and the folder 'report', which the page loads. With "
+        "--junit, write the JUnit report too. Nothing is run or judged: exit 0 says that the "
         "files were written.",
         (
             ("report latest --open", "write the page of the latest run again, and open it"),
@@ -151,8 +146,12 @@ EXAMPLES: Sequence[tuple[str, str]] = (
 """Examples of the program."""
 
 
-def commands() -> Mapping[str, Command]:
-    """Return every command: those of the core, and those of each tool that was installed."""
+def commands(name: str | None = None) -> Mapping[str, Command]:
+    """Return every command: those of the core, and those of each tool that was installed. For the
+    name of a command of the core no tool is loaded.
+    """
+    if name in COMMANDS:
+        return COMMANDS
     tables = [
         importlib.import_module(f"torch_conformance.tools.{tool}.commands").COMMANDS
         for tool in TOOLS
@@ -163,7 +162,7 @@ def commands() -> Mapping[str, Command]:
 
 def examples_of(name: str = "") -> str:
     """Return the examples of a command, or of the program, as text."""
-    examples = (COMMANDS if name in COMMANDS else commands())[name].examples if name else EXAMPLES
+    examples = commands(name)[name].examples if name else EXAMPLES
     width = max(len(arguments) for arguments, _ in examples)
     return "\n".join(
         [
@@ -209,7 +208,7 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of all commands, of the one that ``only`` names, or for the empty text of
     their names without options.
     """
-    known = COMMANDS if only in COMMANDS else commands()  # a command of the core loads no tool
+    known = commands(only)
     top = Parser(
         prog=PROGRAM,
         description="Conformance tests of torch.compile, written in YAML.",
@@ -279,7 +278,7 @@ def parse(argv: Sequence[str] | None = None) -> tuple[str, Any]:
     """
     words = sys.argv[1:] if argv is None else argv
     first = words[0] if words else ""
-    known = COMMANDS if first in COMMANDS else commands()
+    known = commands(first)
     reader = parser(first if first in known else "")
     arguments, unknown = reader.parse_known_args(words)
     values = values_of(arguments)
@@ -329,7 +328,7 @@ def guarded_code(answer: Callable[[], int]) -> int:
 
 def _answer(argv: Sequence[str] | None) -> int:
     name, options = parse(argv)
-    command = (COMMANDS if name in COMMANDS else commands())[name]
+    command = commands(name)[name]
 
     def run() -> ExitCode:
         whole = options

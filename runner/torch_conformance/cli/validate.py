@@ -1,7 +1,7 @@
 """``validate``: every problem of every file, one line each, then a count."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,16 +20,12 @@ from torch_conformance.model.diagnostics import (
 )
 from torch_conformance.model.escaping import counted
 from torch_conformance.model.outcomes import ExitCode
-from torch_conformance.optional.options import (
-    SpecFiles,
-    flag,
-    profile_option,
-    waiver_files,
-)
+from torch_conformance.model.values import frozen
+from torch_conformance.optional.options import SpecFiles, flag, profile_option, waiver_files
 from torch_conformance.plan.profile import Profile, profiles
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ValidateOptions(SpecFiles):
     """The options of ``validate``."""
 

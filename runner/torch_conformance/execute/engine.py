@@ -23,7 +23,6 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +35,7 @@ from torch_conformance.machine.output import naming
 from torch_conformance.model import devices
 from torch_conformance.model.events import Activity, RunningCase
 from torch_conformance.model.protocol import TARGET
+from torch_conformance.model.values import frozen
 from torch_conformance.plan.schedule import Capacity, Environment
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ _PRINTED_BYTES = 64_000
 _PLAN_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Grace:
     """Grace periods in seconds, for operations that should be immediate."""
 
@@ -103,7 +103,6 @@ class LocalExecutor:
         self,
         settings: ExecutorSettings,
         make_starter: Callable[[Path], ProcessStarter] | None = None,
-        grace: Grace | None = None,
     ) -> None:
         """``make_starter`` makes the starter of other processes, from the scratch folder."""
         self._settings = settings
@@ -115,7 +114,7 @@ class LocalExecutor:
         self._starter = make(self._scratch.path)
         self._services: Services | None = None
         """The servers of cases, from the first job on that uses one."""
-        self._grace = grace or Grace()
+        self._grace = Grace()
         self._start_seconds = self._grace.start * settings.timeout_factor
         self._selector = selectors.DefaultSelector()
         self._numbers = itertools.count(1)
@@ -169,11 +168,7 @@ class LocalExecutor:
                 del room.leases[job.name]
                 self.again(job)
             self._returned.clear()
-            for worker in list(self._workers.values()):
-                if worker.has_ended and worker.running is None:
-                    if not worker.is_warm and not worker.is_retired:
-                        self._cold[worker.key] = "a worker ended while it warmed up"
-                    self._forget(worker)
+            self._forget_ended()
 
     def again(self, job: Job) -> None:
         """Append a job to the queue; a job may run again.
@@ -203,9 +198,7 @@ class LocalExecutor:
         """Get ready for another run; return False where something of the last one is left, or an
         environment has no zygote.
         """
-        for worker in list(self._workers.values()):
-            if worker.has_ended and worker.running is None:
-                self._forget(worker)
+        self._forget_ended()
         if self._wake is not None:
             self._unwatch(self._wake)
         self._check, self._wake, self._is_cancelled = lambda: None, None, False
@@ -373,12 +366,7 @@ class LocalExecutor:
                 running.descriptor, selectors.EVENT_READ, functools.partial(self._on_pipe, worker)
             )
         for (key, gpus), environment in self._missing.items():
-            of_place = (
-                worker
-                for worker in self._workers.values()
-                if worker.key == key and worker.gpus == gpus
-            )
-            if all(worker.is_warm or worker.is_retired for worker in of_place):
+            if all(worker.is_warm or worker.is_retired for worker in self._at(key, gpus)):
                 self._start_worker(environment, gpus, warms=True)
         self._missing.clear()
         if not room.is_taken_alone:
@@ -409,7 +397,7 @@ class LocalExecutor:
         """Start the zygote of an environment, unless there are enough with jobs; end those without:
         each uses some 300 MB.
 
-        The zygote of a target that nothing is executed on starts beside them, and stays.
+        The zygote of a target that nothing is executed on starts in addition, and stays.
         """
         if TARGET not in environment.variables:
             zygotes = {
@@ -515,19 +503,20 @@ class LocalExecutor:
         return worker
 
     def _idle_for(self, job: Job, gpus: tuple[int, ...]) -> Worker | None:
-        """Return an idle worker for a job that sees these GPUs alone (all, where none is named)."""
-        key = job.environment.key
-        warm = (
-            worker
-            for worker in self._workers.values()
-            if worker.key == key and worker.gpus == gpus and worker.is_warm
-        )
+        """Return an idle worker for a job that sees only these GPUs (all, where none is named)."""
         idle = (
             worker
-            for worker in warm
-            if not (worker.running or worker.is_done or worker.is_retired or worker.has_ended)
+            for worker in self._at(job.environment.key, gpus)
+            if worker.is_warm
+            and not (worker.running or worker.is_done or worker.is_retired or worker.has_ended)
         )
         return None if job.new_process else next(idle, None)
+
+    def _at(self, key: str, gpus: tuple[int, ...]) -> Iterator[Worker]:
+        """Yield the workers of an environment, by its key, that see these GPUs."""
+        for worker in self._workers.values():
+            if worker.key == key and worker.gpus == gpus:
+                yield worker
 
     # -- hearing -----------------------------------------------------------------------------------
 
@@ -703,6 +692,14 @@ class LocalExecutor:
         if worker.pidfd is not None:
             self._unwatch(worker.pidfd)
         worker.close()
+
+    def _forget_ended(self) -> None:
+        """Forget the workers that have ended and have no case."""
+        for worker in list(self._workers.values()):
+            if worker.has_ended and worker.running is None:
+                if not worker.is_warm and not worker.is_retired:
+                    self._cold[worker.key] = "a worker ended while it warmed up"
+                self._forget(worker)
 
     def _unwatch(self, descriptor: int) -> None:
         """Stop watching a descriptor, before it is closed: its number may be reused for another

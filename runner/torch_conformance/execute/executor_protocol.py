@@ -9,7 +9,7 @@ folder of the run, and its plan is data; the executor adds the paths of its own 
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Self
 
@@ -18,11 +18,12 @@ from torch_conformance.machine.scratch import Space
 from torch_conformance.model import codec
 from torch_conformance.model.case_facts import Ending, ServiceReport
 from torch_conformance.model.protocol import Json
+from torch_conformance.model.values import frozen
 from torch_conformance.plan import schedule
 from torch_conformance.plan.schedule import Environment, Needs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Job:
     """One plan to run."""
 
@@ -68,12 +69,11 @@ class Job:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Return the job that ``to_json`` wrote."""
-        job = codec.decode(cls, json.loads(text), "job")
-        assert isinstance(job, cls)
+        job: Self = codec.decode(cls, json.loads(text), "job")
         return job
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Warmup:
     """The one-time work of a first compile, which a worker for a GPU did before it had a case."""
 
@@ -86,7 +86,7 @@ class Warmup:
     """The text of torch's exception; what the warm-up did not do, each case does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Execution:
     """The outcome of a job as the executor saw it.
 
@@ -138,12 +138,11 @@ class Execution:
     @classmethod
     def of_job(cls, job: Job, fields: Mapping[str, Json]) -> Self:
         """Return the execution of a job, of its other fields as JSON has them."""
-        execution = codec.decode(cls, {**fields, "job": codec.encode(job)}, "execution")
-        assert isinstance(execution, cls)
+        execution: Self = codec.decode(cls, {**fields, "job": codec.encode(job)}, "execution")
         return execution
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ExecutorSettings:
     """The settings with which a run starts its executor. Paths are of the runner's machine."""
 
@@ -155,7 +154,7 @@ class ExecutorSettings:
     threads: int
     """OpenMP threads of each worker."""
     spares: int = 0
-    """How many workers for a GPU may warm up beside those that run cases."""
+    """How many workers for a GPU may warm up in addition to those that run cases."""
     timeout_factor: float = 1.0
     """How many times longer than usual processes may take to start."""
     warm_folder: Path | None = None

@@ -1,10 +1,10 @@
-"""Whether a job fits beside the running ones, on which GPUs, and which waiting job is next.
+"""Whether a job fits with the running ones, on which GPUs, and which waiting job is next.
 
 Pure logic.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch_conformance.execute.executor_protocol import Job
@@ -35,7 +35,7 @@ class Lease:
     gpus: tuple[int, ...] = ()
     """Which GPUs, by number from 0 among those that the run sees."""
     is_alone: bool = False
-    """No other job starts beside it."""
+    """No other job starts while it runs."""
 
 
 class Room:
@@ -64,7 +64,7 @@ class Room:
 
     def contexts(self, gpus: tuple[int, ...]) -> int:
         """Return how many workers without a job may hold a context on each of these GPUs (all,
-        where none is named), beside the leases.
+        where none is named), in addition to the leases.
         """
         free = (
             self._capacity.gpu_memory - self._used(gpu)
@@ -140,15 +140,13 @@ class Queue:
     of its group.
     """
 
-    def __init__(self, jobs: Iterable[Job] = ()) -> None:
+    def __init__(self) -> None:
         # one queue for each distinct needs and line: the first job of a queue can start if and only
         # if all of them can
         self.lines: dict[tuple[Needs, str], deque[tuple[int, Job]]] = {}
         """The jobs by their needs and their lines, with the numbers in which they came."""
         self._overtaken: dict[int, int] = {}
         self._count = 0
-        for job in jobs:
-            self.put(job)
 
     def put(self, job: Job) -> None:
         """Add a job behind all others."""

@@ -111,7 +111,7 @@ class ZygoteProcess:
         words: Collection[str],
         variables: Mapping[str, str],
         log: Path,
-        module: str = "torch_conformance.worker.process.zygote",
+        module: str,
     ) -> None:
         self.log = log
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -221,15 +221,12 @@ class ProcessStarter:
         if TARGET not in environment.variables:
             return environment_for(environment, self._threads, scratch, self._warm_folder)
         variables = environment_for(environment, self._threads, scratch)
+        is_simulated = SIMULATED in environment.variables
+        removed = (*_OF_TRITON, *_OF_INDUCTOR) if is_simulated else _OF_TRITON
         variables = {
-            name: value for name, value in variables.items() if not name.startswith(_OF_TRITON)
+            name: value for name, value in variables.items() if not name.startswith(removed)
         }
-        if SIMULATED in environment.variables:
-            variables = {
-                name: value
-                for name, value in variables.items()
-                if not name.startswith(_OF_INDUCTOR)
-            }
+        if is_simulated:
             # one build of the C++ side for all targets of a run, and no device that torch could
             # find
             variables.update(
@@ -237,10 +234,9 @@ class ProcessStarter:
                     SIMULATED: str(self._scratch / "simulated"),
                     "CUDA_VISIBLE_DEVICES": "",
                     "HIP_VISIBLE_DEVICES": "",
+                    "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
+                    "TORCHINDUCTOR_COMPILE_THREADS": "1",
                 }
-            )
-            variables.update(
-                TORCHINDUCTOR_CACHE_DIR=str(scratch / "inductor"), TORCHINDUCTOR_COMPILE_THREADS="1"
             )
         # Triton's cache and its dumps lie in the scratch folder; with line information the
         # instructions have the paths of this machine

@@ -301,10 +301,8 @@ class Worker:
             return
         self.kill()  # its pid cannot be reused as a process group until it is reaped
         _, self.status, usage = os.wait4(self.process.pid, 0)
-        self.process.returncode, self.cpu = (
-            os.waitstatus_to_exitcode(self.status),
-            usage.ru_utime + usage.ru_stime,
-        )
+        self.process.returncode = os.waitstatus_to_exitcode(self.status)
+        self.cpu = usage.ru_utime + usage.ru_stime
 
     def finish(self) -> Execution:
         """Return the execution of its case, which is over."""

@@ -48,7 +48,7 @@ def folded(text: str) -> str:
     """Return a traceback or a stack in which the frames of this program, and most frames of torch,
     are replaced by their count.
     """
-    # a frame's lines with its file; every other line alone with an empty file name
+    # a frame's lines with its file; every other line with an empty file name
     blocks: list[tuple[str, list[str]]] = []
     for line in text.split("\n"):
         if (call := CALL.fullmatch(line)) is not None:
@@ -113,42 +113,36 @@ def read_facts(sent: object, code: ReadCode, **known: Any) -> Facts:
     if (problem := misfit(sent, "observation")) is None:
         assert isinstance(sent, dict), "the schema lets nothing else through"
         try:
-            steps: tuple[StepFacts, ...] = codec.decode(
-                tuple[StepFacts, ...], sent["steps"], "steps"
-            )
             facts: Facts = codec.decode(
-                Facts,
-                {
-                    "case_id": sent["id"],
-                    "digest": sent.get("digest", ""),
-                    "error": sent["error"],
-                    "phases": sent["phases"],
-                },
-                "observation",
+                Facts, {name: sent[name] for name in _SENT if name in sent}, "observation"
             )
         except ValueError as error:
             problem = str(error)
     if problem is not None:
         return Facts(nonsense=f"the worker's observation makes no sense: {problem}", **known)
-    facts = replace(facts, steps=steps, **known)
+    facts = replace(facts, **known)
     try:
-        texts = [
-            tuple(
-                code(index, piece, "".join(step.code_digests[piece : piece + 1]))
-                for piece in range(step.code_pieces)
+        steps = [
+            replace(
+                step,
+                code=tuple(
+                    code(index, piece, "".join(step.code_digests[piece : piece + 1]))
+                    for piece in range(step.code_pieces)
+                ),
             )
-            for index, step in enumerate(steps)
+            for index, step in enumerate(facts.steps)
         ]
     except OSError as missing:
         return replace(facts, nonsense=f"the generated code cannot be judged: {missing}")
-    return replace(
-        facts,
-        steps=tuple(replace(step, code=pieces) for step, pieces in zip(steps, texts, strict=True)),
-    )
+    return replace(facts, steps=tuple(steps))
+
+
+_SENT = ("id", "digest", "steps", "error", "phases")
+"""What of a worker's message the facts have."""
 
 
 def recorded_facts(sent: object, code: ReadCode | None = None) -> Facts:
-    """Return the facts of a recorded message, with the code beside it if it is asked for; raise
+    """Return the facts of a recorded message, with its code if that is asked for; raise
     ``NoObservation`` where it is invalid.
     """
     facts = read_facts(sent, code or (lambda step, piece, sent: ""))

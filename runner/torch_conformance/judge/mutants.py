@@ -10,7 +10,7 @@ import functools
 import itertools
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -24,6 +24,7 @@ from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.escaping import one_line
 from torch_conformance.model.expectation import Expectation, Mutant, Status, Verdict
 from torch_conformance.model.results import COULD_NOT_HAVE_FAILED, WEAK
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.steps import MEASURED, TRITON, expects_raise
 
 _SECONDS = 5.0
@@ -41,7 +42,7 @@ class Fate(Enum):
     NOT_APPLICABLE = "not-applicable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Trial:
     """One mutant of one leaf of an expectation, judged."""
 
@@ -113,7 +114,7 @@ _MOST_NAMED = 4
 
 _FINER = ("lower precision", "sign of zero")
 """Mutants that a claim worth making may let pass, as where results are whole numbers: the command
-``audit`` alone names them.
+only ``audit`` names them.
 """
 
 
@@ -184,21 +185,14 @@ def _try_expectation(
                 continue
             fate, observed = Fate.NOT_APPLICABLE, mutant.why_not
             if mutant.facts is not None:
-                judgements = judge_expectation(expected, mutant.facts, surroundings)
                 # the failure of one leaf may be reported for the whole expectation
                 fate, observed = Fate.KILLED, ""
-                if (
-                    judged := next(
-                        (judgement for judgement in judgements if judgement.leaf == mutant.leaf),
-                        None,
-                    )
-                ) is not None:
-                    fate = (
-                        Fate.SURVIVED
-                        if judged.status in (Status.HELD, Status.NOT_APPLICABLE)
-                        else Fate.KILLED
-                    )
-                    observed = judged.observed
+                for judgement in judge_expectation(expected, mutant.facts, surroundings):
+                    if judgement.leaf == mutant.leaf:
+                        observed = judgement.observed
+                        if judgement.status in (Status.HELD, Status.NOT_APPLICABLE):
+                            fate = Fate.SURVIVED
+                        break
             position = expected.place(mutant.leaf)
             yield trial(
                 leaf=mutant.leaf,

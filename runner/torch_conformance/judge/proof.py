@@ -43,7 +43,7 @@ _WORD = re.compile(r"[^\W\d]\w*")
 def own_names(case: Case) -> frozenset[str]:
     """Return the names that the Python of a case defines.
 
-    Code that is no Python, which a worker will report, defines none.
+    Code that is not Python, which a worker will report, defines none.
     """
     names: set[str] = set()
     for block in case.body.blocks:
@@ -166,7 +166,7 @@ class _Proving:
 
     @cached_property
     def is_measured(self) -> bool:
-        """Whether operators or calls of a runtime show who computed, besides graphs."""
+        """Whether operators or calls of a runtime show who computed, as graphs do."""
         return self.backend.proof.served is not None or self.backend.proof.calls is not None
 
     @cached_property

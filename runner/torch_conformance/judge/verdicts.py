@@ -42,17 +42,13 @@ def with_code(
     """
     if not asks_for_code(expected.body):
         return surroundings
-    if not facts.code:
-        return Verdict.error(
-            "the step generated no code",
-            expected="generated code, for the condition of this expectation",
-        )
-    try:
-        return replace(surroundings, code=joined([code_of(piece) for piece in facts.code]).text)
-    except PatternTooSlow:
-        return Verdict.error(
-            "pattern too slow", expected="generated code, for the condition of this expectation"
-        )
+    why = "the step generated no code"
+    if facts.code:
+        try:
+            return replace(surroundings, code=joined([code_of(piece) for piece in facts.code]).text)
+        except PatternTooSlow:
+            why = "pattern too slow"
+    return Verdict.error(why, expected="generated code, for the condition of this expectation")
 
 
 NOTHING = (
@@ -248,7 +244,7 @@ def verdicts_of(
             if expected.check.compares_with_eager
         )
         held_judgements = [judgement for _, judgement in judged if judgement.status is Status.HELD]
-        # in a case without any activity a 0 that nothing else stands beside is an ERROR
+        # in a case without any activity a 0 without any other claim is an ERROR
         is_hollow = not active and all(judgement.is_absence for judgement in held_judgements)
         for expected, judgement in judged:
             if is_hollow and judgement.status is Status.HELD:
@@ -279,10 +275,8 @@ def verdicts_of(
             judgement = replace(judgement, kind=side_effects.KIND, position=step.position)
             effects.append(_of_rank(step, judgement))
     if len(steps) < len(case.steps):
-        missing, observed = (
-            case.steps[len(steps)].position,
-            f"step {len(steps) + 1} was not carried out",
-        )
+        missing = case.steps[len(steps)].position
+        observed = f"step {len(steps) + 1} was not carried out"
         return [
             *verdicts,
             Verdict(kind="error", status=Status.ERROR, position=missing, observed=observed),
@@ -333,7 +327,7 @@ def _contradiction(measured: Json) -> str:
 
 
 def place_of(expected: Expected, judgement: Verdict) -> Position:
-    """Return where a judged leaf stands in the spec; FileCheck says which line of its text did not
+    """Return the place of a judged leaf in the spec; FileCheck says which line of its text did not
     match.
     """
     return expected.place(

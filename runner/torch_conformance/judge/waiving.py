@@ -110,7 +110,7 @@ def remarks(
 
 
 def apply(judged: Judged, case: Case, surroundings: Surroundings, waivers: Waivers) -> Judged:
-    """Return the outcome of a case once it is held against the waivers that are for it."""
+    """Return the outcome of a case after the waivers that are for it were applied."""
     candidates = [
         waiver
         for waiver in waivers.of(case.id, surroundings)
@@ -204,7 +204,7 @@ def _names(signature: Signature, failure: Failure) -> bool:
 def failures_of(judged: Judgement) -> list[Failure]:
     """Return every failure of a result: of a comparison one for each wrong value.
 
-    After an exception, a failed proof is no failure.
+    After an exception, a failed proof is not a failure.
     """
     failed, of_process = judged.failed, judged.phase if isinstance(judged, Judged) else ""
     raised = any(verdict.kind == "raised" for verdict in failed)

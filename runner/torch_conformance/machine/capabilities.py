@@ -35,6 +35,7 @@ from torch_conformance.model.targets import (
     TESTED_MINORS,
     simulated,
 )
+from torch_conformance.model.values import frozen
 
 TORCH_ROOT = "torch_root"
 """The fact with the folder from which a worker imported torch. It is compared and not recorded."""
@@ -50,7 +51,7 @@ It depends on the selected cases, so it is not recorded.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Machine:
     """The known properties of a machine. None means not known yet."""
 
@@ -446,8 +447,8 @@ def _on_files(
 def _of_gpus(
     summary: str,
     probe: Callable[[Machine, str], str],
-    takes: str,
-    check: Callable[[str], str | None],
+    takes: str = "",
+    check: Callable[[str], str | None] = lambda argument: None,
 ) -> Capability:
     return Capability(summary, probe, takes, check, is_of_gpus=True)
 
@@ -465,8 +466,6 @@ CAPABILITIES: Mapping[str, Capability] = {
         build.capability: _of_gpus(
             f"torch is built for {build.title} and sees a GPU",
             functools.partial(_built_for, build),
-            "",
-            lambda argument: None,
         )
         for build in devices.builds()
     },
@@ -529,8 +528,6 @@ CAPABILITIES: Mapping[str, Capability] = {
         "Inductor has templates for the GPU: 68 multiprocessors on NVIDIA, no gfx10 on AMD "
         "(`torch._inductor.utils.is_big_gpu`)",
         _big_gpu,
-        "",
-        lambda argument: None,
     ),
     "mkldnn": Capability(
         "oneDNN computes this dtype on the CPU",
@@ -704,21 +701,18 @@ def with_facts(machine: Machine, facts: Mapping[str, Any]) -> Machine:
     """
     no_facts = (TORCH_ROOT, ANSWERS, protocol.START_UP)
     known = {name: value for name, value in facts.items() if name not in no_facts}
-    root, version, inspected = (
-        facts.get(TORCH_ROOT),
-        str(facts.get("torch")),
-        machine.torch_root or "",
-    )
+    root = facts.get(TORCH_ROOT)
+    version = str(facts.get("torch"))
+    inspected = machine.torch_root or ""
     # conditions and names were resolved for the inspected torch
     if isinstance(root, str) and (
         os.path.realpath(root) != os.path.realpath(inspected) or version != machine.torch
     ):
         shows = f"'{sys.executable} -P -c \"import torch\"' imports what workers import"
         raise UsageError(
-            f"the workers import torch {version} from {root}, but the specs were read for "
-            f"torch {machine.torch} in "
-            f"{inspected or 'no folder'} (remove one of the two, or correct PYTHONPATH or the "
-            f".pth file that names it; {shows})"
+            f"the workers import torch {version} from {root}, but the specs were read for torch "
+            f"{machine.torch} in {inspected or 'no folder'} (remove one of the two, or correct "
+            f"PYTHONPATH or the .pth file that names it; {shows})"
         )
     answers = {str(path): str(answer) for path, answer in facts.get(ANSWERS, {}).items()}
     gpus, memory, arch = int(facts.get("gpus", 0)), facts.get("gpu_memory"), facts.get("arch")

@@ -102,8 +102,6 @@ def leave_out_working_folder() -> None:
         # an empty entry means the working folder to Python; a .pth file may name it too, whose
         # entries are the last
         working_folder = os.getcwd()
-        if working_folder in sys.path and working_folder not in [
-            os.path.abspath(entry) for entry in search.split(os.pathsep) if entry
-        ]:
+        if working_folder in sys.path and working_folder not in folders(search):
             sys.path.remove(working_folder)
             sys.path.append(working_folder)

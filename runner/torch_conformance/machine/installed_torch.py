@@ -4,17 +4,17 @@ import ast
 import platform
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from torch_conformance.model import devices
 from torch_conformance.model.diagnostics import UsageError
+from torch_conformance.model.values import frozen
 
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class InstalledTorch:
     """The torch that a worker imports."""
 
@@ -61,7 +61,7 @@ def no_torch_reason() -> str:
 
 
 def facts_of_files(torch: InstalledTorch | None) -> dict[str, str]:
-    """Return the facts that files alone give, by the names of a worker's facts."""
+    """Return the facts that files give, by the names of a worker's facts."""
     facts = {"python": platform.python_version()}
     if torch is not None:
         facts |= {

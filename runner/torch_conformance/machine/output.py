@@ -209,7 +209,7 @@ def raw(text: str) -> None:
 def command(text: str) -> None:
     """Print a command to the CI system on a line of standard error.
 
-    The caller has escaped what stands in it; line ends are refused.
+    The caller has escaped what is in it; line ends are refused.
     """
     if not text.isprintable():
         raise ValueError("a command has characters that end it or hide in it")

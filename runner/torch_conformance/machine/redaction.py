@@ -7,7 +7,7 @@ All writers use the rules of this module.
 - ``KNOWN`` masks values wherever they occur: of variables and of ``env:`` of specs with names of
   secrets, passwords in URLs there and in
   the command line, passwords of services. Workers inherit the environment and may print it.
-- ``redacted`` masks, besides, what is a secret by its form: user, password and query of a URL,
+- ``redacted`` masks, in addition, what is a secret by its form: user, password and query of a URL,
   ``user:password@host``, tokens of well-known
   services, private keys, Authorization headers, and the value of ``password=``, ``token=``,
   ``secret=``. It guesses from no other name: a
@@ -40,20 +40,10 @@ libraries.
 
 _SECRET_WORDS = frozenset(
     "token secret password passwd passphrase passcode pwd pass pin auth authorization bearer "
-    "credential cred pat key private cookie "
-    "signature sig dsn jwt webhook".split()
+    "credential cred pat key private cookie signature sig dsn jwt webhook".split()
 )
-_SECRET_PARTS = (
-    "token",
-    "secret",
-    "passw",
-    "passphrase",
-    "apikey",
-    "credential",
-    "oauth",
-    "privatekey",
-    "accesskey",
-    "accountkey",
+_SECRET_PARTS = tuple(
+    "token secret passw passphrase apikey credential oauth privatekey accesskey accountkey".split()
 )
 """Parts of a name that mark a secret without separators: ``githubtoken``."""
 

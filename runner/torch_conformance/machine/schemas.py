@@ -53,7 +53,7 @@ def load(name: str) -> Any:
 @functools.cache
 def resolved(name: str, pointer: str = "") -> Any:
     """Return the schema ``name``, or its part at a pointer (``/$defs/input``). Each reference is
-    replaced by its target, with the title and description beside it. No schema is recursive.
+    replaced by its target, with the title and description next to it. No schema is recursive.
 
     ``allOf`` is removed: it contains names for editors, which are checked by code with better hints
     (``check/names``).
@@ -204,7 +204,7 @@ UnknownKey: TypeAlias = Callable[[str, Mapping[str, Any], Any, DataPath], Proble
 
 
 def told(error: Any, unknown: UnknownKey = unknown_key, title: str = "") -> Iterator[Problem]:
-    """Yield the problems of an error of the library; ``title`` is that of what is around it."""
+    """Yield the problems of an error of the library; ``title`` is that of the enclosing value."""
     value, argument, node = error.instance, error.validator_value, error.schema or {}
     path = (*error.absolute_path,)
     title = title if title and "title" not in node else title_of(node, path)

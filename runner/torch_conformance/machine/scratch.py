@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from torch_conformance.model.diagnostics import UsageError, one_line
+from torch_conformance.model.values import frozen
 
 PREFIX = "torch-conformance."
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -146,7 +147,7 @@ def problem_of(folder: Path) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Space:
     """What is free in the folder for temporary files."""
 

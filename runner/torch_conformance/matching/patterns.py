@@ -1,6 +1,6 @@
 """Regular expressions from specs: checked before use, and searched with a time limit.
 
-Two faults of a pattern are reported badly by ``re`` alone: it does not compile, or it backtracks
+Two faults of a pattern are reported badly by ``re``: it does not compile, or it backtracks
 for hours. All judging by patterns uses this module. Recorded texts are made comparable here too:
 what differs from run to run is left out of lines, and open in patterns of them.
 """
@@ -177,7 +177,7 @@ class Ids:
 _CHARACTERS = [character for character in string.printable if not character.isspace()]
 
 ANYTHING = (" ".join(_CHARACTERS), "\n".join(_CHARACTERS))
-"""Every printable character, none beside another: what matches here describes a character, and
+"""Every printable character, none next to another: what matches here describes a character, and
 every long text has that.
 """
 
@@ -185,12 +185,12 @@ _SPECIFIC = re.compile(r"\w\w|[^\x00-\x7f]|.\S.{3}", re.DOTALL)
 
 
 def is_general(part: str) -> bool:
-    """Whether a part of a text is short, and has no two letters or digits beside each other."""
+    """Whether a part of a text is short, and has no two letters or digits next to each other."""
     return _SPECIFIC.search(part.strip()) is None
 
 
 def is_general_pattern(pattern: str) -> bool:
-    """Whether a regular expression matches a character alone, or texts without a common
+    """Whether a regular expression matches a single character, or texts without a common
     character.
     """
     return finds(pattern, ANYTHING) or is_unspecific(pattern)

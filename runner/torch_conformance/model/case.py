@@ -12,12 +12,13 @@ from torch_conformance.model.conditions import Surroundings, holds
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.expectation import Expectation
 from torch_conformance.model.protocol import Json
+from torch_conformance.model.values import frozen
 
 CaseId = NewType("CaseId", str)
 """``area/spec-name[backend=cpu,dtype=float32]``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Requirement:
     """One entry of ``requires``: a capability and its argument (None when it takes none)."""
 
@@ -29,11 +30,11 @@ class Requirement:
         return self.name if self.argument is None else f"{self.name} {self.argument}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CodeBlock:
     """Python written in a spec.
 
-    ``line`` is the line of the YAML file (from 1) on which the first line of ``text`` stands.
+    ``line`` is the line of the YAML file (from 1) on which the first line of ``text`` is.
     """
 
     name: str
@@ -44,7 +45,7 @@ class CodeBlock:
     """False where YAML folds lines, so that only the first line's number is true."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Step:
     """One step of a case: its kind, its arguments (plain data), what is expected after it."""
 
@@ -67,9 +68,9 @@ class Step:
         return holds(self.when, surroundings)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Expected:
-    """An expectation where it stands in the spec.
+    """An expectation with its place in the spec.
 
     ``check`` is of a class in ``vocabulary.expectations``.
     """
@@ -78,7 +79,7 @@ class Expected:
     check: Expectation
     position: Position
     leaves: Mapping[str, Position] = field(default_factory=dict)
-    """Where each key of its body stands: a counter's line is more than the expectation's."""
+    """The place of each key of its body: a counter's line is more than the expectation's."""
     body: Json = None
     """Its arguments as the spec has them, for people."""
     weak: str = ""
@@ -87,13 +88,13 @@ class Expected:
     """Whether it is another one at another point of the matrix."""
 
     def place(self, leaf: str) -> Position:
-        """Return where a leaf stands, else the key that it is below (``KEY word``), else the
+        """Return the place of a leaf, else the key that it is below (``KEY word``), else the
         expectation itself.
         """
         return self.leaves.get(leaf) or self.leaves.get(leaf.partition(" ")[0], self.position)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Control:
     """A patch of a case under which its expectations must fail."""
 
@@ -128,16 +129,16 @@ class Availability(Enum):
     """Only the run can know."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WrittenFunction:
-    """A function whose Python stands in the spec."""
+    """A function whose Python is in the spec."""
 
     block: CodeBlock
     entry: str | None
     """The name of what is compiled; None where the spec has a problem, and never runs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Settings:
     """The options of a case by section, merged from defaults, spec and backend.
 
@@ -170,9 +171,9 @@ class Settings:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CaseBody:
-    """What a worker needs to carry a case out, beside its steps.
+    """What a worker needs to carry a case out, apart from its steps.
 
     ``plan.worker_plan`` writes it as the plan's JSON.
     """
@@ -181,7 +182,7 @@ class CaseBody:
     preludes: tuple[CodeBlock, ...] = ()
     """The Python of the defaults, outermost first, then the spec's own."""
     functions: Mapping[str, WrittenFunction | Json] = field(default_factory=dict)
-    """By name; what is no ``WrittenFunction`` is the map that describes it: a module of torch, a
+    """By name; any other value is the map that describes it: a module of torch, a
     path of the library.
     """
     let: Mapping[str, Json] = field(default_factory=dict)
@@ -214,7 +215,7 @@ class CaseBody:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Group:
     """Cases of which only some may run at a time on one machine."""
 
@@ -224,7 +225,7 @@ class Group:
     most: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Case:
     """A spec expanded for one backend and one point of its matrix."""
 
@@ -253,7 +254,7 @@ class Case:
     """For people: the options of each section with where they were set."""
     control: Control | None = None
     exclusive: bool = False
-    """Whether its spec says that nothing may run beside it."""
+    """Whether its spec says that nothing else may run while it runs."""
     group: Group | None = None
     retries: int | None = None
     """How many more times its spec lets it run after a failure; None where ``--retries`` says."""

@@ -9,11 +9,12 @@ expectation's own ``measure`` wrote: no other module knows its form.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Self
 
 from torch_conformance.model.codec import COMPUTED, KEY
 from torch_conformance.model.protocol import Json
+from torch_conformance.model.values import frozen
 
 # ``schemas/observation.schema.json`` is made of the annotations: ``Annotated`` has further keywords
 
@@ -43,7 +44,7 @@ GROUPS: Mapping[str, frozenset[str]] = {
 TALLIED = ("rendered", "compiled", "failed", "refused", "timed", "won")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Tally:
     """How many candidates of one inductor backend came how far in one selection."""
 
@@ -66,7 +67,7 @@ class Tally:
 NONE = Tally(rendered=0, compiled=0, failed=0, timed=0, won=0, error="")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Tuning:
     """One operation that inductor selected a kernel for: a GEMM, a convolution, an attention."""
 
@@ -119,7 +120,7 @@ class Tuning:
         return f"{self.op}: {'; '.join(parts) or 'no candidates'}; {won} ({self.how})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Tunings:
     """The census of a step."""
 
@@ -137,7 +138,7 @@ class Tunings:
         return (tuning for tuning in self.found if not operations or tuning.op in names)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Cause:
     """An exception in the chain below another one: its ``__cause__``, or else its
     ``__context__``.
@@ -151,7 +152,7 @@ class Cause:
     """Its text."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Raised(Cause):
     """An exception that a step, or a case before its steps, ended with."""
 
@@ -163,7 +164,7 @@ class Raised(Cause):
     """The chain below it, the nearest first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Choice:
     """A kernel that autotuning timed."""
 
@@ -175,7 +176,7 @@ class Choice:
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SpyCalls:
     """What a spy saw."""
 
@@ -185,7 +186,7 @@ class SpyCalls:
     """The first of them, as maps of plain values."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ChildExit:
     """How the child of a spawn step ended."""
 
@@ -197,7 +198,7 @@ class ChildExit:
     """The end of its standard output; None where that is the worker's own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Generator:
     """What a call did to a generator of random numbers, compiled and eager."""
 
@@ -213,7 +214,7 @@ class Generator:
     """Whether both left the same state."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Mode:
     """A mode of torch that a call left otherwise than eager did, with both values as text."""
 
@@ -225,7 +226,7 @@ class Mode:
     """What the compiled call left."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Effects:
     """What a call changed beside its result, compared with what eager changed."""
 
@@ -245,7 +246,7 @@ class Effects:
     """How many values beside its result the eager call changed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Timing:
     """How long a function took in a bench step; times are milliseconds. Reported, never judged."""
 
@@ -263,7 +264,7 @@ class Timing:
     """How often it was timed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Bench:
     """What a bench step timed and left."""
 
@@ -277,7 +278,7 @@ class Bench:
     """What a person should know of it: why there is no trace."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Traced:
     """What dynamo did in a step with the functions of a case, whichever backend compiles them."""
 
@@ -297,7 +298,7 @@ class Traced:
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Origins:
     """The operators that compute the answer of a call."""
 
@@ -307,7 +308,7 @@ class Origins:
     """Those that ran outside of the compiled graphs in the compiled call."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Repetition:
     """Equal repetitions of a step before the last, as one expectation measured them."""
 
@@ -321,7 +322,7 @@ class Repetition:
     """Why it was not measured."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GraphOfCode:
     """The graph that a piece of code was generated for; without entries where a cache had the
     code.
@@ -334,7 +335,7 @@ class GraphOfCode:
     """The operators, before decompositions, that it came from."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StepFacts:
     """What was measured in and after one step."""
 
@@ -420,7 +421,7 @@ class StepFacts:
         return replace(self, measured={**self.measured, **changes})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ending:
     """How a worker's process ended."""
 
@@ -433,7 +434,7 @@ class Ending:
     """The last step, from 0; None before the first, and for a number that is none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ServiceReport:
     """What a service's own process says of the case that it served: no worker can have written
     it.
@@ -450,12 +451,12 @@ class ServiceReport:
     """Why it cannot be trusted to have served the case; empty when nothing was wrong."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Facts:
     """What is known of a case that was carried out."""
 
     ending: Ending = field(default_factory=Ending)
-    case_id: str = ""
+    case_id: str = field(default="", metadata={KEY: "id"})
     digest: str = ""
     """That of the case, as the plan of the worker had it."""
     steps: tuple[StepFacts, ...] = ()

@@ -135,7 +135,7 @@ def _fields(kind: type[Any]) -> tuple[Mapping[str, str], Mapping[str, Any], froz
 
 
 def _expect(kind: type[Any], value: Json, where: str) -> Any:
-    # Python's bool is an int, but it is no count
+    # Python's bool is an int, but it is not a count
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ValueError(f"{where} is not {kind.__name__}")
     return value

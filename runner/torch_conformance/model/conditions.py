@@ -8,6 +8,7 @@ from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
 from torch_conformance.model.devices import kind_of
+from torch_conformance.model.values import frozen
 
 _COMPARATORS: Mapping[str, Callable[[Any, Any], bool]] = {
     ">=": ge,
@@ -55,7 +56,7 @@ class VersionRange:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Surroundings:
     """The facts that conditions test: the case's backend and the machine."""
 

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from torch_conformance.model.values import frozen
+
 CPU = "cpu"
 
 WITHOUT_MODULE = (CPU, "cuda", "xpu", "mps")
@@ -18,7 +20,7 @@ Any other is registered by a module that its backend names.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Build:
     """A way in which torch is built for a kind of device."""
 
@@ -37,7 +39,7 @@ class Build:
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Accelerator:
     """A kind of device that is not the CPU. torch has a module for it, of the functions that all
     accelerators have.
@@ -94,7 +96,7 @@ ACCELERATORS: Mapping[str, Accelerator] = {
         activity="XPU",
     ),
 }
-"""The kinds of device besides the CPU.
+"""The kinds of device other than the CPU.
 
 Of these torch asks drivers: each worker does that for itself, after the fork.
 """

@@ -6,7 +6,7 @@ Their texts are in ``problem_texts``.
 import difflib
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -125,7 +125,7 @@ _ALIKE = 0.75
 
 
 def odd_character(text: str) -> str:
-    """Return which character of a text is no ASCII, as where a letter only looks like another one;
+    """Return which character of a text is not ASCII, as where a letter only looks like another one;
     empty where none is.
     """
     for place, char in enumerate(text, start=1):
@@ -135,9 +135,9 @@ def odd_character(text: str) -> str:
     return ""
 
 
-def did_you_mean(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str:
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """Return ``did you mean 'x'?`` for the nearest of ``choices``, or an empty string."""
-    near = nearest(word, choices, cutoff=cutoff)
+    near = nearest(word, choices)
     return f"did you mean '{near}'?" if near else ""
 
 
@@ -175,6 +175,18 @@ def unknown(what: str, word: str, choices: Iterable[str]) -> tuple[str, str]:
     """Return message and hint for a word that is not among the choices."""
     problem = unknown_word(what, word, choices)
     return problem.message, problem.hint
+
+
+def require_known(
+    what: str, names: Iterable[str], choices: Collection[str], option: str = ""
+) -> None:
+    """Raise ``UsageError`` for a name of a command line, or of an option of it, that is not among
+    the choices.
+    """
+    for name in names:
+        if name not in choices:
+            message, hint = unknown(what, name, choices)
+            raise UsageError(f"{option and f'{option}: '}{message} ({hint})")
 
 
 _LONGEST = 100

@@ -74,11 +74,7 @@ def lines(texts: Iterable[str]) -> str:
         else "".join(char if char.isprintable() else _escape(char) for char in text)
         for text in texts
     )
-    return without_commands(
-        escaped
-        if escaped.isascii()
-        else re.sub(_INVISIBLE, lambda match: _escape(match.group()), escaped)
-    )
+    return without_commands(_without_invisible(escaped))
 
 
 def one_line(text: str, limit: int = MESSAGE_LIMIT) -> str:
@@ -137,9 +133,13 @@ def _visible(text: str) -> str:
             else _escape(char)
             for char in text
         )
-    return (
-        text if text.isascii() else re.sub(_INVISIBLE, lambda match: _escape(match.group()), text)
-    )
+    return _without_invisible(text)
+
+
+def _without_invisible(text: str) -> str:
+    if text.isascii():
+        return text
+    return re.sub(_INVISIBLE, lambda match: _escape(match.group()), text)
 
 
 def _escape(char: str) -> str:

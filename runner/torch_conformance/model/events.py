@@ -10,11 +10,12 @@ replaces the rest where the journal or a case's files were altered.
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from torch_conformance.model.header import RunFooter, RunHeader
+from torch_conformance.model.header import ReportedRun, RunFooter, RunHeader
 from torch_conformance.model.results import Published, Redacted
+from torch_conformance.model.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunningCase:
     """A case that runs just now, or the engine's name for it."""
 
@@ -25,7 +26,7 @@ class RunningCase:
     """What its worker said last; it may say anything."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Activity:
     """What an engine waits for just now. Emitted many times a second."""
 
@@ -42,7 +43,7 @@ class Activity:
     running: tuple[RunningCase, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunStarted:
     """The folder is open, nothing was executed yet."""
 
@@ -53,7 +54,7 @@ class RunStarted:
     is_resumed: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HeaderCompleted:
     """The machine is known, or the run ended before it was."""
 
@@ -62,7 +63,7 @@ class HeaderCompleted:
     """The journal has this header already."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AttemptFinished:
     """One of several attempts of a case ended. ``CaseFinished`` follows the last one."""
 
@@ -72,7 +73,7 @@ class AttemptFinished:
     """How many attempts the case has, in words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CaseFinished:
     """The result of a case is known."""
 
@@ -81,7 +82,7 @@ class CaseFinished:
     """False where the run ended before that; this is the result that counts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Note:
     """A message about the run as a whole. It may hold words of a worker."""
 
@@ -97,38 +98,31 @@ class ExecutionEnded:
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultsCompleted:
+@frozen
+class ResultsCompleted(ReportedRun):
     """Every selected case has a result: files for people and CI are written now, before the journal
     gets its footer.
     """
 
-    header: RunHeader
     results: tuple[Published, ...]
     """In the order of the selection."""
     footer: RunFooter
     """How the run ended, up to here: the journal's footer also has the time that the files took."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunEnded:
+@frozen
+class RunEnded(ReportedRun):
     """All report files are written. The journal gets its footer, the console its report."""
 
-    header: RunHeader
     results: tuple[Published, ...]
     footer: RunFooter
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunAbandoned:
+@frozen
+class RunAbandoned(ReportedRun):
     """The journal, or files of a case, were altered while the run went on: no journal may be taken
-    for the run's.
+    for the run's. It has the results that were known.
     """
-
-    header: RunHeader
-    results: tuple[Redacted, ...]
-    """Those that were known."""
-    why: str
 
 
 RunEvent: TypeAlias = (

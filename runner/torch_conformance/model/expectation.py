@@ -4,7 +4,7 @@ The kinds are in ``vocabulary``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, ClassVar, Self
 
@@ -13,6 +13,7 @@ from torch_conformance.model.codec import COMPUTED, REQUIRED
 from torch_conformance.model.conditions import Surroundings, holds
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.protocol import Json
+from torch_conformance.model.values import frozen
 
 
 class Status(Enum):
@@ -36,7 +37,7 @@ class About(Enum):
     INDUCTOR = "inductor"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WrongValue:
     """One value that a comparison refuses, as a waiver tells it from other wrong answers."""
 
@@ -62,7 +63,7 @@ NO_EXCEPTION = "no exception"
 NOWHERE = Position(file="")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Verdict:
     """What is said of one leaf of an expectation.
 
@@ -148,7 +149,7 @@ class Verdict:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Mutant:
     """Facts changed in one respect, under which an expectation that held must not hold.
 

@@ -7,23 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 _PLAIN = re.compile(r"[A-Za-z_./^][A-Za-z0-9_./^ ()+*=@<>-]*(?<! )")
 _OTHERWISE = frozenset(
-    [
-        "true",
-        "True",
-        "TRUE",
-        "false",
-        "False",
-        "FALSE",
-        "null",
-        "Null",
-        "NULL",
-        ".inf",
-        ".Inf",
-        ".INF",
-        ".nan",
-        ".NaN",
-        ".NAN",
-    ]
+    "true True TRUE false False FALSE null Null NULL .inf .Inf .INF .nan .NaN .NAN".split()
 )
 """Words that YAML 1.2 does not read as text."""
 _BREAKS = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")

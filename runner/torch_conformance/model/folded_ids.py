@@ -13,7 +13,7 @@ _Point = tuple[tuple[str, str], ...]
 
 
 def fold(ids: Iterable[str]) -> list[str]:
-    """Return the folded lines of ids, sorted. They stand for these ids and no others."""
+    """Return the folded lines of ids, sorted. They mean these ids and no others."""
     specs: dict[str, dict[_Point, None]] = {}
     for case_id in ids:
         spec, bracket, rest = case_id.rpartition("[")
@@ -30,7 +30,7 @@ def fold(ids: Iterable[str]) -> list[str]:
 
 
 def unfold(line: str) -> Iterator[str]:
-    """Yield the ids that a folded line stands for; raise ``ValueError`` for a line that is no
+    """Yield the ids that a folded line means; raise ``ValueError`` for a line that is no
     folded id.
     """
     spec, bracket, rest = line.rpartition("[")

@@ -4,19 +4,20 @@ the last, and ``--require``.
 
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from torch_conformance.model.case import Case
 from torch_conformance.model.codec import REQUIRED
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult, Published, Redacted
+from torch_conformance.model.values import frozen
 
 DECLARES = ".declares"
 """Behind the name of a backend in the facts of a run: what its entry declares."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ProfileLevel:
     """The cases of one level of a profile, by id. No id is in two levels, or in both lists."""
 
@@ -29,7 +30,7 @@ class ProfileLevel:
     """Why it may be more than usual."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PermittedWaiver:
     """A waiver that a profile permits: the fields by which a result names it."""
 
@@ -40,7 +41,7 @@ class PermittedWaiver:
     """Whether every permitted waiver with these fields is a shipped one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ProfileRecord:
     """A profile as a run recorded it, with the cases that it requires and the waivers that it
     permits.
@@ -78,7 +79,7 @@ class ProfileRecord:
         return tuple(case_id for level in self.levels for case_id in level.required)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunHeader:
     """What is known of a run before its first case."""
 
@@ -124,12 +125,12 @@ class RunHeader:
     @property
     def retries(self) -> int:
         """How many more times what failed is run."""
-        return self.number("retries", 0)
+        return self.number("retries")
 
     @property
     def repeat(self) -> int:
         """How many times every case is run."""
-        return self.number("repeat", 1)
+        return self.number("repeat")
 
     @property
     def required_names(self) -> list[str]:
@@ -155,13 +156,13 @@ class RunHeader:
         offline = Outcome.OFFLINE_PASS if self.options.get("count-offline") else None
         return sum(result.is_executed or result.outcome is offline for result in results)
 
-    def number(self, option: str, default: int) -> int:
-        """Return the value of an option; ``default`` where it has none."""
+    def number(self, option: str) -> int:
+        """Return the value of an option; 0 where the header has no number."""
         text = self.options.get(option, "")
-        return int(text) if text.isdecimal() else default
+        return int(text) if text.isdecimal() else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MachineWarning:
     """What ``doctor`` says of a tool that red cases use."""
 
@@ -170,7 +171,7 @@ class MachineWarning:
     """The ids of those cases."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunFooter:
     """How a run ended."""
 
@@ -195,6 +196,27 @@ class RunFooter:
             Published(replace(result, warnings=texts.get(result.case_id, ())) if texts else result)
             for result in results
         )
+
+
+@frozen
+class ReportedRun:
+    """A run as a journal or a report has it."""
+
+    header: RunHeader
+    results: tuple[Redacted, ...] = ()
+    footer: RunFooter | None = None
+    """None for a run that did not reach its end."""
+    why: str = ""
+    """Why it did not, where that is known."""
+
+    @property
+    def failed(self) -> list[Redacted]:
+        """The cases that fail the run, in their order."""
+        return [
+            result
+            for result in self.results
+            if result.outcome.is_failure and not self.header.lets_pass(result)
+        ]
 
 
 EVERY_CASE = "torch"

@@ -39,11 +39,14 @@ def text_of(code: str, arguments: Mapping[str, str | int]) -> tuple[str, str]:
     message, *hints = texts().get(code, _UNKNOWN)
     if code not in texts():
         arguments = {"what": code.removeprefix("unknown-").replace("-", " "), **arguments}
-    message = _OPTIONAL.sub(lambda part: part[1] if _has(part[1], arguments) else "", message)
+
+    def filled(text: str) -> str:
+        kept = _OPTIONAL.sub(lambda part: part[1] if _has(part[1], arguments) else "", text)
+        return Template(kept).substitute(arguments)
+
     hint = next((hint for hint in hints if _has(_OPTIONAL.sub("", hint), arguments)), "")
-    hint = _OPTIONAL.sub(lambda part: part[1] if _has(part[1], arguments) else "", hint)
     point = f" (at {arguments['point']})" if "point" in arguments else ""
-    return Template(message).substitute(arguments) + point, Template(hint).substitute(arguments)
+    return filled(message) + point, filled(hint)
 
 
 _OPTIONAL = re.compile(r"<\?(.*?)\?>")

@@ -21,6 +21,7 @@ from torch_conformance.model.codec import COMPUTED
 from torch_conformance.model.diagnostics import Position, UsageError
 from torch_conformance.model.expectation import Status, Verdict
 from torch_conformance.model.outcomes import PASSED, RETRIED, WAIVABLE, Outcome
+from torch_conformance.model.values import frozen
 
 NOT_MEASURED = -1
 """In the place of a number of operators."""
@@ -45,7 +46,7 @@ class WaiverEffect(Enum):
     """Its last day is past: it is void."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AppliedWaiver:
     """A waiver that is for a case, where that ran, and what became of it."""
 
@@ -85,18 +86,18 @@ def waived(
     return Outcome.XPASS if judged in PASSED and any(unexpected) else judged
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Judgement:
     """An outcome with its reason and its verdicts."""
 
     outcome: Outcome
     reason: str
-    """One line: why it is not a PASS. Blank for a PASS alone."""
+    """One line: why it is not a PASS. Blank only for a PASS."""
     failure_type: str
     """JUnit's ``type``: counter, close, filecheck, raised, fell-back, crash, unavailable ..."""
     verdicts: tuple[Verdict, ...] = ()
-    """One for each leaf of each expectation; of one of several attempts those alone that speak
-    against the case.
+    """One for each leaf of each expectation; of one of several attempts only those that
+    failed.
     """
 
     @property
@@ -105,7 +106,7 @@ class Judgement:
         return tuple(v for v in self.verdicts if v.status in (Status.FAILED, Status.ERROR))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Attempt(Judgement):
     """The result of one attempt of a case, without what all attempts of the case share."""
 
@@ -149,7 +150,7 @@ class Attempt(Judgement):
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OperatorCalls:
     """The calls of one operator at one place of a case, in eager, and who computed them."""
 
@@ -205,7 +206,7 @@ class Judged(Judgement):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CaseResult(Attempt, Judged):
     """A case's outcome with everything a report says about it."""
 
@@ -263,7 +264,7 @@ class CaseResult(Attempt, Judged):
 
     @property
     def backend(self) -> str:
-        """Its backend, which stands first in the id."""
+        """Its backend, which is first in the id."""
         first = self.case_id.partition("[backend=")[2]
         return unquote(first.partition("]")[0].partition(",")[0])
 
@@ -386,7 +387,7 @@ The attempt's folder has the whole output.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Policy:
     """How often a case runs, and the one result of its attempts.
 
@@ -407,7 +408,7 @@ class Policy:
     Only FAIL, FELL_BACK, ERROR, CRASH and TIMEOUT are retried: XFAIL is not a failure, and XPASS is
     not a failure of the case. ``retries`` of a spec is its own number for ``--retries``, and says
     nothing under ``--repeat``. If ``--max-failures`` ends a run before all attempts of a case, a
-    failure or a difference stands, and anything else becomes NOT_RUN; if a run is interrupted, such
+    failure or a difference stays, and anything else becomes NOT_RUN; if a run is interrupted, such
     a case is NOT_RUN in any case, and its reason names the failure. A resumed run makes the missing
     attempts.
     """  # noqa: E501 - a table
@@ -426,10 +427,8 @@ class Policy:
         """Return the policy of the command line; raise ``UsageError`` for contradictory options."""
         other, why = "", ""
         if retries and repeat > 1:
-            other, why = (
-                f"--repeat {repeat}",
-                "the first repeats a failed case until it passes, the second counts failures",
-            )
+            other = f"--repeat {repeat}"
+            why = "the first repeats a failed case until it passes, the second counts failures"
         elif retries and max_failures:
             other, why = (
                 f"--max-failures {max_failures}",
@@ -497,11 +496,9 @@ class Policy:
             for number, result in enumerate(results, start=1)
             if result.outcome not in _PASSED and _signature(result) != _signature(shown)
         ]
-        failed, reason, end = (
-            sum(result.outcome.is_failure for result in results),
-            _cut(shown.reason),
-            "",
-        )
+        failed = sum(result.outcome.is_failure for result in results)
+        reason = _cut(shown.reason)
+        end = ""
         if waiver is not None and outcome is Outcome.XPASS:
             begin = f"passed in each of {len(results)} attempts: "
             reason = (
@@ -523,10 +520,8 @@ class Policy:
             )
             begin = f"{len(results)} attempts had the outcomes {words}: "
         elif outcome is Outcome.FLAKY:
-            begin, end = (
-                f"failed {len(results) - 1} of {len(results)} attempts: ",
-                "; passed when retried alone",
-            )
+            begin = f"failed {len(results) - 1} of {len(results)} attempts: "
+            end = "; passed when retried alone"
         elif outcome in RETRIED:
             begin = f"failed {failed} of {len(results)} attempts: "
         else:

@@ -9,6 +9,7 @@ from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.escaping import one_line
 from torch_conformance.model.folded_ids import fold
 from torch_conformance.model.outcomes import ExitCode, Outcome
+from torch_conformance.model.values import frozen
 
 
 class Conformance(Enum):
@@ -30,7 +31,7 @@ class Conformance(Enum):
         return dict(zip(Conformance, codes, strict=True))[self]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LevelStatement:
     """What a run says of one level."""
 
@@ -76,7 +77,7 @@ _SHOWN = 3
 """How many reasons the one line of ``why`` has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Statement:
     """What a run says of a profile."""
 

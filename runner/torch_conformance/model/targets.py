@@ -8,8 +8,9 @@ its spec, and what is generated for the target is compiled and not executed.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
+
+from torch_conformance.model.values import frozen
 
 BACKEND = "offline"
 """The backend of cases that are compiled for a target and not executed."""
@@ -63,7 +64,7 @@ class Level(Enum):
     """The instructions in it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Target:
     """One GPU as a compiler needs it."""
 
@@ -148,5 +149,5 @@ def evidence_of(level: str) -> str:
 
 
 def simulated(target: str) -> str:
-    """Return the name of the simulation of a target, beside that of the compiler for it."""
+    """Return the name of the simulation of a target, which is not that of the compiler for it."""
     return f"{SIMULATED} {target}"

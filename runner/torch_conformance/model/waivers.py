@@ -10,6 +10,7 @@ from typing import Any
 
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.document import Document
+from torch_conformance.model.values import frozen
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ ERROR, SIZE, SHARE, LIKENESS = 4.0, 2.0, 0.05, 0.5
 (or 0.05 of a share); the size within one of 2; the likeness, and which way errors go, within 0.5."""  # noqa: E501 - text that is read by its lines
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Waiver:
     """One known failure."""
 
@@ -75,7 +76,7 @@ class Waiver:
     position: Position
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WaiverFiles:
     """The waivers in file order, the shipped file first."""
 

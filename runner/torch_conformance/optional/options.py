@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
+from torch_conformance.model.values import frozen
+
 JUNIT_FLAVOURS = ("default", "strict")
 
 Reads: TypeAlias = Callable[[str], object]
@@ -89,7 +91,7 @@ def one_of(words: Sequence[str], help: str) -> Any:
 
 
 def argument(metavar: str, help: str, reads: Reads = str, nargs: str | None = None) -> Any:
-    """Return the field of what stands without an option; with ``nargs`` ``*`` or ``+`` several."""
+    """Return the field of a positional argument; with ``nargs`` ``*`` or ``+`` several."""
     default: Any = {"*": (), "?": ""}.get(nargs or "", MISSING)
     many = {"nargs": nargs} if nargs else {}
     return field(
@@ -249,7 +251,7 @@ class ExecutionOptions:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunOptions(ExecutionOptions, SpecFiles, Selection, ReportFiles):
     """The options of ``run``. The journal's header records all of them."""
 
@@ -378,26 +380,21 @@ class RunOptions(ExecutionOptions, SpecFiles, Selection, ReportFiles):
 
 
 _NOT_WITH_PROFILE = {
-    "the profile selects its cases": (
-        "paths",
-        "backend",
-        "select",
-        "tag",
-        "last_failed",
-        "failed_in",
-    ),
-    "the profile says what must be executed": ("require", "min_executed", "count_offline"),
-    "a case of a profile runs once": ("retries", "flaky"),
+    "the profile selects its cases": "paths backend select tag last_failed failed_in",
+    "the profile says what must be executed": "require min_executed count_offline",
+    "a case of a profile runs once": "retries flaky",
 }
 _DEFAULTS = {field.name: field.default for field in fields(RunOptions)}
 
 REFUSED: Mapping[str, tuple[object, str]] = {
-    name: (_DEFAULTS[name], reason) for reason, names in _NOT_WITH_PROFILE.items() for name in names
+    name: (_DEFAULTS[name], reason)
+    for reason, names in _NOT_WITH_PROFILE.items()
+    for name in names.split()
 }
 """Options of ``run`` that do not go with ``--profile``: the default of each, and the reason."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MergeOptions(ReportFiles):
     """The options of ``merge``."""
 
@@ -411,7 +408,7 @@ class MergeOptions(ReportFiles):
     json: bool = flag("print one object")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ReportOptions(ReportFiles):
     """The options of ``report``."""
 
@@ -424,7 +421,7 @@ class ReportOptions(ReportFiles):
 
 def written(options: type) -> Mapping[str, Mapping[str, Any]]:
     """Return how each option of a class is written, by its field: the arguments of
-    ``add_argument``, and ``word`` or ``positional``. First come those that stand without an option,
+    ``add_argument``, and ``word`` or ``positional``. First come the positional ones,
     last of these the one that takes several words.
 
     A class may name those of its fields that are ``OFFERED``.

@@ -9,7 +9,6 @@ percent-encoded there.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from torch_conformance.model.case import Case
@@ -22,6 +21,7 @@ from torch_conformance.model.diagnostics import (
     shown_path,
 )
 from torch_conformance.model.folded_ids import fold, unfold
+from torch_conformance.model.values import frozen
 from torch_conformance.plan.selection import is_of_operator
 
 NAME = "ledger.txt"
@@ -79,9 +79,9 @@ def read_ledger(path: Path) -> dict[str, int]:
     return ids
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Comparison:
-    """A ledger beside the cases that were loaded."""
+    """A ledger compared with the cases that were loaded."""
 
     gone: tuple[str, ...]
     """Ids of the ledger that no spec has any more."""

@@ -14,6 +14,7 @@ from torch_conformance.machine.capabilities import Machine
 from torch_conformance.model.case import Case
 from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.header import ProfileRecord
+from torch_conformance.model.values import frozen
 from torch_conformance.model.waivers import WaiverFiles
 from torch_conformance.optional.options import RunOptions
 from torch_conformance.optional.tools import hooks
@@ -33,10 +34,10 @@ class Entry:
     when: Mapping[str, Any]
     """The condition under which they are required; empty for none."""
     place: DataPath
-    """Where it stands in the file."""
+    """Its path in the file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Profile:
     """A profile as written. Paths of files are as a command in the working folder names them."""
 
@@ -46,7 +47,7 @@ class Profile:
     summary: str
     torch: str
     specs: tuple[Path, ...]
-    """Paths for ``load``; empty for the shipped specs alone."""
+    """Paths for ``load``; empty for only the shipped specs."""
     backends: tuple[Path, ...]
     permitted: tuple[Path, ...]
     """The files of waivers that it permits."""
@@ -80,7 +81,7 @@ class Profile:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Resolved:
     """A profile with everything that it names."""
 
@@ -90,7 +91,7 @@ class Resolved:
     cases: tuple[Case, ...]
     """The cases that it names, required and optional, in the order in which they were loaded."""
     waivers: WaiverFiles
-    """The files that were read, with the permitted waivers alone."""
+    """The files that were read, with only the permitted waivers."""
 
 
 class Profiles(Protocol):

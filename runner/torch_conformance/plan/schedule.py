@@ -7,7 +7,7 @@ import os
 import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from torch_conformance.machine.capabilities import CAPABILITIES, Machine, is_cpp_wrapped, memory_of
@@ -18,6 +18,7 @@ from torch_conformance.model.diagnostics import UsageError, one_line
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.protocol import SIMULATED, TARGET
 from torch_conformance.model.results import PHASES_BEFORE_CLAIM, CaseResult
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.steps import parsed, traits_of
 
 _MIB = 1 << 20
@@ -81,7 +82,7 @@ _LEAST_LIMIT = 64 * _MIB
 """A Python process that imports torch needs more: a smaller limit is probably a mistaken unit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Environment:
     """The environment in which a zygote is started: variables added to the runner's own (None
     removes one).
@@ -125,7 +126,7 @@ class Environment:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Needs:
     """The resources of the machine that a job uses while it runs."""
 
@@ -137,11 +138,11 @@ class Needs:
     gpus: int = 0
     """How many GPUs it uses. Jobs share GPUs as far as their memory suffices."""
     exclusive: bool = False
-    """No other job may run beside it: it measures times."""
+    """No other job may run while it runs: it measures times."""
     group: Group | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Capacity:
     """The resources of the machine that jobs share."""
 
@@ -155,7 +156,7 @@ class Capacity:
     """Bytes of each GPU."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SchedulingOptions:
     """Scheduling options of the command line, and the durations of the last run."""
 
@@ -201,7 +202,7 @@ def environments(cases: Sequence[Case]) -> dict[str, Environment]:
     use.
 
     That with the most cases is the first: its zygote is the first to start, and the others start
-    beside its cases.
+    while its cases run.
     """
     by_key: dict[str, list[Environment]] = {}
     for case in cases:
@@ -420,7 +421,7 @@ def spares(count: int) -> int:
     as these, or as there are cores besides.
 
     The warm-up for a GPU takes several times as long as a small case, so one worker that runs cases
-    can use several spare workers. Where cases use all cores, warm-ups beside long cases still save
+    can use several spare workers. Where cases use all cores, warm-ups during long cases still save
     time: the driver makes contexts one after another. Each uses memory.
     """
     besides = int(cores()) - count

@@ -12,7 +12,6 @@ import ast
 import functools
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from torch_conformance.language.read.templates import as_text
@@ -31,6 +30,7 @@ from torch_conformance.model.escaping import line
 from torch_conformance.model.expectation import Expectation
 from torch_conformance.model.flow import flow
 from torch_conformance.model.protocol import decode
+from torch_conformance.model.values import frozen
 from torch_conformance.plan.selection import is_of_operator
 from torch_conformance.plan.worker_plan import make_plan
 from torch_conformance.vocabulary import inputs
@@ -55,8 +55,7 @@ _TORCH = {
     "default_dtype": "torch.set_default_dtype(getattr(torch, {}))",
     "allow_tf32": "torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = {}",
     "allow_fp16_reduced_precision_reduction": "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction "  # noqa: E501 - a word without a break
-    "= "
-    "torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = {}",
+    "= torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = {}",
 }
 """The statement of each word of the section ``torch``."""
 
@@ -81,10 +80,10 @@ _RESERVED = frozenset(
 
 
 class NothingChecked(Exception):
-    """A case of which a script of torch alone can show nothing; the text is the reason."""
+    """A case of which a script that imports only torch can show nothing; the text is the reason."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Script:
     """A script, and the claims and steps of the case that it does not check."""
 
@@ -175,7 +174,7 @@ def rendered(
     text = KNOWN.masked(text) + "\n"
     ast.parse(
         text
-    )  # a script that is no Python is a defect of this module: it must not be handed out
+    )  # a script that is not Python is a defect of this module: it must not be handed out
     return Script(text=text, unchecked=tuple(unchecked))
 
 
@@ -551,7 +550,7 @@ class _Composer:
         return lines
 
     def _effects(self, planned: Mapping[str, Any], results: str, *, memory: bool) -> list[str]:
-        """Return the comparison of what a step leaves beside its result."""
+        """Return the comparison of what a step leaves apart from its result."""
         effects = planned["effects"]
         if effects is None:
             return []

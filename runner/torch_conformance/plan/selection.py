@@ -3,7 +3,7 @@ steps.
 
 Only ``*`` and ``?`` are special in a glob, so that an id selects itself. A case with ``on_request``
 is executed where a path, a tag or a glob names it. A path names it when it is its file, or a folder
-of such cases alone; a glob when it matches such cases alone. So ``run`` of the shipped specs, and
+of only such cases; a glob when it matches only such cases. So ``run`` of the shipped specs, and
 ``--select '*'``, leave it out. What follows ``!`` names nothing.
 """
 
@@ -28,8 +28,8 @@ from torch_conformance.model.diagnostics import (
     InvalidSpecs,
     UsageError,
     one_line,
+    require_known,
     shown_path,
-    unknown,
 )
 from torch_conformance.model.document import DataPath
 from torch_conformance.optional.options import REFUSED, Selection
@@ -127,15 +127,9 @@ def select(cases: Sequence[Case], backends: Backends, selection: Selection) -> l
     A tag or a glob after ``!`` excludes the cases that have it, or that it matches.
     """
     names, globs, tags = selection.backend, selection.select, selection.tag
-    for name in names:
-        if name not in backends.by_name:
-            message, hint = unknown("backend", name, backends.by_name)
-            raise UsageError(f"{message} ({hint})")
+    require_known("backend", names, backends.by_name)
     known = {tag for case in cases for tag in case.tags} if tags else set()
-    for tag in tags:
-        if tag.removeprefix(NOT) not in known:
-            message, hint = unknown("tag", tag.removeprefix(NOT), known)
-            raise UsageError(f"{message} ({hint})")
+    require_known("tag", [tag.removeprefix(NOT) for tag in tags], known)
     included = {tag for tag in tags if not tag.startswith(NOT)}
     unwanted = {tag.removeprefix(NOT) for tag in tags if tag.startswith(NOT)}
     selected = [case for case in cases if not names or case.backend in names]
@@ -257,12 +251,8 @@ def check_names(names: Sequence[str], backends: Backends) -> None:
     """Raise ``UsageError`` for a name that is neither a backend nor a capability."""
     from torch_conformance.machine.capabilities import CAPABILITIES  # ``list`` needs none of them
 
-    for name in names:
-        if name not in backends.by_name and name not in CAPABILITIES:
-            message, hint = unknown(
-                "backend or capability", name, [*backends.by_name, *CAPABILITIES]
-            )
-            raise UsageError(f"--require: {message} ({hint})")
+    known = [*backends.by_name, *CAPABILITIES]
+    require_known("backend or capability", names, known, "--require")
 
 
 # -- what is read where the command line names no specs --------------------------------------------

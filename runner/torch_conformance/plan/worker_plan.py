@@ -50,7 +50,7 @@ def digest_of(case: Case) -> str:
         "isolation",
         "preludes",
         "functions",
-    )  # isolation is no part of the claim; the text of the others is added below
+    )  # isolation is not part of the claim; the text of the others is added below
     body = {name: value for name, value in body_as_json(case).items() if name not in apart}
     preludes = [block.text for block in case.body.preludes]
     functions = {
@@ -149,9 +149,16 @@ def make_plan(
         "digest": digest_of(case),
         "backend": case.backend,
         "device": case.device,
-        **({"module": case.module} if case.module else {}),
-        **({"runtime": runtime} if runtime else {}),
-        **({"declared": declared} if declared else {}),
+        **{
+            name: value
+            for name, value in {
+                "module": case.module,
+                "runtime": runtime,
+                "declared": declared,
+                "target": case.target,
+            }.items()
+            if value
+        },
         # which operators the answer comes from decides nothing where that is claimed
         **(
             {"origins": False}
@@ -181,7 +188,6 @@ def make_plan(
             _plan_step(case, step, surroundings, facts, served, declared or {})
             for step in case.steps
         ],
-        **({"target": case.target} if case.target else {}),
     }
     return dict(encode(plan))
 

@@ -15,6 +15,8 @@ from torch_conformance.model.results import CaseResult
 
 OBSERVATION = "observation.json"
 SERVICES = "services.json"
+SCRIPT = "repro.py"
+"""What ``run`` writes for a case that failed; nothing is judged by it."""
 
 CODE_BYTES = 16 << 20
 """The maximum size in bytes of a piece of generated code."""

@@ -21,19 +21,18 @@ import json
 import os
 import re
 import secrets
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 from torch_conformance.machine.output import naming
+from torch_conformance.machine.scratch import open_untrusted
 from torch_conformance.model import codec
 from torch_conformance.model.case import CaseId
 from torch_conformance.model.diagnostics import JournalAltered, UsageError, one_line, shown_path
 from torch_conformance.model.expectation import Status
-from torch_conformance.model.header import RunFooter, RunHeader
+from torch_conformance.model.header import ReportedRun, RunFooter, RunHeader
 from torch_conformance.model.outcomes import JUDGED_BY_FACTS, PASSED, WAIVABLE, ExitCode, Outcome
 from torch_conformance.model.protocol import finite
 from torch_conformance.model.results import (
@@ -46,6 +45,7 @@ from torch_conformance.model.results import (
     outcome_of,
     waived,
 )
+from torch_conformance.model.values import frozen
 from torch_conformance.record.case_files import OBSERVATION
 from torch_conformance.record.conclusion import conclusion_of, statements
 from torch_conformance.record.run_folder import JOURNAL, find_run, require_still
@@ -66,13 +66,10 @@ class JournalError(Exception):
 # -- the content -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+@frozen
+class Run(ReportedRun):
     """The content of a journal."""
 
-    header: RunHeader
-    results: tuple[Redacted, ...]
-    footer: RunFooter | None
     attempts: Mapping[CaseId, tuple[Redacted, ...]] = field(default_factory=dict)
     """The attempts of cases without a result, or with NOT_RUN, in the order in which they ended."""
 
@@ -154,8 +151,7 @@ def readable(path: Path) -> Run:
 def read_run(path: Path, *, checks: bool = True) -> Run:
     """Read a journal, whole or truncated; raise ``JournalError`` for an invalid one.
 
-    With ``checks`` also for facts that contradict each other; the writer of a resumed run reads
-    without them.
+    With ``checks`` also for facts that contradict each other.
     """
     header: RunHeader | None = None
     footer: RunFooter | None = None
@@ -239,15 +235,13 @@ def open_plain(path: Path) -> BinaryIO:
     replaced it.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return open_untrusted(path)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise JournalError(1, "this is a link, not the file itself") from error
+        if error.errno is None:
+            raise JournalError(1, "this is not a regular file") from error
         raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise JournalError(1, "this is no file")
-    return os.fdopen(descriptor, "rb")
 
 
 # -- contradictions --------------------------------------------------------------------------------
@@ -423,17 +417,6 @@ class JournalWriter:
         self._digest = hashlib.sha256()
         self._stream = _open_to_append(path)
         self._is_to_continue = os.fstat(self._stream.fileno()).st_size > 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def write(self, kind: str, record: RunHeader | Redacted | RunFooter) -> None:
         """Write a line: ``header``, ``case``, ``attempt`` or ``footer``.

@@ -190,8 +190,8 @@ class RunFolder:
         return 1 + max(map(int, names), default=0)
 
     def claim_reports(self, files: Mapping[str, Path]) -> None:
-        """Lock the files of reports (``report_files``), each by a file beside it, as the report is
-        replaced; special files have no lock.
+        """Lock the files of reports (``report_files``), each by a file in its folder, as the report
+        is replaced; special files have no lock.
         """
         for option, path in files.items():
             real = Path(os.path.realpath(path))
@@ -358,7 +358,7 @@ def must_be_writable(path: Path) -> None:
 
 
 def special(path: Path) -> str:
-    """Return the type of a path that is no regular file."""
+    """Return the type of a path that is not a regular file."""
     try:
         kind = stat.S_IFMT(path.stat().st_mode)
     except OSError:

@@ -32,10 +32,12 @@ from torch_conformance.model.events import (
     RunStarted,
 )
 from torch_conformance.model.expectation import Verdict
-from torch_conformance.model.header import RunFooter, RunHeader
+from torch_conformance.model.header import ReportedRun
 from torch_conformance.model.outcomes import PASSED, Outcome
 from torch_conformance.model.results import WEAK, Attempt, Redacted
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import MergeOptions, ReportOptions, RunOptions
+from torch_conformance.record.case_files import SCRIPT
 from torch_conformance.record.run_folder import RunFolder
 
 Source: TypeAlias = Callable[[Position], Sequence[str]]
@@ -47,16 +49,13 @@ WIDTH = 120
 TEXT_LIMIT = 64_000
 """Bytes of text that a report keeps of one case."""
 
-SCRIPT = "repro.py"
-"""The script that ``run`` writes for a case that failed (``run/pipeline.py``)."""
-
 _LARGEST = 4 << 20
 """Bytes of a YAML file whose lines are shown."""
 
 _MARK = "..."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ReportSetup:
     """What a listener is made of: the folder of the reported run, and the options of the
     command.
@@ -194,7 +193,7 @@ def verdict_text(
         if result.code
         else []
     )
-    # unlike Path.is_file, this is False for a text that is no path
+    # unlike Path.is_file, this is False for a text that is not a path
     if folder is not None and result.folder and os.path.isfile(folder / result.folder / SCRIPT):
         beside.append(f"script with torch alone, in that folder: {SCRIPT}")
     repro = (
@@ -225,7 +224,7 @@ def verdict_text(
     head += [f"claim: {one_line(result.summary)}"] if result.summary else []
     head += [f"doctor: {one_line(text, 4 * MESSAGE_LIMIT)}" for text in result.warnings]
     whole = one_line(within, MESSAGE_LIMIT) if result.folder else ""
-    body = _body("\n".join(filter(None, head)), parts, limit - _size(end) - 1, whole, source)
+    body = _body("\n".join(filter(None, head)), parts, limit - size(end) - 1, whole, source)
     return f"{body}\n{end}" if end else body
 
 
@@ -268,8 +267,8 @@ def _body(
         ]
 
     places = shown(room)
-    if sum(map(_size, places)) + len(places) + _size(head) > room:
-        places = shown(max((room - _size(head)) // max(len(places), 1) - 1, 200))
+    if sum(map(size, places)) + len(places) + size(head) > room:
+        places = shown(max((room - size(head)) // max(len(places), 1) - 1, 200))
     return clip("\n".join(filter(None, [head, *places])), room, whole)
 
 
@@ -286,22 +285,22 @@ def _verdict(verdict: Verdict, limit: int, whole: str, source: Source) -> str:
             )
     head = "\n".join(lines)
     detail = textwrap.indent(plain(verdict.detail).strip("\n"), "    ")
-    return f"{head}\n{clip(detail, max(limit - _size(head) - 1, 0), whole)}" if detail else head
+    return f"{head}\n{clip(detail, max(limit - size(head) - 1, 0), whole)}" if detail else head
 
 
-def _size(text: str) -> int:
+def size(text: str) -> int:
+    """Return the bytes of a text in UTF-8."""
     return len(text.encode("utf-8"))
 
 
-# -- what stands beside the verdicts ---------------------------------------------------------------
+# -- timings, notes and nodes of a case ------------------------------------------------------------
 
 
 def timing_lines(result: Redacted) -> list[str]:
     """Return a line for each timing of bench steps."""
     return [
-        f"{timing.median_ms:10.3f} ms  {one_line(timing.name)} {one_line(timing.form)}, "
-        f"median of {timing.count} "
-        f"({timing.least_ms:.3f} to {timing.most_ms:.3f})"
+        f"{timing.median_ms:10.3f} ms  {one_line(timing.name)} {one_line(timing.form)}, median of "
+        f"{timing.count} ({timing.least_ms:.3f} to {timing.most_ms:.3f})"
         for timing in result.timings
     ]
 
@@ -409,18 +408,6 @@ def replace(path: Path, data: bytes) -> None:
             temporary.unlink()
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReportedRun:
-    """What a report is made of."""
-
-    header: RunHeader
-    results: Sequence[Redacted] = ()
-    footer: RunFooter | None = None
-    """None for a run that did not reach its end."""
-    why: str = ""
-    """Why it did not."""
-
-
 @dataclass
 class FileReport(Listener):
     """A report in files, which are written when a run begins too: a run that is killed leaves no
@@ -441,11 +428,9 @@ class FileReport(Listener):
         """Write the files that are due; pipes and devices get no report of a run that begins."""
         match event:
             case RunStarted(is_resumed=False) | HeaderCompleted(is_resumed=True):
-                run = ReportedRun(header=event.header)
-            case ResultsCompleted(header=header, results=results, footer=footer):
-                run = ReportedRun(header=header, results=results, footer=footer)
-            case RunAbandoned(header=header, results=results, why=why):
-                run = ReportedRun(header=header, results=results, why=why)
+                run: ReportedRun = ReportedRun(header=event.header)
+            case ResultsCompleted() | RunAbandoned():
+                run = event
             case _:
                 return
         for path in self.files():

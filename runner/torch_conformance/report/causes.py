@@ -69,7 +69,7 @@ def cause_of(result: Redacted) -> object:
 
 def notes_of(result: Redacted) -> object:
     """Return the notes of a case, but for what changes from case to case; the id of a case with a
-    weak expectation, which is alone.
+    weak expectation, which no other case shares.
     """
     return (
         result.case_id
@@ -96,7 +96,7 @@ def _without_changing(text: str) -> str:
 
 
 def folded_ids(results: Iterable[Redacted]) -> Iterator[str]:
-    """Yield the ids of cases; those that differ in their operator alone on one line, with what ATen
+    """Yield the ids of cases; those that differ only in their operator on one line, with what ATen
     ran of each.
     """
     groups: defaultdict[str, list[str]] = defaultdict(list)

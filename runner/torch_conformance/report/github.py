@@ -1,12 +1,12 @@
 """GitHub Actions: annotations as workflow commands, and the summary of the job; and what is wrong
 with a run as a whole.
 
-A list of cases alone can look green: a run that was killed has few of them, and a run in which
+A list of cases can look green: a run that was killed has few of them, and a run in which
 nothing was executed has no failure.
 
 Annotations and summary are made of untrusted text. A command ends at a line end, and its properties
 at ``:`` and ``,``, so these are escaped as GitHub's own toolkit does, after control characters and
-other commands were made visible. In the summary, text stands in HTML elements with each special
+other commands were made visible. In the summary, text is within HTML elements with each special
 character as a character reference, where it is neither Markdown nor HTML.
 """
 
@@ -20,10 +20,11 @@ from pathlib import Path
 from torch_conformance.machine import output
 from torch_conformance.model.escaping import line, one_line, plain, visible_name
 from torch_conformance.model.events import Listener, RunAbandoned, RunEnded, RunEvent
+from torch_conformance.model.header import ReportedRun
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.model.results import Redacted, executed
 from torch_conformance.record.run_folder import JUNIT
-from torch_conformance.report import ReportedRun, ReportSetup, clip, slug
+from torch_conformance.report import ReportSetup, clip, size, slug
 from torch_conformance.report.causes import causes
 from torch_conformance.report.junit import NAME, TRUNCATED, cached_file, failure_type
 from torch_conformance.report.terminal import report_of, why_no_success
@@ -45,38 +46,22 @@ _IDS = 10
 _SPECIAL = re.compile(r"[^A-Za-z0-9 ]")
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunReport(ReportedRun):
-    """A run as a whole, with the folder of its files."""
-
-    folder: Path | None = None
-
-    @property
-    def red(self) -> list[Redacted]:
-        """The cases that fail the run, in their order."""
-        return [
-            result
-            for result in self.results
-            if result.outcome.is_failure and not self.header.lets_pass(result)
-        ]
-
-    @property
-    def problems(self) -> list[str]:
-        """Why the run as a whole is no success, besides its failed cases."""
-        footer, count = self.footer, executed(self.results)
-        if footer is None:
-            return [one_line(f"truncated: {self.why or TRUNCATED}", _MESSAGE)]
-        problems = (
-            ["the run was interrupted; its other cases were not run"] if footer.interrupted else []
+def problems_of(run: ReportedRun) -> list[str]:
+    """Return why a run as a whole is not a success, apart from its failed cases."""
+    footer, count = run.footer, executed(run.results)
+    if footer is None:
+        return [one_line(f"truncated: {run.why or TRUNCATED}", _MESSAGE)]
+    problems = (
+        ["the run was interrupted; its other cases were not run"] if footer.interrupted else []
+    )
+    problems += why_no_success(run)
+    if not problems and not run.failed and (footer.exit_code != ExitCode.OK or not count):
+        required = one_line(run.header.options.get("require", ""))
+        problems.append(
+            f"the run exited with {footer.exit_code}, {count} cases were "
+            f"executed{required and f' (--require {required})'}"
         )
-        problems += why_no_success(self.header, self.results, footer)
-        if not problems and not self.red and (footer.exit_code != ExitCode.OK or not count):
-            required = one_line(self.header.options.get("require", ""))
-            problems.append(
-                f"the run exited with {footer.exit_code}, {count} cases were "
-                f"executed{required and f' (--require {required})'}"
-            )
-        return problems
+    return problems
 
 
 @dataclass
@@ -92,16 +77,8 @@ class GitHubReporter(Listener):
         """
         if not isinstance(event, RunEnded | RunAbandoned):
             return
-        footer, why = (event.footer, "") if isinstance(event, RunEnded) else (None, event.why)
-        report = RunReport(
-            header=event.header,
-            results=event.results,
-            footer=footer,
-            folder=self.setup.folder.path,
-            why=why,
-        )
         cached_file.cache_clear()
-        for command in annotations(report):
+        for command in annotations(event):
             output.command(command)
         if not (name := os.environ.get("GITHUB_STEP_SUMMARY")):
             return
@@ -111,7 +88,7 @@ class GitHubReporter(Listener):
                 if room < _LEAST:
                     output.note("warning: the summary of this step is full; the run is not in it")
                 else:
-                    stream.write(f"\n{summary(report, room)}".encode())
+                    stream.write(f"\n{summary(event, self.setup.folder.path, room)}".encode())
         except OSError as error:
             output.note(f"warning: no summary was written to {name}: {error.strerror or error}")
 
@@ -119,22 +96,22 @@ class GitHubReporter(Listener):
 # -- annotations -----------------------------------------------------------------------------------
 
 
-def annotations(report: RunReport) -> list[str]:
+def annotations(run: ReportedRun) -> list[str]:
     """Return the workflow commands of a run, no more than GitHub shows.
 
     The cases that fail at one line for one reason share one.
     """
     errors = [
-        _command("error", problem, title=f"{NAME}: no success") for problem in report.problems
+        _command("error", problem, title=f"{NAME}: no success") for problem in problems_of(run)
     ]
-    groups = causes(report.red, _place_of)
+    groups = causes(run.failed, _place_of)
     room = MOST_ANNOTATIONS - len(errors)
     shown = groups if len(groups) <= room else groups[: max(room - 1, 0)]
     errors += [_of_group("error", group) for group in shown]
     if rest := [result for group in groups[len(shown) :] for result in group]:
         text = f"{len(rest)} more failed cases have no annotation: {_first_words(rest, _IDS)}"
         errors.append(_command("error", text, title=f"{NAME}: {len(rest)} more failures"))
-    flaky = causes(filter(report.header.lets_pass, report.results), _place_of)
+    flaky = causes(filter(run.header.lets_pass, run.results), _place_of)
     return errors + [_of_group("warning", group) for group in flaky[:MOST_ANNOTATIONS]]
 
 
@@ -192,35 +169,28 @@ def _data(text: str) -> str:
 # -- summary ---------------------------------------------------------------------------------------
 
 
-def summary(report: RunReport, room: int = SUMMARY_LIMIT) -> str:
+def summary(run: ReportedRun, folder: Path, room: int = SUMMARY_LIMIT) -> str:
     """Return the summary of a run as Markdown, at most ``room`` bytes: how it ended, and what a
     terminal shows of it.
     """
-    failed = (
-        f"{len(report.red)} failed" if report.red else "no success" if report.problems else "passed"
-    )
+    problems = problems_of(run)
+    failed = f"{len(run.failed)} failed" if run.failed else "no success" if problems else "passed"
     names = ("torch", "python", "device", "arch")
     facts = ", ".join(
-        f"{name} {value}" for name in names if (value := report.header.environment.get(name))
+        f"{name} {value}" for name in names if (value := run.header.environment.get(name))
     )
     lines = [
-        f"## {NAME}: {failed}, {executed(report.results)} executed",
+        f"## {NAME}: {failed}, {executed(run.results)} executed",
         "",
-        *(f"- {_inline(problem)}" for problem in report.problems),
+        *(f"- {_inline(problem)}" for problem in problems),
     ]
-    lines += ["", f"{_inline(facts)} run {_inline(report.header.run_id)}", "", ""]
+    lines += ["", f"{_inline(facts)} run {_inline(run.header.run_id)}", "", ""]
     head = "\n".join(lines)
-    if len(head.encode("utf-8")) + _LEAST // 2 > room:
+    if size(head) + _LEAST // 2 > room:
         head = f"{lines[0]}\n\n"
-    folder = report.folder or Path()
-    junit = cached_file(str(folder / JUNIT))
-    text = plain(
-        report_of(
-            report.header, report.results, junit=junit, folder=report.folder, footer=report.footer
-        )
-    )
-    limit = left = room - len(head.encode("utf-8")) - len("<pre></pre>\n")
-    while len((shown := html.escape(clip(text, limit))).encode("utf-8")) > left:
+    text = plain(report_of(run, junit=cached_file(str(folder / JUNIT)), folder=folder))
+    limit = left = room - size(head) - len("<pre></pre>\n")
+    while size(shown := html.escape(clip(text, limit))) > left:
         limit //= 2
     return f"{head}<pre>{shown}</pre>\n"
 

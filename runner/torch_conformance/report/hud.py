@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from torch_conformance.model.escaping import one_line
+from torch_conformance.model.header import ReportedRun
 from torch_conformance.model.outcomes import JUnitTag, Outcome
 from torch_conformance.model.results import Redacted
 from torch_conformance.optional.options import ReportOptions
-from torch_conformance.report import FileReport, ReportedRun, clip, replace, verdict_text
+from torch_conformance.report import FileReport, clip, replace, verdict_text
 
 MOST_FAILURES = 1000
 MESSAGE_BYTES = 1 << 10

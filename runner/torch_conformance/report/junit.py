@@ -24,7 +24,7 @@ from urllib.parse import quote
 from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # junit-xml ships no annotations (no py.typed), and no stub package exists for it
 
 from torch_conformance.model.escaping import MESSAGE_LIMIT, one_line, plain, visible_name
-from torch_conformance.model.header import RunHeader
+from torch_conformance.model.header import ReportedRun, RunHeader
 from torch_conformance.model.outcomes import RETRIED, JUnitTag, Outcome
 from torch_conformance.model.results import Attempt, Redacted
 from torch_conformance.model.targets import evidence_of
@@ -34,13 +34,13 @@ from torch_conformance.record.run_folder import JUNIT
 from torch_conformance.report import (
     TEXT_LIMIT,
     FileReport,
-    ReportedRun,
     attempt_text,
     clip,
     flaky_words,
     node_lines,
     note_lines,
     replace,
+    size,
     slug,
     timing_lines,
     tolerance_words,
@@ -162,8 +162,8 @@ class _Report:
             **header.environment,
             **{f"env.{name}": value for name, value in header.variables.items()},
         }
-        # the properties of the run stand once, in the first suite: a reader shows those of every
-        # suite
+        # the properties of the run are written once, in the first suite: a reader shows those of
+        # every suite
         properties = {
             visible_name(name): clip(plain(value), _PROPERTY_LIMIT)
             for name, value in known.items()
@@ -180,10 +180,8 @@ class _Report:
             if left_out := sum(result.benches_left_out for result in group):
                 properties["bench-steps-left-out"] = str(left_out)
             if spec is not None:
-                name, cases = (
-                    visible_name(cached_file(spec)),
-                    [self._case(result, limit) for result in group],
-                )
+                name = visible_name(cached_file(spec))
+                cases = [self._case(result, limit) for result in group]
             else:
                 name, cases = "run", [TestCase("run", classname=NAME)]
                 why = one_line(self.why or TRUNCATED)
@@ -265,27 +263,19 @@ class _Report:
         reruns = (
             _share(result, limit) if result.outcome in RETRIED and len(result.attempts) > 1 else 0
         )
-        room = limit - reruns - len(f"{timed}{link}".encode())
-        stdout, stderr = plain(result.stdout), plain(result.stderr)
-        printed = len(stdout.encode("utf-8")) + len(stderr.encode("utf-8"))
+        room = limit - reruns - size(f"{timed}{link}")
+        of_stderr = size(plain(result.stderr))
+        printed = size(plain(result.stdout)) + of_stderr
         text = (
             verdict_text(result, limit=room - min(printed, room // 4), folder=shown) if room else ""
         )
-        room -= len(text.encode("utf-8"))
-        stdout = clip(
-            stdout,
-            max(room // 2, room - len(stderr.encode("utf-8"))),
-            self._beside(result, "stdout.txt"),
-        )
-        case.stderr = clip(
-            stderr, room - len(stdout.encode("utf-8")), self._beside(result, "stderr.txt")
-        )
+        room -= size(text)
+        stdout = self._printed(result, "stdout", max(room // 2, room - of_stderr))
+        case.stderr = self._printed(result, "stderr", room - size(stdout))
         case.stdout = "\n".join(filter(None, (timed, stdout)))
         text = f"{text}{link}" if text else text
 
-        message = one_line(result.reason, min(MESSAGE_LIMIT, max(limit, 100))) or slug(
-            result.outcome
-        )
+        message = _message(result, limit)
         match result.outcome.junit:
             case JUnitTag.FAILURE:
                 case.add_failure_info(
@@ -320,25 +310,17 @@ class _Report:
         place = sum(child.tag in ("failure", "error", "skipped") for child in element)
         share = _share(result, limit) // max(len(failed), 1)
         for number, attempt in enumerate(failed):
-            message = one_line(attempt.reason, min(MESSAGE_LIMIT, max(share, 100))) or slug(
-                attempt.outcome
-            )
-            kind = one_line(attempt.failure_type) or slug(attempt.outcome)
             rerun = ET.Element(
-                "flakyFailure" if is_let_pass else "rerunFailure", message=message, type=kind
+                "flakyFailure" if is_let_pass else "rerunFailure",
+                message=_message(attempt, share),
+                type=failure_type(attempt),
             )
-            texts = (
-                ("stackTrace", attempt_text(attempt, limit=share // 2)),
-                (
-                    "system-out",
-                    clip(plain(attempt.stdout), share // 4, self._beside(attempt, "stdout.txt")),
-                ),
-                (
-                    "system-err",
-                    clip(plain(attempt.stderr), share // 4, self._beside(attempt, "stderr.txt")),
-                ),
-            )
-            for name, text in texts:
+            texts = {
+                "stackTrace": attempt_text(attempt, limit=share // 2),
+                "system-out": self._printed(attempt, "stdout", share // 4),
+                "system-err": self._printed(attempt, "stderr", share // 4),
+            }
+            for name, text in texts.items():
                 if text.strip():
                     ET.SubElement(rerun, name).text = text
             element.insert(place + number, rerun)
@@ -373,16 +355,24 @@ class _Report:
             for name, value in words.items():
                 ET.SubElement(properties, "property", {"name": name, "value": value})
 
-    def _beside(self, attempt: Attempt, name: str) -> str:
-        """Return the path of a file in the folder of an attempt, as messages name it; empty where
-        there is none.
+    def _printed(self, attempt: Attempt, stream: str, limit: int) -> str:
+        """Return what an attempt printed to ``stdout`` or ``stderr``, at most ``limit`` bytes; a
+        text that is cut names the file with all of it, where there is one.
         """
-        if not attempt.folder:
-            return ""
-        inside = Path(attempt.folder, name)
-        return visible_name(
-            str(inside if self.folder is None else Path(cached_file(str(self.folder))) / inside)
-        )
+        whole = ""
+        if attempt.folder:
+            file = Path(attempt.folder, f"{stream}.txt")
+            run = Path() if self.folder is None else Path(cached_file(str(self.folder)))
+            whole = visible_name(str(run / file))
+        return clip(plain(getattr(attempt, stream)), limit, whole)
+
+
+def _message(attempt: Attempt, limit: int) -> str:
+    """Return the reason on one line, or the outcome, for an attribute: at most ``limit`` characters
+    or 100.
+    """
+    reason = one_line(attempt.reason, min(MESSAGE_LIMIT, max(limit, 100)))
+    return reason or slug(attempt.outcome)
 
 
 def _share(result: Redacted, limit: int) -> int:
@@ -405,7 +395,7 @@ def _seconds(result: Redacted) -> float:
     return result.seconds if math.isfinite(result.seconds) and result.seconds > 0 else 0.0
 
 
-def failure_type(result: Redacted) -> str:
+def failure_type(result: Attempt) -> str:
     """Return what failed as one word: ``counter``, ``crash``, ``flaky``."""
     word = "" if result.outcome is Outcome.FLAKY else one_line(result.failure_type)
     return word or slug(result.outcome)

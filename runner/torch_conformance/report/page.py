@@ -1,4 +1,4 @@
-"""The HTML report: one page, with an index and chunks of cases beside it.
+"""The HTML report: one page, with an index and chunks of cases in files next to it.
 
 It works from a file, without a network.
 
@@ -38,17 +38,15 @@ from torch_conformance.model.diagnostics import shown_path
 from torch_conformance.model.escaping import one_line, plain
 from torch_conformance.model.events import RunAbandoned, RunEnded, RunEvent
 from torch_conformance.model.expectation import Status
-from torch_conformance.model.header import RunFooter, RunHeader
+from torch_conformance.model.header import ReportedRun
 from torch_conformance.model.outcomes import PASSED, Outcome
 from torch_conformance.model.protocol import Json
 from torch_conformance.model.results import NOT_MEASURED, Attempt, Redacted
-from torch_conformance.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
+from torch_conformance.record.case_files import OBSERVATION, SCRIPT, EvidenceAltered, RecordedFiles
 from torch_conformance.record.conclusion import profile_statement
 from torch_conformance.record.run_folder import LATEST, REPORTS
 from torch_conformance.report import (
-    SCRIPT,
     FileReport,
-    ReportedRun,
     flaky_words,
     node_lines,
     note_lines,
@@ -66,7 +64,7 @@ _MOST_CASES, _CHUNK = 256, 2_000_000
 """Cases of a chunk, and bytes after which it ends."""
 
 _OUTPUT, _OUTPUT_OF_PASS, _DETAIL = 24_000, 2_000, 40_000
-"""Characters of what a worker printed, and of what a verdict shows besides."""
+"""Characters of what a worker printed, and of other texts of a verdict."""
 
 _REASON, _WORD = 240, 300
 """Characters of a reason in a list (the page of the case has all of it), and of a name that a
@@ -96,16 +94,8 @@ _STATUSES = tuple(status.value for status in Status)
 _ROW = re.compile(r">\s*(?P<number>[0-9]{1,8}) \| ?(?P<text>.*)")
 _CODE = re.compile(r"(?:code|graph)-[0-9]{1,4}(?:-[a-z_]{1,20})?-[0-9]{1,4}\.txt")
 _FIGURES = (
-    "max_error",
-    "max_ulp",
-    "eager_max_error",
-    "eager_max_ulp",
-    "numel",
-    "outside",
-    "nonfinite",
-    "runs",
-    "whole_error",
-)
+    "max_error max_ulp eager_max_error eager_max_ulp numel outside nonfinite runs whole_error"
+).split()
 _OF_WORST = ("index", "value", "eager_value", "reference_value")
 
 _URGENT = (
@@ -131,7 +121,7 @@ class HtmlReporter(FileReport):
 
     def write(self, path: Path, run: ReportedRun) -> None:
         """Write the page, and what it loads."""
-        write_page(path.parent, run.header, run.results, run.footer)
+        write_page(path.parent, run)
 
     def on_event(self, event: RunEvent) -> None:
         """Write the page of a run that ended; remove that of a run whose records cannot be
@@ -142,7 +132,7 @@ class HtmlReporter(FileReport):
             return
         if isinstance(event, RunEnded):
             try:
-                write_page(folder.path, event.header, event.results, event.footer)
+                write_page(folder.path, event)
                 folder.page = shown_path(
                     (REPORTS / LATEST if folder.is_latest else folder.path) / PAGE
                 )
@@ -164,9 +154,7 @@ class HtmlReporter(FileReport):
             (folder.path / PAGE).unlink()
 
 
-def write_page(
-    folder: Path, header: RunHeader, results: Sequence[Redacted], footer: RunFooter | None
-) -> Path:
+def write_page(folder: Path, run: ReportedRun) -> Path:
     """Write the report of a run into its folder; return the page.
 
     Raises ``OSError``; a former report then stays.
@@ -175,7 +163,7 @@ def write_page(
         new = folder / f".{PARTS}-{secrets.token_hex(4)}"
         try:
             new.mkdir()
-            for name, data in _parts(folder, header, results, footer):
+            for name, data in _parts(folder, run):
                 with (new / name).open("xb") as stream:
                     stream.write(data)
             remove(folder / PARTS)
@@ -185,9 +173,9 @@ def write_page(
     page = folder / PAGE
     if page.is_symlink() or not page.is_file():
         remove(page)
-    failures = [result for result in results if result.outcome.is_failure]
+    failures = [result for result in run.results if result.outcome.is_failure]
     words = {
-        "head": (head := head_of(header, results, footer)),
+        "head": (head := head_of(run)),
         "totals": [(label, count) for label, count in head["totals"].items() if count],
         "failures": [
             (result.outcome.label, shown(result.case_id), shown(result.reason))
@@ -218,15 +206,14 @@ def rendered(template: str, words: Mapping[str, object]) -> str:
     return environment.get_template(template).render(words)
 
 
-def _parts(
-    folder: Path, header: RunHeader, results: Sequence[Redacted], footer: RunFooter | None
-) -> Iterator[tuple[str, bytes]]:
+def _parts(folder: Path, run: ReportedRun) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of each file that the page loads."""
+    results = run.results
     firsts = []
     for number, (first, chunk) in enumerate(chunks(folder, results)):
         firsts.append(first)
         yield f"cases-{number}.js", chunk
-    # the files that cases point to: their specs, and where their verdicts and waivers stand
+    # the files that cases point to: their specs, and those of their verdicts and waivers
     files = dict.fromkeys(
         file
         for result in results
@@ -238,16 +225,13 @@ def _parts(
     )
     places: dict[str, int] = {}
     for number, at in enumerate(range(0, len(files), _SOURCES_OF_CHUNK)):
-        sources = sources_of(list(files)[at : at + _SOURCES_OF_CHUNK], header.specs)
+        sources = sources_of(list(files)[at : at + _SOURCES_OF_CHUNK], run.header.specs)
         places |= dict.fromkeys(sources, number)
         yield f"sources-{number}.js", script(f"sources-{number}", sources)
-    head = head_of(header, results, footer)
+    head = head_of(run)
     if head["has_support"]:
-        yield "support.js", script("support", support_facts(header, results))
-    yield (
-        "run.js",
-        script("run", {**run_facts(header, results, footer), "timeline": timeline_of(results)}),
-    )
+        yield "support.js", script("support", support_facts(run))
+    yield "run.js", script("run", {**run_facts(run), "timeline": timeline_of(results)})
     yield (
         "index.js",
         script("index", {**index_of(results, firsts), "head": head, "sources": places}),
@@ -332,7 +316,7 @@ def chunks(folder: Path, results: Sequence[Redacted]) -> Iterator[tuple[int, byt
                 "phases": [
                     [of(name), round(seconds, 4)] for name, seconds in result.phases.items()
                 ],
-                # the id stands in the command: the page puts it there
+                # the id is part of the command: the page puts it there
                 "repro": [
                     *map(
                         of,
@@ -509,7 +493,7 @@ def facts_of(observation: Json) -> dict[str, Json]:
 
 def pieces_of(folder: Path, attempt: Attempt, names: Sequence[str], room: int) -> list[Json]:
     """Return pieces of generated code and graphs, at most ``room`` characters; the others have
-    their name alone.
+    only their name.
 
     A piece has the lines that failed verdicts point to, each with the verdict's number: the excerpt
     in its detail is of that line.
@@ -595,7 +579,7 @@ def sources_of(files: Iterable[str], digests: Mapping[str, str]) -> dict[str, di
         source = {
             "why": "this file is not here" if digest else "the journal has no digest of this file"
         }
-        # as the journal names it, and beside the installed program
+        # as the journal names it, and next to the installed program
         for path in (Path(file), cache_dirs.folder("schemas").parent / file) if digest else ():
             try:
                 data = (
@@ -681,10 +665,9 @@ def index_of(results: Sequence[Redacted], firsts: Sequence[int]) -> dict[str, Js
     }
 
 
-def head_of(
-    header: RunHeader, results: Sequence[Redacted], footer: RunFooter | None
-) -> dict[str, Json]:
+def head_of(run: ReportedRun) -> dict[str, Json]:
     """Return what every view shows of the run."""
+    header, results, footer = run.header, run.results, run.footer
     statement = profile_statement(header, results) if footer else None
     totals = Counter(result.outcome for result in results)
     return {
@@ -712,16 +695,15 @@ def head_of(
     }
 
 
-def run_facts(
-    header: RunHeader, results: Sequence[Redacted], footer: RunFooter | None
-) -> dict[str, Json]:
-    """Return what the view of the run shows besides."""
+def run_facts(run: ReportedRun) -> dict[str, Json]:
+    """Return what only the view of the run shows."""
+    header = run.header
     # the upstream tests that cases restate, with the cases by outcome
     covered: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for result in results:
+    for result in run.results:
         for name in dict.fromkeys(name.partition("[")[0] for name in result.covers):
             covered[name][result.outcome.label] += 1
-    statement = profile_statement(header, results) if footer else None
+    statement = profile_statement(header, run.results) if run.footer else None
     statements = [
         {
             "profile": statement.profile,
@@ -761,7 +743,7 @@ def run_facts(
     }
 
 
-def support_facts(header: RunHeader, results: Sequence[Redacted]) -> dict[str, Json]:
+def support_facts(run: ReportedRun) -> dict[str, Json]:
     """Return the support table, where who computed the operators was measured; a cell has the
     number of its case.
     """
@@ -772,8 +754,9 @@ def support_facts(header: RunHeader, results: Sequence[Redacted]) -> dict[str, J
         suites_of,
     )  # few runs have one
 
-    numbers, states = {id(result): number for number, result in enumerate(results)}, list(State)
-    tables = suites_of(measured_cells(results))
+    numbers = {id(result): number for number, result in enumerate(run.results)}
+    states = list(State)
+    tables = suites_of(measured_cells(run.results))
     cells = [
         (
             table,
@@ -789,7 +772,7 @@ def support_facts(header: RunHeader, results: Sequence[Redacted]) -> dict[str, J
     return {
         "states": [[state.word, state.meaning] for state in State],
         "tables": _shown(list(tables)),
-        "compilers": _shown(dict(compilers_of(header))),
+        "compilers": _shown(dict(compilers_of(run.header))),
         "cells": _shown(cells),
     }
 

@@ -22,10 +22,11 @@ from torch_conformance.model.events import (
     RunEnded,
     RunEvent,
 )
+from torch_conformance.model.header import ReportedRun
 from torch_conformance.optional.options import MergeOptions, ReportOptions, RunOptions
 from torch_conformance.record.journal import JournalWriter
 from torch_conformance.record.run_folder import JOURNAL, RunFolder
-from torch_conformance.report import FileReport, ReportedRun, ReportSetup
+from torch_conformance.report import FileReport, ReportSetup
 from torch_conformance.report.junit import JUnitReporter
 from torch_conformance.report.page import PAGE, HtmlReporter
 from torch_conformance.report.terminal import TerminalReporter
@@ -113,10 +114,7 @@ class Reporters:
     """The listeners of one run of a command, as one listener."""
 
     def __init__(
-        self,
-        command: str,
-        options: RunOptions | MergeOptions | ReportOptions,
-        folder: RunFolder,
+        self, command: str, options: RunOptions | MergeOptions | ReportOptions, folder: RunFolder
     ) -> None:
         table = [
             reporter

@@ -22,7 +22,7 @@ from torch_conformance.model.expectation import (
     RANDOM_STREAM,
     WrongValue,
 )
-from torch_conformance.model.header import RunHeader
+from torch_conformance.model.header import ReportedRun, RunHeader
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import (
     NOT_CLAIMED,
@@ -31,7 +31,7 @@ from torch_conformance.model.results import (
     OperatorCalls,
     Redacted,
 )
-from torch_conformance.report import FileReport, ReportedRun, replace
+from torch_conformance.report import FileReport, replace
 from torch_conformance.report.causes import causes, has_raised, parts_of
 
 FORMAT = 2
@@ -85,7 +85,7 @@ class Cell:
     """
     operator: str
     type: str
-    """Empty for a spec that is no suite of operators."""
+    """Empty for a spec that is not a suite of operators."""
     place: str
     """The line of such a spec."""
     state: State
@@ -116,7 +116,7 @@ class Cell:
 
     @property
     def detail(self) -> str:
-        """What it says beside its state, and another run of the same compiler says too."""
+        """What it says in addition to its state, and another run of the same compiler says too."""
         if self.is_of_calls:
             left = sum(self.by_aten.values())
             is_whole = left in (0, self.calls) and self.state not in _UNKNOWN
@@ -317,18 +317,16 @@ def compilers_of(header: RunHeader) -> Mapping[str, str]:
 _PACKAGE = ".package"
 
 
-def document_of(
-    header: RunHeader, results: Sequence[Redacted], *, truncated: bool = False
-) -> dict[str, object]:
+def document_of(run: ReportedRun) -> dict[str, object]:
     """Return the table of a run as JSON (``schemas/support.schema.json``)."""
-    cells = list(cells_of(results))
+    cells = list(cells_of(run.results))
     raised = [cell.result for cell in cells if cell.state is State.RAISED and not cell.is_of_calls]
     return {
         "format": FORMAT,
-        "run": header.run_id,
-        "truncated": truncated,
-        "environment": dict(header.environment),
-        "compilers": dict(compilers_of(header)),
+        "run": run.header.run_id,
+        "truncated": run.footer is None,
+        "environment": dict(run.header.environment),
+        "compilers": dict(compilers_of(run.header)),
         "counts": [
             {
                 "backend": backend,
@@ -345,9 +343,10 @@ def document_of(
     }
 
 
-def markdown_of(header: RunHeader, results: Sequence[Redacted], *, truncated: bool = False) -> str:
+def markdown_of(run: ReportedRun) -> str:
     """Return the table of a run as Markdown."""
-    cells = list(cells_of(results))
+    header = run.header
+    cells = list(cells_of(run.results))
     facts = ", ".join(
         f"{name} {value}"
         for name in ("torch", "python", "device", "cpu")
@@ -357,7 +356,7 @@ def markdown_of(header: RunHeader, results: Sequence[Redacted], *, truncated: bo
         "# Support table",
         "",
         f"Run {_code(header.run_id)}, {_code(facts)}.",
-        *(["**The run did not reach its end: cases are missing.**"] if truncated else []),
+        *(["**The run did not reach its end: cases are missing.**"] if run.footer is None else []),
         *(f"Compiler {_code(name)}: {_code(text)}." for name, text in compilers_of(header).items()),
         "",
         "| cell | is |",
@@ -391,7 +390,7 @@ def markdown_of(header: RunHeader, results: Sequence[Redacted], *, truncated: bo
 
 
 _LISTED = (State.SOME_SAMPLES, State.WRONG, State.RAISED, State.FELL_BACK, State.NOT_TRIED)
-"""The states whose cells stand below a table, with more than fits into it."""
+"""The states whose cells are listed below a table, with more than fits into it."""
 
 
 def _by_type(cells: Sequence[Cell]) -> Iterator[str]:
@@ -440,8 +439,7 @@ class SupportReporter(FileReport):
 
     def write(self, path: Path, run: ReportedRun) -> None:
         """Write the table of the results, as JSON or Markdown by the ending of the file's name."""
-        parts, truncated = (run.header, run.results), run.footer is None
-        text = markdown_of(*parts, truncated=truncated)
+        text = markdown_of(run)
         if path.suffix == ".json":
-            text = json.dumps(document_of(*parts, truncated=truncated), indent=1) + "\n"
+            text = json.dumps(document_of(run), indent=1) + "\n"
         replace(path, text.encode("utf-8", "replace"))

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TextIO
 
@@ -28,7 +28,7 @@ from torch_conformance.model.events import (
     RunEvent,
     RunStarted,
 )
-from torch_conformance.model.header import DECLARES, RunFooter, RunHeader
+from torch_conformance.model.header import DECLARES, ReportedRun, RunFooter
 from torch_conformance.model.outcomes import ExitCode, JUnitTag, Outcome
 from torch_conformance.model.results import NOT_MEASURED, UNAVAILABLE, Redacted, executed
 from torch_conformance.model.targets import evidence_of
@@ -129,12 +129,8 @@ class TerminalReporter:
                 output.note(event.text)
             case RunEnded():
                 folder = self._setup.folder
-                show_end(folder, self._setup.options, event.header, event.results, event.footer)
-                for line in (
-                    why_no_success(event.header, event.results, event.footer)
-                    if event.results
-                    else ()
-                ):
+                show_end(folder, self._setup.options, event)
+                for line in why_no_success(event) if event.results else ():
                     output.note(line)
                 if event.footer.interrupted:
                     output.note(
@@ -149,39 +145,34 @@ class TerminalReporter:
 def show_end(
     folder: RunFolder,
     options: RunOptions | MergeOptions | ReportOptions,
-    header: RunHeader,
-    results: Sequence[Redacted],
-    footer: RunFooter,
+    run: ReportedRun,
 ) -> None:
     """Print the report of a run, or of a merged one, on standard output."""
     junit = options.junit or (REPORTS / LATEST if folder.is_latest else folder.path) / JUNIT
     text = report_of(
-        header,
-        results,
+        run,
         junit=shown_path(junit),
         color=wants_color(output.stdout(), os.environ),
         folder=Path(shown_path(folder.path)),
         page=folder.page,
-        footer=footer,
-        source=Excerpts(header.specs),
+        source=Excerpts(run.header.specs),
     )
     output.paint(output.stdout(), text)
 
 
 def report_of(
-    header: RunHeader,
-    results: Sequence[Redacted],
+    run: ReportedRun,
     *,
     junit: str,
     color: bool = False,
     folder: Path | None = None,
     page: str = "",
-    footer: RunFooter | None = None,
     source: Source = lambda position: (),
 ) -> str:
     """Return every case other than PASS, the timings, the totals, the HTML report, and last the
     number of executed cases.
     """
+    header, results, footer = run.header, run.results, run.footer
     # XFAIL and OFFLINE_PASS are reported one by one although they do not fail the run
     lines = [
         f"{painted(result.outcome, color=color)}  {shown_id(result.case_id)}: "
@@ -349,21 +340,19 @@ def _last_words(result: Redacted, folder: Path | None) -> Iterable[str]:
             yield from (f"    {line}" for line in text.splitlines())
 
 
-def why_no_success(
-    header: RunHeader, results: Sequence[Redacted], footer: RunFooter
-) -> Iterator[str]:
+def why_no_success(run: ReportedRun) -> Iterator[str]:
     """Yield why a run in which nothing failed is no success.
 
     Names of ``--require`` that no case used are not among it.
     """
+    header, results = run.header, run.results
     if (statement := profile_statement(header, results)) is not None:
         yield from filter(None, [statement.why])
         return
-    least = int(header.options.get("min-executed", "1"))
-    is_short = header.counted(results) < (
-        max(least, 1) if footer.exit_code == ExitCode.NOTHING else 1
-    )
-    if not is_short or footer.exit_code not in (ExitCode.NOTHING, ExitCode.FAILED):
+    code = run.footer.exit_code if run.footer else ExitCode.OK
+    least = header.number("min-executed")
+    is_short = header.counted(results) < (max(least, 1) if code == ExitCode.NOTHING else 1)
+    if not is_short or code not in (ExitCode.NOTHING, ExitCode.FAILED):
         return
     reasons = Counter(one_line(result.reason, 200) for result in results if not result.is_executed)
     shown = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(_REASONS))

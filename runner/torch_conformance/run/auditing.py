@@ -6,7 +6,7 @@ import contextlib
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias
 
@@ -21,6 +21,7 @@ from torch_conformance.model.diagnostics import Diagnostic, Position, UsageError
 from torch_conformance.model.expectation import Status
 from torch_conformance.model.outcomes import JUDGED_BY_FACTS, PASSED, ExitCode, Outcome
 from torch_conformance.model.results import COULD_NOT_HAVE_FAILED, CaseResult
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import (
     ExecutionOptions,
     Selection,
@@ -39,7 +40,7 @@ from torch_conformance.run import rejudge
 from torch_conformance.run.pipeline import CaseRunner
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AuditOptions(ExecutionOptions, Selection):
     """The options of ``audit``."""
 
@@ -71,7 +72,7 @@ def has_verdicts(result: CaseResult) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ran:
     """Cases with their results, recorded or executed now."""
 
@@ -150,7 +151,7 @@ def run_cases(
     return results, known
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ControlResult:
     """The outcome of a case under its control."""
 
@@ -213,7 +214,7 @@ def controls_of(ran: Ran, options: AuditOptions, folder: Path) -> list[ControlRe
 # -- what they show --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Audit:
     """The trials of some cases, and what their controls showed."""
 
@@ -265,6 +266,17 @@ class Audit:
             score=fates[Fate.KILLED] / applicable if applicable else None,
             controls=controls,
         )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was tried."""
+        return not self.trials and not self.controls
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether each mutant was killed or has a reason, and each control failed."""
+        are_failed = all(control.failed_as_it_must for control in self.controls)
+        return not self.survivors and not self.stale and are_failed
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each survivor, each stale reason, each control, and the score."""
@@ -399,7 +411,7 @@ class AuditReport(Protocol):
 
     @property
     def is_clean(self) -> bool:
-        """Whether there is no finding."""
+        """Whether it has no finding."""
 
     def lines(self) -> Iterator[str]:
         """Yield it for people."""
@@ -415,6 +427,17 @@ class AuditTool(Protocol):
         self, cases: Iterable[Case], suite: Suite, run: RunCases, folder: Path
     ) -> AuditReport:
         """Run the cases as the tool changes them."""
+
+
+def _shown(report: AuditReport, options: AuditOptions) -> ExitCode:
+    """Print a report; return the exit code that it gives."""
+    if options.json:
+        output.document(report.as_json())
+    else:
+        output.lines(report.lines())
+    if report.is_empty:
+        return ExitCode.NOTHING
+    return ExitCode.OK if report.is_clean else ExitCode.FAILED
 
 
 def _with(
@@ -433,16 +456,11 @@ def _with(
 
         audit: AuditTool = hooks(tool)
         report = audit.report(cases, suite, run, folder)
-    if options.json:
-        output.document(report.as_json())
-    else:
-        output.lines(report.lines())
+    code = _shown(report, options)
     if interrupts.asked:
         output.note("interrupted: {} of {} cases were not tried".format(*left))
         return ExitCode.INTERRUPTED
-    if report.is_empty:
-        return ExitCode.NOTHING
-    return ExitCode.OK if report.is_clean else ExitCode.FAILED
+    return code
 
 
 def main(options: AuditOptions) -> ExitCode:
@@ -488,11 +506,8 @@ def main(options: AuditOptions) -> ExitCode:
         report = Audit.of(
             tried, controls_of(ran, options, folder / "controls") if options.run else ()
         )
-    if options.json:
-        output.document(report.as_json())
-    else:
-        output.lines(report.lines())
-    if not report.trials and not report.controls:
+    code = _shown(report, options)
+    if report.is_empty:
         why = (
             "no case was executed, or none is selected; 'list' shows the cases and why they "
             "cannot run here"
@@ -503,10 +518,4 @@ def main(options: AuditOptions) -> ExitCode:
                 f"{count} {label}" for label, count in counts.items()
             )
         output.note(f"nothing was audited: {why}")
-        return ExitCode.NOTHING
-    is_clean = (
-        not report.survivors
-        and not report.stale
-        and all(control.failed_as_it_must for control in report.controls)
-    )
-    return ExitCode.OK if is_clean else ExitCode.FAILED
+    return code

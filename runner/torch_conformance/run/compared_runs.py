@@ -20,7 +20,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.header import RunHeader
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult
+from torch_conformance.model.values import frozen
 from torch_conformance.record.case_files import OBSERVATION, EvidenceAltered, RecordedFiles
 from torch_conformance.record.comparison import Difference, command_differences
 from torch_conformance.record.journal import NamedRun, readable, recorded_run
@@ -76,7 +77,7 @@ class Change(Enum):
 SPEC_CHANGED = "spec-changed"
 """The word of a case whose spec or expansion differs between the two runs.
 
-It stands beside a change.
+A case may have it and a change.
 """
 
 FAIL_ON: tuple[str, ...] = (
@@ -86,7 +87,7 @@ FAIL_ON: tuple[str, ...] = (
 """The words of ``--fail-on``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CaseChange:
     """One case of two runs."""
 
@@ -129,7 +130,7 @@ class CaseChange:
         return tuple(dict.fromkeys(sides))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Comparison:
     """Two runs compared."""
 
@@ -174,11 +175,13 @@ measured.
 
 
 class _State(Enum):
-    ABSENT = 0
-    IDLE = 1
-    PASSES = 2
-    EXCUSED = 3
-    FAILS = 4
+    """What a case is in one run, by the letter of the table of changes."""
+
+    ABSENT = "A"
+    NOT_EXECUTED = "N"
+    PASSES = "P"
+    EXCUSED = "X"
+    FAILS = "F"
 
 
 _STATES: Mapping[Outcome, _State] = {
@@ -186,28 +189,30 @@ _STATES: Mapping[Outcome, _State] = {
     Outcome.XPASS: _State.PASSES,
     Outcome.OFFLINE_PASS: _State.PASSES,
     Outcome.XFAIL: _State.EXCUSED,
-    Outcome.UNAVAILABLE: _State.IDLE,
-    Outcome.NOT_RUN: _State.IDLE,
+    Outcome.UNAVAILABLE: _State.NOT_EXECUTED,
+    Outcome.NOT_RUN: _State.NOT_EXECUTED,
 }
 """The state of each outcome; the others fail."""
 
-_CHANGES: Mapping[tuple[_State, _State], Change] = {
-    **{
-        (_State.ABSENT, state): Change.NEW for state in (_State.IDLE, _State.PASSES, _State.EXCUSED)
-    },
-    **{(_State.IDLE, state): Change.NOW_EXECUTED for state in (_State.PASSES, _State.EXCUSED)},
-    **{(state, _State.FAILS): Change.NEW_FAILURE for state in (_State.ABSENT, _State.IDLE)},
-    **{(state, _State.FAILS): Change.BROKEN for state in (_State.PASSES, _State.EXCUSED)},
-    **{(state, _State.EXCUSED): Change.WAIVED for state in (_State.PASSES, _State.FAILS)},
-    **{(state, _State.PASSES): Change.FIXED for state in (_State.EXCUSED, _State.FAILS)},
-    **{
-        (state, _State.IDLE): Change.NO_LONGER_EXECUTED
-        for state in (_State.PASSES, _State.EXCUSED, _State.FAILS)
-    },
-    **{(state, _State.ABSENT): Change.GONE for state in _State if state is not _State.ABSENT},
-    (_State.FAILS, _State.FAILS): Change.STILL_FAILING,
+_CHANGES = {
+    (_State(first), _State(then)): change
+    for change, before, after in (
+        (Change.NEW, "A", "NPX"),
+        (Change.NOW_EXECUTED, "N", "PX"),
+        (Change.NEW_FAILURE, "AN", "F"),
+        (Change.BROKEN, "PX", "F"),
+        (Change.WAIVED, "PF", "X"),
+        (Change.FIXED, "XF", "P"),
+        (Change.NO_LONGER_EXECUTED, "PXF", "N"),
+        (Change.GONE, "NPXF", "A"),
+        (Change.STILL_FAILING, "F", "F"),
+    )
+    for first in before
+    for then in after
 }
-"""The table above; every other pair is the same."""
+"""The table above: the change from one of the first states to one of the second; every other pair
+is the same.
+"""
 
 
 def read_placed(name: str) -> NamedRun:
@@ -241,7 +246,7 @@ def compare(before: NamedRun, after: NamedRun) -> Comparison:
         (first.get(case_id), result) for case_id, result in second.items()
     ]
     pairs += [(result, None) for case_id, result in first.items() if case_id not in second]
-    # of a run there may be the journal alone
+    # of a run there may be only the journal
     has_files = all((side.folder / "cases").is_dir() for side in (before, after))
     changes = []
     for then, now in pairs:
@@ -267,7 +272,9 @@ def compare(before: NamedRun, after: NamedRun) -> Comparison:
         changes=tuple(changes),
         differences=tuple(differences(*headers)),
         both=sum(
-            then is not None and now is not None and _State.IDLE not in (_state(then), _state(now))
+            then is not None
+            and now is not None
+            and _State.NOT_EXECUTED not in (_state(then), _state(now))
             for then, now in pairs
         ),
     )
@@ -277,13 +284,13 @@ def compare(before: NamedRun, after: NamedRun) -> Comparison:
 
 
 def change_of(before: CaseResult | None, after: CaseResult | None) -> Change:
-    """Return what became of a case; None stands for a run that has no result of it."""
+    """Return what became of a case; None is a run that has no result of it."""
     then, now = _state(before), _state(after)
     if before is None or after is None:
         return _CHANGES[then, now]
     if after.outcome is Outcome.OFFLINE_PASS and before.is_executed:
         return Change.NO_LONGER_EXECUTED
-    if after.outcome is Outcome.OFFLINE_PASS and then is _State.IDLE:
+    if after.outcome is Outcome.OFFLINE_PASS and then is _State.NOT_EXECUTED:
         return Change.CHANGED
     if (
         before.outcome is Outcome.OFFLINE_PASS
@@ -317,7 +324,7 @@ def signature(result: CaseResult) -> tuple[object, ...]:
             }
         )
     )
-    # without a claim there is a reason alone: of an exception, a crash, or what is missing
+    # without a claim there is only a reason: of an exception, a crash, or what is missing
     reason = (
         ""
         if any(claim for _, claim in claims) or result.outcome is Outcome.PASS

@@ -254,7 +254,7 @@ class Controller:
             self._unrun, self._warnings = dict(runner.unrun), runner.warnings
 
     def _run_rounds(self, runner: CaseRunner, cases: Sequence[Case], known: Surroundings) -> None:
-        """Run all cases in parallel, then the failed ones that have retries left, each alone.
+        """Run all cases in parallel, then the failed ones that have retries left, one at a time.
 
         A round begins after all executions of the previous round are recorded. The failure that
         ``--max-failures`` counts last ends the last one.
@@ -355,9 +355,7 @@ class Controller:
             interrupted=is_interrupted,
             costs=costs_of(self._executed, seconds=seconds, begun=begun, cores=cores()),
             start_up=phases_of_start(
-                self._executed,
-                {"specs": self._prepared.seconds, **self._machine.start_up},
-                begun,
+                self._executed, {"specs": self._prepared.seconds, **self._machine.start_up}, begun
             )
             if self._machine
             else {},

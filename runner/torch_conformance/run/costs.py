@@ -8,7 +8,7 @@ from itertools import chain
 from torch_conformance.model.results import Redacted
 
 _LEAST = 20
-"""Of fewer cases the last one alone decides how long a run takes."""
+"""Of fewer cases only the last one decides how long a run takes."""
 
 _SECONDS = 10.0
 """The rate of contexts is that of so many seconds, those in which most were made (of all, in less):

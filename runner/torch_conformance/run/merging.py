@@ -95,10 +95,8 @@ def _judged_otherwise(part: NamedRun, unjudged: list[str]) -> Iterator[str]:
     ran = [result for result in part.run.results if result.folder or result.attempts]
     cases: dict[str, Case] = {}
     backends: Mapping[str, Backend] = {}
-    waivers, why = (
-        Waivers(),
-        f"{part.name} is of version {header.version}, and this is {__version__}",
-    )
+    waivers = Waivers()
+    why = f"{part.name} is of version {header.version}, and this is {__version__}"
     if header.version == __version__:
         try:
             suite = rejudge.suite_of(header, ran)
@@ -106,11 +104,9 @@ def _judged_otherwise(part: NamedRun, unjudged: list[str]) -> Iterator[str]:
                 load_waivers(rejudge.files_of(header, "waivers"), suite.backends), today=date.min
             )
             rejudge.require_same(judging_files(suite, waivers), header)
-            cases, backends, why = (
-                {case.id: case for case in suite.cases},
-                suite.backends.by_name,
-                "",
-            )
+            cases = {case.id: case for case in suite.cases}
+            backends = suite.backends.by_name
+            why = ""
         except (InvalidSpecs, UsageError, ValueError) as error:
             # options of a forged header may not be split
             why = f"{part.name}: {one_line(str(error).splitlines()[0])}"
@@ -280,10 +276,8 @@ def join(
         )
     )
     footers = [part.run.footer for part in parts if part.run.footer is not None]
-    ended, seconds = (
-        max(footer.ended for footer in footers),
-        max(footer.seconds for footer in footers),
-    )
+    ended = max(footer.ended for footer in footers)
+    seconds = max(footer.seconds for footer in footers)
     warnings = tuple(itertools.chain.from_iterable(footer.warnings for footer in footers))
     footer = RunFooter(
         ended=ended, seconds=seconds, exit_code=conclusion_of(header, results)[0], warnings=warnings

@@ -47,12 +47,19 @@ from torch_conformance.model.flow import flow
 from torch_conformance.model.outcomes import PASSED, RETRIED, Outcome
 from torch_conformance.model.protocol import MAX_ATTACHMENT
 from torch_conformance.model.results import UNAVAILABLE, CaseResult, Judged, Redacted, result_of
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import ExecutionOptions, RunOptions
 from torch_conformance.plan import schedule
 from torch_conformance.plan.schedule import Environment
 from torch_conformance.plan.selection import is_optional, without_benches
 from torch_conformance.plan.worker_plan import digest_of, make_plan, seed_of
-from torch_conformance.record.case_files import OBSERVATION, SERVICES, code_of_worker, digest
+from torch_conformance.record.case_files import (
+    OBSERVATION,
+    SCRIPT,
+    SERVICES,
+    code_of_worker,
+    digest,
+)
 from torch_conformance.record.run_folder import RunFolder
 from torch_conformance.vocabulary.backend import Backend
 
@@ -60,6 +67,24 @@ FACTS = "facts"
 """The name of the job that reports the facts of the machine."""
 
 _FACTS_SECONDS = 600.0
+
+
+def _facts_job(
+    environment: Environment, questions: Sequence[str], seconds: float, *, new_process: bool = False
+) -> Job:
+    """Return the job that reports the facts of the machine, or those of the target of an
+    environment, which answers no questions.
+    """
+    compiler = environment.compiler
+    return Job(
+        name=FACTS if compiler is None else f"{FACTS} {compiler}",
+        plan=None,
+        questions=tuple(questions) if compiler is None else (),
+        folder="",
+        environment=environment,
+        timeout=seconds,
+        new_process=new_process and compiler is None,
+    )
 
 
 # -- from cases to jobs ----------------------------------------------------------------------------
@@ -111,24 +136,11 @@ class Jobs:
         for environment in sorted(
             self.environments.values(), key=lambda environment: bool(environment.module)
         ):
-            compiler = environment.compiler
-            name = FACTS if compiler is None else f"{FACTS} {compiler}"
-            asked = questions if compiler is None else ()
-            # where there are cores for it, beside the start of the zygote: its context on a GPU
+            # where there are cores for it, during the start of the zygote: its context on a GPU
             # takes seconds
-            is_beside = (
-                compiler is None and schedule.zygotes(least=0) > 1 and environment.uses_accelerator
-            )
-            job = Job(
-                name=name,
-                plan=None,
-                questions=asked,
-                folder="",
-                environment=environment,
-                timeout=seconds,
-                new_process=is_beside,
-            )
-            jobs.setdefault(name, job)
+            starts_too = schedule.zygotes(least=0) > 1 and environment.uses_accelerator
+            job = _facts_job(environment, questions, seconds, new_process=starts_too)
+            jobs.setdefault(job.name, job)
         return list(jobs.values())
 
     def for_case(self, case: Case, known: Surroundings, *, number: int) -> Job:
@@ -164,7 +176,7 @@ class Jobs:
 
 
 def exclusive(job: Job) -> Job:
-    """Return a job that runs alone: no other job runs or warms up beside it."""
+    """Return a job while which no other job runs or warms up."""
     return replace(job, needs=replace(job.needs, exclusive=True))
 
 
@@ -323,7 +335,8 @@ class CaseRunner:
         repro: str,
         node: Mapping[str, str] | None = None,
     ) -> Redacted:
-        """Return the result of an execution, without secrets; leave a script beside a failure.
+        """Return the result of an execution, without secrets; leave a script in the folder of a
+        failure.
 
         ``node`` is who executed it in a fleet.
         """
@@ -332,7 +345,7 @@ class CaseRunner:
         )
         if result.outcome in RETRIED and result.folder and not case.target:
             surroundings = surroundings_for(self._backends[case.backend], known, case.target)
-            write_script(case, surroundings, machine, self._folder.path / result.folder / NAME)
+            write_script(case, surroundings, machine, self._folder.path / result.folder / SCRIPT)
         return redacted_result(result)
 
 
@@ -349,9 +362,6 @@ def informed(machine: Machine, execution: Execution) -> Machine:
             f"no worker with torch could report the facts of this machine; its output:\n{words}"
         )
     return capabilities.with_facts(machine, facts)
-
-
-NAME = "repro.py"
 
 
 def write_script(case: Case, surroundings: Surroundings, machine: Machine, path: Path) -> None:
@@ -413,10 +423,8 @@ def result_of_execution(
         problem = problem or _keep(
             digests, folder / SERVICES, [asdict(service) for service in execution.services]
         )
-    ending, stack = (
-        execution.ending,
-        "",
-    )  # the text that may contain the stack of a case that timed out or died
+    ending = execution.ending
+    stack = ""  # the text that may contain the stack of a case that timed out or died
     if ending.timed_out or ending.signal or ending.exit_code or execution.observation is None:
         stack = tail(
             folder / "stderr.txt",
@@ -536,7 +544,7 @@ def _unexecuted(
 
 
 def repro(options: RunOptions, case: Case, required: Sequence[str] = ()) -> str:
-    """Return the command that runs a case alone; ``required`` are the names of ``--require`` that
+    """Return the command that runs only this case; ``required`` are the names of ``--require`` that
     caused the case's result.
     """
     paths = [case.spec] if Path(case.spec).parent.name == PROGRAMS else options.paths
@@ -565,7 +573,7 @@ def _keep(digests: dict[str, str], path: Path, facts: object) -> str:
             digests[path.name] = digest(data)
     except OSError as error:
         if error.errno in OUT_OF_SPACE:
-            # no space left on the device is no fault of the worker: the run cannot be recorded
+            # no space left on the device is not a fault of the worker: the run cannot be recorded
             raise OSError(error.errno, error.strerror, str(path)) from error
         return f"the worker left no room for its {path.stem}: {error.strerror}"
     return ""
@@ -616,13 +624,13 @@ def benches_of(
     )
 
 
-# -- the facts of this machine alone, for ``doctor`` and for a node that joins a lab ---------------
+# -- the facts of this machine, for ``doctor`` and for a node that joins a lab ---------------
 
 SHOWN_BYTES = 600
 """How much of what a failed process printed is shown: the end has the exception."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WorkerReport:
     """The facts of a worker, and the machine with them; or why there are none."""
 
@@ -637,14 +645,7 @@ def ask_worker(machine: Machine, questions: Sequence[str] = ()) -> WorkerReport:
     A worker that dies is the answer too.
     """
     settings = ExecutorSettings(folder=Path(), workers=1, threads=1, torch_root=machine.torch_root)
-    job = Job(
-        name=FACTS,
-        plan=None,
-        questions=tuple(questions),
-        folder="",
-        environment=Environment(),
-        timeout=300.0,
-    )
+    job = _facts_job(Environment(), questions, 300.0)
     with contextlib.closing(LocalExecutor(settings)) as executor:
         execution = next(iter(executor.run([job], schedule.capacity(1, machine))))
     facts = execution.observation
@@ -652,7 +653,7 @@ def ask_worker(machine: Machine, questions: Sequence[str] = ()) -> WorkerReport:
         printed = (execution.printed or execution.note).strip()[-SHOWN_BYTES:]
         return WorkerReport(machine=machine, problem=printed or "a worker ended without an answer")
     try:
-        return WorkerReport(machine=capabilities.with_facts(machine, facts), facts=facts)
+        return WorkerReport(machine=informed(machine, execution), facts=facts)
     except UsageError as error:
         return WorkerReport(machine=machine, problem=str(error))
     except (AttributeError, TypeError, ValueError) as error:

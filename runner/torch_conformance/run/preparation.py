@@ -10,7 +10,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -33,10 +33,11 @@ from torch_conformance.machine.redaction import (
 )
 from torch_conformance.machine.scratch import open_untrusted
 from torch_conformance.model.case import Case
-from torch_conformance.model.diagnostics import UsageError, unknown
+from torch_conformance.model.diagnostics import UsageError, require_known
 from torch_conformance.model.escaping import counted
 from torch_conformance.model.header import RunHeader
 from torch_conformance.model.results import Policy
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import RunOptions
 from torch_conformance.optional.tools import hooks
 from torch_conformance.plan import schedule, selection
@@ -63,7 +64,7 @@ class FleetTool(Protocol):
         """Raise ``UsageError`` for options that contradict each other."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Prepared:
     """Everything that is fixed before the first case runs."""
 
@@ -80,7 +81,7 @@ class Prepared:
     scheduling: schedule.SchedulingOptions
     header: RunHeader
     judged_by: Mapping[str, str]
-    """The digests of the files that decide how cases are judged, besides their specs."""
+    """The digests of the files that decide how cases are judged, apart from their specs."""
     make_executor: Callable[[ExecutorSettings], LocalExecutor] | None = None
     """Makes what runs the cases; None for a new ``LocalExecutor``."""
     seconds: float = 0.0
@@ -257,11 +258,9 @@ def prepare(
 def _bounds_of_groups(texts: Sequence[str], cases: Iterable[Case]) -> Mapping[str, int]:
     """Return the bounds of ``--group``; raise ``UsageError`` for a group of no case."""
     bounds: dict[str, int] = {}
+    known = sorted({case.group.name for case in cases if case.group}) if texts else []
     for name, _, most in (text.partition("=") for text in texts):
-        known = {case.group.name for case in cases if case.group}
-        if name not in known:
-            message, hint = unknown("group", name, sorted(known))
-            raise UsageError(f"--group: {message} ({hint})")
+        require_known("group", [name], known, "--group")
         bounds[name] = int(most)
     return bounds
 
@@ -313,7 +312,7 @@ def known_durations(
     """Return the run or file that ``--durations`` names, ``latest`` as its id, and the seconds of
     cases, by id; raise ``UsageError``.
 
-    They are those of the tables beside the specs, and of what the option names. The last run is
+    They are those of the tables next to the specs, and of what the option names. The last run is
     none of them unless it is named: shards of machines that have other last runs would leave out
     cases.
     """

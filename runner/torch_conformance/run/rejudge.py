@@ -90,12 +90,10 @@ def again(
         is_decided = fold(part.verdicts, result.target)[0] in (*JUDGED_BY_FACTS, Outcome.ERROR)
         if is_decided and part.outcome is not Outcome.NOT_RUN and OBSERVATION in part.evidence:
             folder = run / part.folder
-            surroundings, files = (
-                here_of(case, backend, part, known),
-                RecordedFiles(folder, part.evidence),
-            )
+            surroundings = here_of(case, backend, part, known)
+            files = RecordedFiles(folder, part.evidence)
             judged = judged_again(case, backend, surroundings, result, files, folder)
-            # an attempt has the verdicts alone that speak against the case
+            # an attempt has only the verdicts that failed
             yield (
                 part,
                 judged
@@ -120,8 +118,8 @@ def difference(case: Case, old: Attempt, new: Judged) -> str:
             f"{len(new.verdicts)}"
         )
     for said, verdict in zip(old.verdicts, new.verdicts, strict=True):
-        # an error stands where the spec's own code raised: a submission has other names of files in
-        # its traceback
+        # an error has the place where the spec's own code raised: a submission has other names of
+        # files in its traceback
         lines = [
             (part.position.line, part.position.column) if verdict.kind != "error" else ()
             for part in (said, verdict)

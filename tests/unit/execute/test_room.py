@@ -44,7 +44,14 @@ def taken(capacity: Capacity, *running: Needs) -> Room:
 
 
 def of(*entries: Needs) -> Queue:
-    return Queue(Waiting(str(number), needs) for number, needs in enumerate(entries))
+    return queue_of(Waiting(str(number), needs) for number, needs in enumerate(entries))
+
+
+def queue_of(jobs: Iterable[Waiting]) -> Queue:
+    queue = Queue()
+    for job in jobs:
+        queue.put(job)
+    return queue
 
 
 def started(queue: Queue, room: Room) -> list[str]:
@@ -144,7 +151,7 @@ def test_a_group_is_bounded_and_holds_up_no_other_job() -> None:
 
 def test_a_job_that_is_not_ready_does_not_hold_up_those_of_other_lines() -> None:
     queue, room = (
-        Queue([Waiting("a", line="x"), Waiting("b", line="x"), Waiting("c", line="y")]),
+        queue_of([Waiting("a", line="x"), Waiting("b", line="x"), Waiting("c", line="y")]),
         Room(SMALL),
     )
     job = queue.next(room, is_ready=lambda job, _: job.line == "y")
@@ -239,7 +246,7 @@ def test_every_job_is_started_within_what_there_is_and_none_is_overtaken_for_eve
         Waiting(str(number), rng.choice(kinds), rng.expovariate(1))
         for number in range(rng.randint(1, 120))
     ]
-    queue, room = Queue(jobs), Room(capacity)
+    queue, room = queue_of(jobs), Room(capacity)
     order = count()
     ends: list[tuple[float, int, str]] = []
     names: list[str] = []

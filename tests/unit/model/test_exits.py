@@ -69,6 +69,6 @@ def test_what_passed_offline_may_count_and_is_named(
     run = run_of(recorded("one", outcome, target="cuda:sm_90"), options=options)
     assert conclusion_of(run.header, run.results)[0] is code
     footer = replace(run.footer or footer_of(run.results), exit_code=int(code))
-    why = "".join(why_no_success(run.header, run.results, footer))
+    why = "".join(why_no_success(replace(run, footer=footer)))
     named = "1 passed offline, which --count-offline counts" in why
     assert named == (code is ExitCode.NOTHING and outcome is Outcome.OFFLINE_PASS)

@@ -14,8 +14,9 @@ from torch_conformance.language.load import load
 from torch_conformance.machine import capabilities
 from torch_conformance.model.case import Case
 from torch_conformance.model.outcomes import ExitCode, Outcome
+from torch_conformance.record.case_files import SCRIPT
 from torch_conformance.record.journal import read_run
-from torch_conformance.run.pipeline import NAME, write_script
+from torch_conformance.run.pipeline import write_script
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +30,8 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 
 def write(one: Case, folder: Path) -> Path:
-    write_script(one, HERE, capabilities.inspect_files(None), folder / NAME)
-    return folder / NAME
+    write_script(one, HERE, capabilities.inspect_files(None), folder / SCRIPT)
+    return folder / SCRIPT
 
 
 def test_a_failure_alone_leaves_its_script(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +46,7 @@ def test_a_failure_alone_leaves_its_script(here: Path, monkeypatch: pytest.Monke
         )
     use_executor(monkeypatch, play)
     assert main(["run", ".", "--out", "out"]) == ExitCode.FAILED
-    (script,) = Path("out").rglob(NAME)
+    (script,) = Path("out").rglob(SCRIPT)
     assert "def main" in script.read_text()
     results = {result.name: result for result in read_run(Path("out/run.jsonl")).results}
     assert (results["one"].outcome, results["two"].outcome) == (Outcome.PASS, Outcome.CRASH)
@@ -55,11 +56,11 @@ def test_a_failure_alone_leaves_its_script(here: Path, monkeypatch: pytest.Monke
 def test_a_link_of_the_worker_is_replaced_and_not_followed(one: Case, tmp_path: Path) -> None:
     outside = tmp_path / "outside.txt"
     outside.write_text("kept")
-    (tmp_path / NAME).symlink_to(outside)
+    (tmp_path / SCRIPT).symlink_to(outside)
     assert not write(one, tmp_path).is_symlink()
     assert outside.read_text() == "kept"
 
 
 def test_a_folder_under_its_name_does_not_end_the_run(one: Case, tmp_path: Path) -> None:
-    (tmp_path / NAME).mkdir()
+    (tmp_path / SCRIPT).mkdir()
     assert write(one, tmp_path).is_dir()

@@ -5,6 +5,7 @@ be true is refused with its line.
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -138,7 +139,7 @@ def test_each_written_line_validates(journal: Path, outcome: Outcome) -> None:
 def test_what_json_cannot_say_is_refused_and_leaves_no_half_line(
     journal: Path, number: float
 ) -> None:
-    with JournalWriter(journal) as writer:
+    with closing(JournalWriter(journal)) as writer:
         writer.write("header", HEADER)
         with pytest.raises(ValueError, match="JSON compliant"):
             writer.write("case", replace(FULL, seconds=number))
@@ -146,7 +147,7 @@ def test_what_json_cannot_say_is_refused_and_leaves_no_half_line(
 
 
 def test_each_line_is_on_disk_before_the_next(journal: Path) -> None:
-    with JournalWriter(journal) as writer:
+    with closing(JournalWriter(journal)) as writer:
         writer.write("header", HEADER)
         assert read_run(journal, checks=False).results == ()
         writer.write("case", FULL)
@@ -168,8 +169,8 @@ def test_a_link_or_a_pipe_is_no_journal(journal: Path) -> None:
     os.mkfifo(pipe)
     for path, words in (
         (link, "this is a link"),
-        (pipe, "this is no file"),
-        (journal.parent, "this is no file"),
+        (pipe, "this is not a regular file"),
+        (journal.parent, "this is not a regular file"),
     ):
         with pytest.raises(JournalError, match=words):
             read_run(path, checks=False)
@@ -280,11 +281,11 @@ def test_attempts_are_kept_until_their_case_has_ended(journal: Path) -> None:
         (),
         {FULL.case_id: (FULL, again), PASSED.case_id: (other,)},
     )
-    with JournalWriter(journal) as writer:
+    with closing(JournalWriter(journal)) as writer:
         writer.write("case", again)
     run = read_run(journal, checks=False)
     assert (run.results, run.attempts) == ((again,), {PASSED.case_id: (other,)})
-    with JournalWriter(journal) as writer:
+    with closing(JournalWriter(journal)) as writer:
         writer.write("attempt", again)
     with pytest.raises(JournalError, match="an attempt of a case that had ended"):
         read_run(journal, checks=False)
@@ -302,7 +303,7 @@ def test_what_was_not_run_stands_for_nothing_once_the_run_goes_on(
         journal.write_bytes(journal.read_bytes() + torn)
     before = journal.read_bytes()
     ended = footer_of([PASSED])
-    with JournalWriter(journal) as writer:
+    with closing(JournalWriter(journal)) as writer:
         assert journal.read_bytes() == before, (
             "until there is something to write, nothing is touched"
         )
@@ -318,7 +319,7 @@ def test_what_was_not_run_stands_for_nothing_once_the_run_goes_on(
 def test_a_run_that_finished_nothing_begins_anew(journal: Path) -> None:
     written(journal, UNRUN, top=HEADER, footer=INTERRUPTED)
     other = replace(HEADER, started="2026-10-08T00:00:00Z")
-    with JournalWriter(journal) as writer:
+    with closing(JournalWriter(journal)) as writer:
         writer.write("header", other)
         writer.write("case", PASSED)
     assert read_run(journal, checks=False) == Run(header=other, results=(PASSED,), footer=None)
@@ -341,7 +342,7 @@ def test_a_run_that_finished_nothing_begins_anew(journal: Path) -> None:
 def test_the_journal_of_a_run_that_goes_on_is_sealed(
     journal: Path, harm: Callable[[Path, bytes], object]
 ) -> None:
-    with JournalWriter(journal) as writer:
+    with closing(JournalWriter(journal)) as writer:
         writer.write("header", header(case(1)))
         writer.write("case", case(1))
         harm(journal, b'{"kind": "case"}\n')

@@ -20,7 +20,7 @@ from torch_conformance.model.case import CaseId
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.events import RunAbandoned
 from torch_conformance.model.expectation import Status
-from torch_conformance.model.header import ProfileLevel, ProfileRecord
+from torch_conformance.model.header import ProfileLevel, ProfileRecord, ReportedRun
 from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.model.results import WEAK, CaseResult
 from torch_conformance.optional.options import RunOptions
@@ -30,7 +30,6 @@ from torch_conformance.report import ReportSetup
 from torch_conformance.report.github import (
     SUMMARY_LIMIT,
     GitHubReporter,
-    RunReport,
     annotations,
     summary,
 )
@@ -62,18 +61,20 @@ TEXTS = [
 ]
 """The fields of a case that hold any text."""
 
+FOLDER = Path("/somewhere/run")
 
-def run(*results: CaseResult, header: Any = HEADER, **changes: Any) -> RunReport:
+
+def run(*results: CaseResult, header: Any = HEADER, **changes: Any) -> ReportedRun:
     """Return a run that ended, with these results."""
     header = replace(header, selected=len(results))
     footer = footer_of(results, lets_flaky_pass=header.lets_flaky_pass, **changes)
-    return RunReport(header=header, results=results, footer=footer, folder=Path("/somewhere/run"))
+    return ReportedRun(header=header, results=results, footer=footer)
 
 
 PASSES = result(0, Outcome.PASS)
 
 
-def profile_of(report: RunReport, *lost: str) -> RunReport:
+def profile_of(report: ReportedRun, *lost: str) -> ReportedRun:
     """Return the run of a profile that requires its results, and cases that it has no result of."""
     level = ProfileLevel(
         name="P0", required=(*(result.case_id for result in report.results), *lost)
@@ -121,7 +122,7 @@ NOT_GREEN = {
 """A run for each reason why it is no success."""
 
 
-def read(report: RunReport) -> list[Command]:
+def read(report: ReportedRun) -> list[Command]:
     """Return the commands that GitHub finds in a log with the annotations of a run."""
     return list(github_commands("\n".join(annotations(report))))
 
@@ -138,7 +139,7 @@ def hostile(text: str) -> CaseResult:
     )
 
 
-def hostile_run(text: str) -> RunReport:
+def hostile_run(text: str) -> ReportedRun:
     facts = {"torch": text, "device": text, "arch": text}
     unavailable = result(2, Outcome.UNAVAILABLE, reason=text)
     return run(
@@ -202,8 +203,8 @@ def test_a_command_is_one_line() -> None:
 # the summary
 
 
-def shown(report: RunReport, room: int = SUMMARY_LIMIT) -> Elements:
-    return Elements(MARKDOWN.render(summary(report, room)))
+def shown(report: ReportedRun, room: int = SUMMARY_LIMIT) -> Elements:
+    return Elements(MARKDOWN.render(summary(report, FOLDER, room)))
 
 
 def test_the_summary_says_how_the_run_ended_with_what_a_terminal_shows() -> None:
@@ -227,12 +228,12 @@ def test_the_summary_says_how_the_run_ended_with_what_a_terminal_shows() -> None
 def test_a_summary_fits_into_what_is_left() -> None:
     report = run(*(result(number, reason="<&>" * 100) for number in range(50)))
     for room in (2_000, 10_000):
-        assert len(summary(report, room).encode("utf-8")) <= room
+        assert len(summary(report, FOLDER, room).encode("utf-8")) <= room
 
 
 @pytest.mark.parametrize("report", NOT_GREEN.values(), ids=NOT_GREEN)
-def test_the_summary_of_no_success_never_says_passed(report: RunReport) -> None:
-    assert "passed" not in summary(report).split("\n")[0]
+def test_the_summary_of_no_success_never_says_passed(report: ReportedRun) -> None:
+    assert "passed" not in summary(report, FOLDER).split("\n")[0]
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -16,7 +16,7 @@ from torch_conformance.model.case import CaseId
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.events import RunAbandoned, RunEnded
 from torch_conformance.model.expectation import Status, Verdict
-from torch_conformance.model.header import RunHeader
+from torch_conformance.model.header import ReportedRun, RunHeader
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult
 from torch_conformance.optional.options import RunOptions
@@ -87,7 +87,9 @@ def hostile_run() -> list[CaseResult]:
 
 def write(folder: Path, results: list[CaseResult], header: RunHeader = HEADER) -> Path:
     folder.mkdir(exist_ok=True)
-    return write_page(folder, replace(header, selected=len(results)), results, footer_of(results))
+    header = replace(header, selected=len(results))
+    run = ReportedRun(header=header, results=tuple(results), footer=footer_of(results))
+    return write_page(folder, run)
 
 
 def handed_over(path: Path) -> Any:

@@ -18,6 +18,7 @@ from torch_conformance.model.case import CaseId
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.events import Activity, RunningCase
 from torch_conformance.model.expectation import Status, Verdict
+from torch_conformance.model.header import ReportedRun
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult
 from torch_conformance.report import Excerpts, columns, excerpt
@@ -49,8 +50,7 @@ def reported(*results: CaseResult, selected: int = 1, color: bool = False) -> st
     output.paint(
         stream,
         report_of(
-            replace(HEADER, selected=selected),
-            results,
+            ReportedRun(header=replace(HEADER, selected=selected), results=results),
             junit="reports/latest/junit.xml",
             color=color,
         ),

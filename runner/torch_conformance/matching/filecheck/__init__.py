@@ -29,6 +29,7 @@ from torch_conformance.matching.filecheck.directives import (
     parse,
 )
 from torch_conformance.matching.time_limit import PatternTooSlow, time_limit
+from torch_conformance.model.values import frozen
 
 __all__ = [
     "Change",
@@ -153,28 +154,16 @@ class Matcher:
             )
         span = self.matched[main.line] = Span(start, span.end)
         newlines = self.text.count("\n", region.start, start)
+        reason = ""
         match main.kind:
             case Kind.NEXT | Kind.EMPTY if newlines == 0:
-                raise Mismatch(
-                    main,
-                    "matched on the same line as the previous match",
-                    region=region,
-                    matched=span,
-                )
+                reason = "matched on the same line as the previous match"
             case Kind.NEXT | Kind.EMPTY if newlines > 1:
-                raise Mismatch(
-                    main,
-                    "matched, but not on the line after the previous match",
-                    region=region,
-                    matched=span,
-                )
+                reason = "matched, but not on the line after the previous match"
             case Kind.SAME if newlines:
-                raise Mismatch(
-                    main,
-                    "matched, but not on the same line as the previous match",
-                    region=region,
-                    matched=span,
-                )
+                reason = "matched, but not on the same line as the previous match"
+        if reason:
+            raise Mismatch(main, reason, region=region, matched=span)
         self.refuse(forbidden, Span(region.start, start))
         return span.end
 
@@ -223,7 +212,7 @@ class Matcher:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CheckOutcome:
     """Whether a text passes the directives.
 
@@ -346,7 +335,7 @@ class EmptyText(Exception):
 
 
 def passes(checks: CheckFile, text: str, *, seconds: float = 5.0) -> bool:
-    """Whether the directives match a text: the verdict of ``run`` alone, without the search for an
+    """Whether the directives match a text: the verdict of ``run`` without the search for an
     explanation.
 
     The same errors.
@@ -395,7 +384,7 @@ class Change(Enum):
     FORBIDDEN = "a matching line put in"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Changed:
     """A text changed for one directive; None if no such text was found, with the reason in
     ``why_not``.

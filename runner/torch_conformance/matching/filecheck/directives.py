@@ -9,12 +9,12 @@ matches) and ``[[VARIABLES]]``.
 import re
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, NoReturn
 from unicodedata import category
 
 from torch_conformance.model.diagnostics import did_you_mean
+from torch_conformance.model.values import frozen
 
 # -- POSIX expressions -----------------------------------------------------------------------------
 
@@ -263,7 +263,7 @@ class Part(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Directive:
     """One line of ``checks``."""
 
@@ -370,7 +370,7 @@ def parse(checks: str) -> CheckFile:
             directives[before_first].line, 1, message, "begin with CHECK: or CHECK-LABEL:"
         )
     _require_definitions(directives)
-    # such as {{.*}}; a variable stands for some text
+    # such as {{.*}}; a variable is some text
     if all(
         directive.kind is not Kind.EMPTY and _matches_nothing(directive) for directive in required
     ):
