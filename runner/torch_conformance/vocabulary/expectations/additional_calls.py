@@ -27,6 +27,7 @@ from torch_conformance.vocabulary.forms import (
     Keywords,
     Number,
     common,
+    record,
     some_of,
     whole,
 )
@@ -156,7 +157,7 @@ def repeat_deterministic(arguments: Mapping[str, Any], again: Again) -> Json:
     return {"runs": runs, "tensors": tensors_of(again.result)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Deterministic(Repeated):
     """More calls of the compiled function on the same inputs give the same bits as the step's
     result (NaN equals NaN).
@@ -221,7 +222,7 @@ def repeat_peak_memory(arguments: Mapping[str, Any], again: Again) -> Json:
     return {"compiled": again.peak_memory(), "eager": again.peak_memory(eager=True), "tensors": 1}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PeakMemory(Repeated):
     """The most memory that a call of the compiled function holds at one time, beyond what is
     allocated before it: work space and results, without the arguments and without what a compile
@@ -335,7 +336,7 @@ def repeat_batch_invariant(arguments: Mapping[str, Any], again: Again) -> Json:
 _NUMBERS = Form({"type": "array", "minItems": 1, "uniqueItems": True})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class BatchInvariant(Repeated):
     """The result for a part of the batch equals that part of the step's result, bit for bit.
 
@@ -423,7 +424,7 @@ def repeat_poisoned(arguments: Mapping[str, Any], again: Again) -> Json:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Poisoned(Repeated):
     """The result has the same bits when each buffer that the generated code allocates is filled
     with bytes 255 first: NaN for every float.
@@ -503,7 +504,7 @@ def repeat_candidates(arguments: Mapping[str, Any], again: Again) -> Json:
     return {"seen": seen, "tried": tried, "tensors": tensors_of(again.result)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Candidates(Repeated):
     """Each candidate of autotuning computes what eager computes, also one that loses.
 

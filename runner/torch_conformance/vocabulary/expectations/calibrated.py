@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torch_conformance.model.protocol import Json
+from torch_conformance.vocabulary.forms import record
 from torch_conformance.vocabulary.worker_torch import Tensor, torch
 
 FACTOR = 2.0
@@ -507,7 +508,7 @@ class Sample:
     """The resolution of the inputs that were nudged; 0 for the case's own inputs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Scale:
     """Eager's error for each element of a leaf.
 

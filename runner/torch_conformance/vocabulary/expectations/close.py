@@ -51,7 +51,7 @@ from torch_conformance.vocabulary.expectations.stand_ins import (
     measure_other_inputs,
     measure_stand_ins,
 )
-from torch_conformance.vocabulary.forms import Boolean, Form, Keywords, Number, ValueName
+from torch_conformance.vocabulary.forms import Boolean, Form, Keywords, Number, ValueName, record
 from torch_conformance.vocabulary.worker_torch import Tensor, pytree, torch
 
 NAMES = ("zeros", "negated", "rows swapped", "one element off", "NaN", "other inputs")
@@ -226,7 +226,7 @@ def _by_bits(reference: object, arguments: Mapping[str, Any]) -> Comparer | None
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Close(ConditionalOnCode):
     """Every tensor of a value is close to its counterpart: same structure, shape and dtype.
 

@@ -3,7 +3,7 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from torch_conformance.model.case_facts import StepFacts
@@ -43,6 +43,7 @@ from torch_conformance.vocabulary.forms import (
     Keywords,
     Pattern,
     Texts,
+    record,
     some_of,
 )
 
@@ -75,7 +76,7 @@ def checks_mutants(
             yield replace(mutant, facts=facts, leaf="checks")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Reason:
     """What torch says of each of them.
 
@@ -89,7 +90,7 @@ class Reason:
     """A regular expression, searched in it. For example ``size mismatch at index [01]``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Events(Conditional):
     """What is expected of events of a step that have a reason."""
 
@@ -207,7 +208,7 @@ _MOST, _LONGEST = 10, 1_000
 """Events in a detail, and characters of a reason: torch's own reasons end with a link."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Guards(Conditional):
     r"""Guards of the frames of the case's own functions that Dynamo compiled in the step.
 
@@ -420,7 +421,7 @@ def measure_graph(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> 
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class GraphOfStage(Conditional):
     """Graphs that were made in the step while the case's own functions were compiled, after the
     passes of a stage.
@@ -702,7 +703,7 @@ KINDS = ("fused", "extern", "user")
 """The kinds of kernel calls; ``launched`` is their sum."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Kernels(Conditional, Counts):
     """Kernel calls of the step, and kernels compiled in it, of the case's own functions, counted
     while the generated wrapper runs.

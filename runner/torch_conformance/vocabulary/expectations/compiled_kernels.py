@@ -4,7 +4,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 from torch_conformance.matching.generated_code import Code
@@ -23,7 +23,7 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
     text_of,
 )
 from torch_conformance.vocabulary.expectations.values import changed, same
-from torch_conformance.vocabulary.forms import TEMPLATE, Count, Form, Keywords, common
+from torch_conformance.vocabulary.forms import TEMPLATE, Count, Form, Keywords, common, record
 
 KERNEL = "<kernel>"
 """The name of what the compiler recorded of a kernel; no value of a spec can have this name."""
@@ -177,7 +177,7 @@ _SHARED = Form(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Resources(Conditional):
     """Registers, spills, stack and shared memory of a kernel that is compiled for a target, as its
     compiler reports them.
@@ -281,7 +281,7 @@ def _amount(name: str, facts: StepFacts, surroundings: Surroundings) -> int:
 _RESOURCES = ("registers", "spills", "stack", "shared")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Metadata(Kind):
     """What Triton recorded of a kernel that is compiled for a target, by name: the options that
     reached the compiler, shared memory.

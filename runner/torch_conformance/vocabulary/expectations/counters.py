@@ -3,7 +3,7 @@ spies, candidates of autotuning.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from torch_conformance.model.case_facts import TALLIED, Raised, SpyCalls, StepFacts, Tuning, Tunings
@@ -29,7 +29,7 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
 )
 from torch_conformance.vocabulary.expectations.filecheck import trivial_code
 from torch_conformance.vocabulary.expectations.values import same
-from torch_conformance.vocabulary.forms import TEMPLATE, Count, Form, Keywords, Name, common
+from torch_conformance.vocabulary.forms import TEMPLATE, Count, Form, Keywords, Name, common, record
 
 _BY_NAME = Form(
     {
@@ -41,7 +41,7 @@ _BY_NAME = Form(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _ByName(OnlyCounts):
     may_be_blessed: ClassVar[bool] = True
     counts: Mapping[str, Any]
@@ -210,7 +210,7 @@ class GeneratedFiles(OneCount):
         return replace(facts, code=(*facts.code[:size], *[""] * (size - len(facts.code))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Runs(ConditionalOnCode):
     """The step ended without an exception. For a spec that claims no more than that.
 
@@ -251,7 +251,7 @@ CACHES = (
 """The remote caches with statistics in torch, by class name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RemoteCounts:
     """How often a remote cache had an entry, had none, and received one.
 
@@ -269,7 +269,7 @@ class RemoteCounts:
     """Look-ups and writes that raised."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RemoteCache(OnlyCounts):
     """What torch counted for its remote caches since the last clear_counters, by the cache's name
     in torch.
@@ -322,7 +322,7 @@ class RemoteCache(OnlyCounts):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Calls(ConditionalOnCode):
     """The entries of a spy since the case began, or since the last clear_counters.
 
@@ -453,7 +453,7 @@ _OPERATIONS = Form(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Choices(Conditional):
     """What became of the candidates of autotuning, for each operation that Inductor selected a
     kernel for in the step.

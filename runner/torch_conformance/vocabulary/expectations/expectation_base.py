@@ -20,6 +20,7 @@ from torch_conformance.vocabulary.forms import (
     WhenJudged,
     Word,
     common,
+    record,
 )
 
 OUTPUT = "output"
@@ -138,7 +139,7 @@ class Kind(Word, Expectation):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Conditional(Kind):
     """A kind with ``when``."""
 
@@ -146,7 +147,7 @@ class Conditional(Kind):
     """Where the expectation applies; everywhere when absent."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ConditionalOnCode(Conditional):
     """A kind whose ``when`` may speak of the generated code."""
 
@@ -190,7 +191,7 @@ def allows_zero(body: object) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Range:
     """A closed range of numbers; ``least == most`` for an exact one. None means no bound."""
 
@@ -478,7 +479,7 @@ class OnlyCounts(Counts):
         return {" ".join(path): count for path, count in self.counts_of(self.body)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class OneCount(OnlyCounts):
     """One number, whose count is the body."""
 

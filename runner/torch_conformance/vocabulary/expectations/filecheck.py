@@ -10,7 +10,7 @@ import linecache
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -45,7 +45,7 @@ from torch_conformance.vocabulary.expectations.compiled_kernels import (
 )
 from torch_conformance.vocabulary.expectations.expectation_base import BadExpectation, Kind
 from torch_conformance.vocabulary.expectations.texts import check_specific_checks
-from torch_conformance.vocabulary.forms import Form, Keywords, WhenJudged
+from torch_conformance.vocabulary.forms import Form, Keywords, WhenJudged, record
 
 ALL = "all"
 """A value of ``code``: all pieces."""
@@ -92,7 +92,7 @@ class _CodeOnly(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FileCheck(Kind):
     r"""LLVM FileCheck directives on the code that the step generated.
 

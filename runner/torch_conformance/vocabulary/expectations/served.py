@@ -5,7 +5,6 @@ computed itself.
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from torch_conformance.model.case_facts import StepFacts
@@ -15,7 +14,7 @@ from torch_conformance.model.protocol import Json
 from torch_conformance.model.results import OperatorCalls
 from torch_conformance.vocabulary.expectations.additional_calls import Repeated
 from torch_conformance.vocabulary.expectations.expectation_base import BadExpectation
-from torch_conformance.vocabulary.forms import Form, Keywords
+from torch_conformance.vocabulary.forms import Form, Keywords, record
 
 OPERATOR = Form(
     {
@@ -108,7 +107,7 @@ class OfOperators(Repeated):
         yield Mutant(name="more operators by ATen", facts=facts.with_measured(residue=more))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Served(OfOperators):
     """The compiler itself computes the operators of the call: ATen runs none of them, or few.
 
@@ -202,7 +201,7 @@ class Served(OfOperators):
             yield Mutant(name="every operator but one by ATen", facts=others)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Residue(OfOperators):
     """ATen runs exactly these operators in a call of the compiled function.
 

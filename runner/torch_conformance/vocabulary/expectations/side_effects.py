@@ -11,7 +11,7 @@ dtype's. Gradients that ``close`` judges are left to it.
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from torch_conformance.model.case import Step
@@ -26,6 +26,7 @@ from torch_conformance.vocabulary.expectations.calibrated import (
 )
 from torch_conformance.vocabulary.expectations.close import Close, is_eager, told
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
+from torch_conformance.vocabulary.forms import record
 from torch_conformance.vocabulary.steps import parsed
 
 KIND = "side-effects"
@@ -34,7 +35,7 @@ KIND = "side-effects"
 _EXPECTED = "arguments, parameters, buffers, gradients, generators and modes as eager leaves them"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SideEffects:
     """The comparison of one step with its tolerance; None for the dtype's default."""
 

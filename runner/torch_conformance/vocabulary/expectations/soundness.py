@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from torch_conformance.model.case_facts import StepFacts
@@ -11,7 +10,14 @@ from torch_conformance.model.expectation import About, Mutant, Verdict
 from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.expectations.additional_calls import Repeated
 from torch_conformance.vocabulary.expectations.expectation_base import OUTPUT, BadExpectation
-from torch_conformance.vocabulary.forms import Boolean, Keywords, ValueName, among, one_of_keys
+from torch_conformance.vocabulary.forms import (
+    Boolean,
+    Keywords,
+    ValueName,
+    among,
+    one_of_keys,
+    record,
+)
 
 UNSOUND, WRONG, SOUND, UNOBSERVED = "unsound", "wrong anew", "sound", "unobserved"
 """What became of a fact; a fact may also be "not tried"."""
@@ -59,7 +65,7 @@ def summary(measured: Mapping[str, Any]) -> str:
     return ", ".join(f"{count} {fate}" for fate, count in sorted(fates.items()) if count)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Sound(Repeated):
     """After one change between two calls, the compiled function gives eager's answer.
 

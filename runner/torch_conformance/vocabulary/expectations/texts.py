@@ -6,7 +6,7 @@ import builtins
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from torch_conformance.matching.filecheck import CheckFile
@@ -46,6 +46,7 @@ from torch_conformance.vocabulary.forms import (
     Texts,
     ValueName,
     one_of_keys,
+    record,
     some_of,
 )
 
@@ -284,7 +285,7 @@ def check_guards(body: Any, checks: CheckFile | None) -> None:
 OF_WORDS = "name words that only the expected text has"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _OfText(ConditionalOnCode):
     """What is expected of a text."""
 
@@ -409,7 +410,7 @@ def measure_text(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> J
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Text(_OfText):
     """What a text value contains.
 
@@ -455,7 +456,7 @@ I0101 00:00:00.000000 1000 torch/_inductor/compile_fx.py:1000] [0/0] Step 3: tor
 """What torch logs of any function, with TORCH_LOGS."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Log(_OfText):
     """What the case and its children wrote to standard error during the step.
 
@@ -514,7 +515,7 @@ _OF_EVERY_FAILURE = (
 """What programs print that fail for any reason."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Exit(ConditionalOnCode):
     """How a spawned child ended.
 
@@ -652,7 +653,7 @@ _OF_ALMOST_ALL = ("torch._dynamo.exc.TorchDynamoException", "torch._dynamo.exc.T
 _EVERY_EXCEPTION = ("builtins.Exception", "builtins.BaseException", "builtins.object")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WantedCause:
     """An exception in the chain below the raised one: its __cause__, or else its __context__ (also
     below 'from None'), and so on down.
@@ -681,7 +682,7 @@ class WantedCause:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Raises(Conditional):
     """The step raised this exception: the type or a subclass, with the pattern in its text, and
     with the cause in the chain below it.

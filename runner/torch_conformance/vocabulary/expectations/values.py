@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Self
 
 from torch_conformance.model.case_facts import StepFacts
@@ -25,6 +25,7 @@ from torch_conformance.vocabulary.forms import (
     MemoryFormat,
     ValueName,
     common,
+    record,
     some_of,
     whole,
 )
@@ -182,7 +183,7 @@ def leaf_difference(leaf: object, other: object) -> str:
     return f"{facts['differing']} of {leaf.numel()} elements; {pair}" if facts["differing"] else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Pairs(Kind):
     """Named values with the values to compare. The two kinds differ in the expected result."""
 
@@ -281,7 +282,7 @@ class _Pairs(Kind):
                 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Equals(_Pairs):
     """Named values equal the given value or another named value, exactly; tensors bit for bit.
 
@@ -292,7 +293,7 @@ class Equals(_Pairs):
     expects_equal: ClassVar[bool] = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Differs(_Pairs):
     """Named values differ from the given value or from another named value of the same type, length
     and shape.
@@ -336,7 +337,7 @@ _CONTIGUOUS = Form(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Strides(ConditionalOnCode):
     """The strides of tensors, in elements, or their memory format.
 
@@ -498,7 +499,7 @@ def measure_dead(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> J
     return {name: weak[name].state() for name in arguments["objects"]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Dead(Kind):
     """Objects that were alive when the case began and that have been freed: attributes of the
     function, of inputs, of values of let.

@@ -11,7 +11,15 @@ from typing import Annotated, Any, ClassVar
 
 from torch_conformance.model.diagnostics import Diagnostic, unknown
 from torch_conformance.model.protocol import MAX_ATTACHMENT, Json
-from torch_conformance.vocabulary.forms import Boolean, Contexts, Form, Inputs, common, whole
+from torch_conformance.vocabulary.forms import (
+    Boolean,
+    Contexts,
+    Form,
+    Inputs,
+    common,
+    record,
+    whole,
+)
 from torch_conformance.vocabulary.steps.call import (
     LOSSES,
     SUM,
@@ -189,7 +197,7 @@ _OPTIMIZER = Form(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Bench(StepKind):
     """Measure the time of functions in turn, on the device, after all expectations were measured.
 

@@ -7,7 +7,6 @@ import inspect
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from torch_conformance.model.conditions import is_template
@@ -28,6 +27,7 @@ from torch_conformance.vocabulary.forms import (
     Name,
     ValueName,
     common,
+    record,
 )
 from torch_conformance.vocabulary.steps.step_base import (
     ONLY,
@@ -44,7 +44,7 @@ from torch_conformance.vocabulary.worker_session import Session, Side
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Calling(Compared):
     """The common arguments and checks of ``call`` and ``aot``, which call a function of the spec
     with inputs.
@@ -105,7 +105,7 @@ class Calling(Compared):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Call(Calling):
     """Call the compiled function.
 
@@ -324,7 +324,7 @@ def _load(
     return call
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Aot(Calling):
     """Export the function, compile it ahead of time into a package, load the package and call it.
 
@@ -521,7 +521,7 @@ _NAMED = Form(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Backward(Compared):
     """Run backward from a loss of a result: by default the sum of its tensors.
 
@@ -710,7 +710,7 @@ def parameters_of(called: Sequence[Any]) -> "list[torch.nn.Parameter]":
     return list({id(parameter): parameter for parameter in parameters}.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Optimizer(Compared):
     """After a backward: an optimizer changes the parameters of the last called function, on both
     sides.

@@ -27,6 +27,7 @@ from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.expectations import OF_SAMPLES, close
 from torch_conformance.vocabulary.expectations.close import Close, form_problem, told
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
+from torch_conformance.vocabulary.forms import record
 from torch_conformance.vocabulary.steps.step_base import (
     Around,
     NotCarriedOut,
@@ -328,7 +329,7 @@ def _described(value: object) -> str:
     return repr(value)[:120]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Samples(StepKind):
     """The step of a spec with ``source: {opinfo: {dtypes: [...], samples: all}}``.
 
@@ -433,7 +434,7 @@ def measure_samples(arguments: Mapping[str, Any], value: Callable[[str], Any]) -
     return {"samples": entries}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class EachSample(Expectation):
     """An expectation that holds where it holds for every sample that eager computes."""
 

@@ -13,7 +13,7 @@ from torch_conformance.model.diagnostics import Diagnostic
 from torch_conformance.model.expectation import About
 from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.backend import Backend
-from torch_conformance.vocabulary.forms import Boolean, Keywords, Name, Word
+from torch_conformance.vocabulary.forms import Boolean, Keywords, Name, Word, record
 from torch_conformance.vocabulary.worker_session import Session
 
 COMPILED = "compiled"
@@ -23,7 +23,7 @@ ONLY = "function"
 """The name of the function of a spec that has one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Traits:
     """The traits of a kind of step, for the stages. Each is off by default."""
 
@@ -78,7 +78,7 @@ DataPath = tuple[str | int, ...]
 """Keys and indices that lead to a value of a spec."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Around:
     """The spec around a step. Paths begin at the spec."""
 
@@ -118,7 +118,7 @@ Inputs = list[Json]
 """The arguments of a call, written like ``inputs`` of a spec."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Callee:
     """What a step calls, ``{call: NAME, args: [...], kwargs: {...}}``, and its path below the
     step.
@@ -243,7 +243,7 @@ _FIELDS: Mapping[str, str] = {"as": "as_"}
 """Keys that are Python keywords."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WithResult(StepKind):
     """A kind with a result."""
 
@@ -251,7 +251,7 @@ class WithResult(StepKind):
     """A name for the result."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Compared(WithResult):
     """A kind whose side effects are compared with those of eager."""
 

@@ -6,7 +6,6 @@
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch_conformance.model import conditions
@@ -14,6 +13,7 @@ from torch_conformance.model.conditions import Surroundings, holds
 from torch_conformance.model.diagnostics import Diagnostic, one_of, unknown
 from torch_conformance.model.expectation import About
 from torch_conformance.model.protocol import Json
+from torch_conformance.vocabulary.forms import record
 from torch_conformance.vocabulary.steps.step_base import Around, StepKind, Traits
 
 CONDITIONAL = ("constexprs", "options")
@@ -27,7 +27,7 @@ TYPES = (*_INTEGERS, *_FLOATS)
 _TYPE = re.compile(rf"\*{{0,2}}k?(?:{'|'.join(TYPES)})")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Triton(StepKind):
     """``triton: {source: PYTHON, signature: {x: "*fp32"}, constexprs: {BLOCK: 64}}``.
 
