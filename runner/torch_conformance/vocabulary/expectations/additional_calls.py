@@ -93,7 +93,7 @@ class Repeated(Conditional):
     """What is expected of more calls of the step's function."""
 
     __slots__ = ()
-    calls_again: ClassVar[bool] = True
+    calls_again = True
     remark: ClassVar[str] = (
         "The additional calls run after the last step of the case: counters, spies and caches "
         "of the steps do not see them. They begin from"
@@ -166,8 +166,8 @@ class Deterministic(Repeated):
     """
 
     measure = staticmethod(repeat_deterministic)
-    words: ClassVar[str] = "the same bits in {0.runs} more runs"
-    about: ClassVar[About] = About.ANYTHING
+    words = "the same bits in {0.runs} more runs"
+    about = About.ANYTHING
     runs: Annotated[int, whole(1, 1000)] = 3
     """How often it is called again; 3 when absent. For example ``5``."""
 
@@ -238,8 +238,8 @@ class PeakMemory(Repeated):
     ``peak_memory: {of_eager: 0.8}``
     """
 
-    about: ClassVar[About] = About.ANYTHING
-    form: ClassVar[Keywords] = some_of("max", "of_eager")
+    about = About.ANYTHING
+    form = some_of("max", "of_eager")
     measure = staticmethod(repeat_peak_memory)
     max: Annotated[int | str, _BYTES] | None = None
     """The most, in bytes or with a unit: B, KiB, MiB, GiB. For example ``64 MiB``."""
@@ -349,9 +349,9 @@ class BatchInvariant(Repeated):
     ``batch_invariant: {inputs: [0, 1, 2], sizes: [1, 4]}``
     """
 
-    about: ClassVar[About] = About.ANYTHING
+    about = About.ANYTHING
     measure = staticmethod(repeat_batch_invariant)
-    words: ClassVar[str] = "the same bits for parts of the batch (dim {0.dim}, sizes {0.sizes})"
+    words = "the same bits for parts of the batch (dim {0.dim}, sizes {0.sizes})"
     dim: Annotated[int, whole(0, 63)] = 0
     """The dimension of the batch, in the inputs and in every tensor of the result; 0 when absent.
 
@@ -439,7 +439,7 @@ class Poisoned(Repeated):
 
     form: ClassVar[Keywords] = {"type": ["boolean", "object"]}
     measure = staticmethod(repeat_poisoned)
-    words: ClassVar[str] = "the same bits where fresh memory holds NaN"
+    words = "the same bits where fresh memory holds NaN"
 
     @classmethod
     def read(cls, body: Any) -> "Poisoned":
@@ -517,9 +517,9 @@ class Candidates(Repeated):
     ``candidates: {at_most: 4, atol: 0.01, rtol: 0.01}``
     """
 
-    form: ClassVar[Keywords] = TOLERANCES
+    form = TOLERANCES
     measure = staticmethod(repeat_candidates)
-    words: ClassVar[str] = "each candidate of autotuning close to eager"
+    words = "each candidate of autotuning close to eager"
     at_most: Annotated[int, whole(1, 1000)] = 16
     """How many candidates are tried; 16 when absent. Of more, as many are tried, evenly spread,
     with the first and the last; the verdict says so. For example ``4``."""

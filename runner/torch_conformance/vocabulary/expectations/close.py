@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
@@ -51,7 +51,7 @@ from torch_conformance.vocabulary.expectations.stand_ins import (
     measure_other_inputs,
     measure_stand_ins,
 )
-from torch_conformance.vocabulary.forms import Boolean, Form, Keywords, Number, ValueName, record
+from torch_conformance.vocabulary.forms import Boolean, Form, Number, ValueName, record
 from torch_conformance.vocabulary.worker_torch import Tensor, pytree, torch
 
 NAMES = ("zeros", "negated", "rows swapped", "one element off", "NaN", "other inputs")
@@ -245,12 +245,12 @@ class Close(ConditionalOnCode):
     ``close: {to: eager, exact: true}``
     """
 
-    form: ClassVar[Keywords] = TOLERANCES
+    form = TOLERANCES
     instead = (
         "write no tolerance or a smaller one, or use inputs whose results are not small beside it"
     )
     measure = staticmethod(measure)
-    about: ClassVar[About] = About.ANYTHING
+    about = About.ANYTHING
     of: ValueName = OUTPUT
     """The value; the step's own result when absent."""
     to: Annotated[ValueName, Form({"allOf": [{"$ref": "names.schema.json#/$defs/compared"}]})] = (

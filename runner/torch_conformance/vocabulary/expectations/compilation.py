@@ -94,10 +94,10 @@ class Reason:
 class _Events(Conditional):
     """What is expected of events of a step that have a reason."""
 
-    form: ClassVar[Keywords] = some_of("count", "reason")
+    form = some_of("count", "reason")
     is_of_compiles = True
     may_be_blessed = True
-    needs_result: ClassVar[bool] = False
+    needs_result = False
     patterns = (("reason", "matches"),)
     what: ClassVar[str]
     """The events, in words."""
@@ -219,8 +219,8 @@ class Guards(Conditional):
     ``guards: {count: {min: 1}, checks: "CHECK: TENSOR_MATCH\nCHECK-NOT: DUPLICATE_INPUT\n"}``
     """
 
-    about: ClassVar[About] = About.DYNAMO
-    form: ClassVar[Keywords] = some_of("count", "contains", "matches", "checks")
+    about = About.DYNAMO
+    form = some_of("count", "contains", "matches", "checks")
     patterns = (("checks",), ("matches",))
     is_of_compiles = True
     measure = staticmethod(
@@ -229,7 +229,7 @@ class Guards(Conditional):
             "never": never_written(arguments["words"]),
         }
     )
-    needs_result: ClassVar[bool] = False
+    needs_result = False
     count: Count = None
     """How many guards."""
     contains: Texts | None = None
@@ -345,9 +345,9 @@ class Recompiles(_Events):
     """
 
     __slots__ = ()
-    about: ClassVar[About] = About.DYNAMO
+    about = About.DYNAMO
     measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}recompiles"))
-    what: ClassVar[str] = "recompiles"
+    what = "recompiles"
 
     def why_hollow(self, measured: Any) -> str:
         """That there were none means something only where compiled code was found again by its
@@ -376,9 +376,9 @@ class GraphBreaks(_Events):
     """
 
     __slots__ = ()
-    about: ClassVar[About] = About.DYNAMO
+    about = About.DYNAMO
     measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}graph_breaks"))
-    what: ClassVar[str] = "graph breaks"
+    what = "graph breaks"
 
     @property
     def claims_capture(self) -> bool:
@@ -432,13 +432,13 @@ class GraphOfStage(Conditional):
     ``graph: {stage: dynamo, count: 2, index: 0, checks: "CHECK: torch.sin"}``
     """
 
-    kind: ClassVar[str] = "graph"
-    form: ClassVar[Keywords] = some_of("count", "ops", "checks")
+    kind = "graph"
+    form = some_of("count", "ops", "checks")
     patterns = (("checks",),)
     instead = "name what only the graph of this function has, or count its operators"
     is_of_compiles = True
     measure = staticmethod(measure_graph)
-    needs_result: ClassVar[bool] = False
+    needs_result = False
     stage: Literal["dynamo", "pre_grad", "joint", "post_grad"]
     """dynamo: what Dynamo gives to the backend; pre_grad: before AOTAutograd; joint: forward and
     backward in one graph, or the forward alone where nothing needs a gradient; post_grad: what
@@ -715,12 +715,12 @@ class Kernels(Conditional, Counts):
     ``kernels: {fused: 1, extern: {max: 1}}``
     """
 
-    form: ClassVar[Keywords] = some_of("launched", *KINDS, "compiled")
+    form = some_of("launched", *KINDS, "compiled")
     is_of_compiles = True
     may_be_blessed = True
     needs_python_wrapper = True
     measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}kernels"))
-    needs_result: ClassVar[bool] = False
+    needs_result = False
     of_trivial_function: ClassVar[Mapping[str, int]] = {"launched": 1, "compiled": 1}
     launched: Count = None
     """All kernel calls: fused, extern and user together."""

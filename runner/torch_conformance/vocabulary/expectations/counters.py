@@ -43,7 +43,7 @@ _BY_NAME = Form(
 
 @record
 class _ByName(OnlyCounts):
-    may_be_blessed: ClassVar[bool] = True
+    may_be_blessed = True
     counts: Mapping[str, Any]
 
     def numbers(self, facts: StepFacts) -> Mapping[str, float]:
@@ -89,7 +89,7 @@ class Counter(_ByName):
 
     __slots__ = ()
     form: ClassVar[Keywords] = {**_BY_NAME, "allOf": [{"$ref": "names.schema.json#/$defs/counter"}]}
-    of_trivial_function: ClassVar[Mapping[str, int]] = dict.fromkeys(
+    of_trivial_function = dict.fromkeys(
         (
             "frames.total",
             "frames.ok",
@@ -169,7 +169,7 @@ class Metric(_ByName):
 
     __slots__ = ()
     form: ClassVar[Keywords] = {**_BY_NAME, "allOf": [{"$ref": "names.schema.json#/$defs/metric"}]}
-    absent: ClassVar[str] = "this torch has no such metric"  # it would always be 0
+    absent = "this torch has no such metric"  # it would always be 0
     of_trivial_function: ClassVar[Mapping[str, int]] = {
         "generated_kernel_count": 1,
         "ir_nodes_pre_fusion": 1,
@@ -217,7 +217,7 @@ class Runs(ConditionalOnCode):
     ``runs: {}``
     """
 
-    about: ClassVar[About] = About.ANYTHING
+    about = About.ANYTHING
     is_offline = True
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
@@ -286,7 +286,7 @@ class RemoteCache(OnlyCounts):
         "additionalProperties": {"$ref": "#/$defs/remote_counts"},
     }
     needs_service = True
-    absent: ClassVar[str] = "no statistics of remote caches were read"
+    absent = "no statistics of remote caches were read"
     caches: Mapping[str, Mapping[str, Any]]
 
     @classmethod
@@ -329,7 +329,7 @@ class Calls(ConditionalOnCode):
     ``calls: {of: order, where: {same: true}, count: 1}``
     """
 
-    about: ClassVar[About] = About.ANYTHING
+    about = About.ANYTHING
     may_be_blessed = True
     of: Name
     """The spy."""

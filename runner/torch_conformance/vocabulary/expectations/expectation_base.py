@@ -483,7 +483,7 @@ class OnlyCounts(Counts):
 class OneCount(OnlyCounts):
     """One number, whose count is the body."""
 
-    form: ClassVar[Keywords] = common("count")
+    form = common("count")
     count: Any
 
     @classmethod

@@ -100,14 +100,14 @@ class FileCheck(Kind):
     ``filecheck: {code: 0, checks: "CHECK: conv\nCHECK-NOT: batch_norm\n"}``
     """
 
-    kind: ClassVar[str] = "filecheck"
+    kind = "filecheck"
     form: ClassVar[Keywords] = {"type": ["string", "object"]}
     patterns = ((), ("checks",))
     instead = "name what only the code of this function has"
     judges_code = True
     is_offline = True
     measure = staticmethod(lambda arguments, value: {"unknown": never_written(arguments["words"])})
-    needs_result: ClassVar[bool] = False
+    needs_result = False
     checks: Annotated[CheckFile, Form({"type": "string"})]
     r"""The directives, one a line. For example ``"CHECK: conv\nCHECK-NOT: batch_norm\n"``."""
     code: Annotated[int | str, CHOICE, Form({"title": "choice of code"})] | None = None

@@ -85,12 +85,12 @@ class OfOperators(Repeated):
     """
 
     __slots__ = ()
-    about: ClassVar[About] = About.INDUCTOR
+    about = About.INDUCTOR
     """A spec that another compiler joins says what inductor serves; what that compiler serves, its
     own entry says, in its proof.
     """
     measure = staticmethod(lambda arguments, again: again.operators())
-    remark: ClassVar[str] = (
+    remark = (
         "The call is made after the last step of the case. Operators that only move or "
         "describe data do not count, nor does code that calls"
         " ATen's kernels below its dispatcher on a CPU."

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
@@ -12,7 +12,6 @@ from torch_conformance.vocabulary.expectations.additional_calls import Repeated
 from torch_conformance.vocabulary.expectations.expectation_base import OUTPUT, BadExpectation
 from torch_conformance.vocabulary.forms import (
     Boolean,
-    Keywords,
     ValueName,
     among,
     one_of_keys,
@@ -81,8 +80,8 @@ class Sound(Repeated):
     ``sound: {change: redefine, processes: true}``
     """
 
-    form: ClassVar[Keywords] = one_of_keys("vary", "change")
-    about: ClassVar[About] = About.ANYTHING
+    form = one_of_keys("vary", "change")
+    about = About.ANYTHING
     measure = staticmethod(lambda arguments, again: again.varied(arguments))
     vary: Annotated[str, among("all", "arguments", "torch", "python")] = ""
     """Which facts change: ``arguments`` (dtype, sizes, strides, aliases), ``torch`` (its global

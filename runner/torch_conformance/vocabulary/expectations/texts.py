@@ -289,7 +289,7 @@ OF_WORDS = "name words that only the expected text has"
 class _OfText(ConditionalOnCode):
     """What is expected of a text."""
 
-    form: ClassVar[Keywords] = some_of("contains", "matches")
+    form = some_of("contains", "matches")
     patterns = (("matches",),)
     instead = OF_WORDS
     contains: Texts | None = None
@@ -419,7 +419,7 @@ class Text(_OfText):
     """
 
     measure = staticmethod(measure_text)
-    about: ClassVar[About] = About.ANYTHING
+    about = About.ANYTHING
     of: ValueName = OUTPUT
     """The value; the step's result when absent."""
 
@@ -464,9 +464,9 @@ class Log(_OfText):
     ``log: {contains: hit config.recompile_limit, count: 1}``
     """
 
-    about: ClassVar[About] = About.ANYTHING
+    about = About.ANYTHING
     measure = staticmethod(lambda arguments, value: {"text": value(STDERR)})
-    needs_result: ClassVar[bool] = False
+    needs_result = False
 
     @classmethod
     def check(cls, body: Any) -> None:
@@ -526,8 +526,8 @@ class Exit(ConditionalOnCode):
     ``exit: {code: 0, stdout: ready}``
     """
 
-    about: ClassVar[About] = About.ANYTHING
-    form: ClassVar[Keywords] = one_of_keys("code", "nonzero")
+    about = About.ANYTHING
+    form = one_of_keys("code", "nonzero")
     instead = OF_WORDS
     judges_exit = True
     code: Integer | None = None
@@ -693,14 +693,14 @@ class Raises(Conditional):
       match: by zero}}``
     """
 
-    form: ClassVar[Keywords] = some_of("type", "as")
+    form = some_of("type", "as")
     patterns = (("match",), ("cause", "match"))
     instead = OF_WORDS
     expects_exception = True
     is_offline = True
     measure = staticmethod(lambda arguments, value: {"eager": value(RAISED)})
-    needs_result: ClassVar[bool] = False
-    about: ClassVar[About] = About.ANYTHING
+    needs_result = False
+    about = About.ANYTHING
     type: Exception_ | None = None
     """The exception's dotted path, or the name of a builtin.
 

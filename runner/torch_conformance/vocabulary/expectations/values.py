@@ -194,7 +194,7 @@ class _Pairs(Kind):
         "additionalProperties": True,
     }
     measure = staticmethod(measure_equality)
-    about: ClassVar[About] = About.ANYTHING
+    about = About.ANYTHING
     expects_equal: ClassVar[bool]
     pairs: Mapping[str, Any]
 
@@ -290,7 +290,7 @@ class Equals(_Pairs):
     ``equals: {first: {ref: second}}``
     """
 
-    expects_equal: ClassVar[bool] = True
+    expects_equal = True
 
 
 @record
@@ -304,7 +304,7 @@ class Differs(_Pairs):
     ``differs: {first: {ref: second}}``
     """
 
-    expects_equal: ClassVar[bool] = False
+    expects_equal = False
     instead = "name a value that it may have"
 
 
@@ -346,9 +346,9 @@ class Strides(ConditionalOnCode):
     ``strides: {to: eager}``
     """
 
-    form: ClassVar[Keywords] = some_of("equals", "to", "contiguous")
+    form = some_of("equals", "to", "contiguous")
     measure = staticmethod(measure_strides)
-    about: ClassVar[About] = About.ANYTHING
+    about = About.ANYTHING
     of: ValueName = OUTPUT
     """The value; the step's own result when absent."""
     output: (
@@ -507,7 +507,7 @@ class Dead(Kind):
     ``dead: [function.weight]``
     """
 
-    about: ClassVar[About] = About.ANYTHING
+    about = About.ANYTHING
     form: ClassVar[Keywords] = {
         "type": "array",
         "minItems": 1,
@@ -515,7 +515,7 @@ class Dead(Kind):
         "items": {"type": "string", "pattern": r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)+$"},
     }
     measure = staticmethod(measure_dead)
-    needs_result: ClassVar[bool] = False
+    needs_result = False
     objects: tuple[str, ...]
     """No names of values, because the step must not hold them: they are looked up once, as the case
     begins.

@@ -112,7 +112,7 @@ class DeleteModules(StepKind):
     ``delete_modules: {}``
     """
 
-    about: ClassVar[About] = About.INDUCTOR
+    about = About.INDUCTOR
 
     def run(self, session: Session) -> None:
         """Delete them; raise ``RuntimeError`` where there are none."""
@@ -162,7 +162,7 @@ class Api(_OfCallable):
     ``api: {call: torch._inductor.codecache.FxGraphCache.clear}``
     """
 
-    traits: ClassVar[Traits] = Traits(has_result=True, claims=True)
+    traits = Traits(has_result=True, claims=True)
     form: ClassVar[Keywords] = {"required": ["call"]}
     as_: Name | None = None
     """A name for the result."""
@@ -184,9 +184,7 @@ class Script(WithResult):
     ``script: {code: "def run(compiled, inputs):\n    return compiled(*inputs)\n", as: again}``
     """
 
-    traits: ClassVar[Traits] = Traits(
-        has_result=True, claims=True, needs_own_graphs=True, python="code"
-    )
+    traits = Traits(has_result=True, claims=True, needs_own_graphs=True, python="code")
     code: Annotated[Json, Form({"type": "string", "minLength": 1})]
     r"""The def.
 
@@ -306,7 +304,7 @@ class Spawn(_OfCallable):
     ``spawn: {program: python, argv: ["-c", "import torch; print(torch.__version__)"]}``
     """
 
-    traits: ClassVar[Traits] = Traits(has_exit=True, children=1)
+    traits = Traits(has_exit=True, children=1)
     form: ClassVar[Keywords] = {
         **one_of_keys("call", "program"),
         "dependentRequired": {"args": ["call"], "kwargs": ["call"], "argv": ["program"]},

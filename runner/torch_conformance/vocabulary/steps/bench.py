@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from torch_conformance.model.diagnostics import Diagnostic, unknown
 from torch_conformance.model.protocol import MAX_ATTACHMENT, Json
@@ -209,7 +209,7 @@ class Bench(StepKind):
     ``bench: {functions: [narrow, wide], backward: true, repeat: 20, trace: true}``
     """
 
-    traits: ClassVar[Traits] = Traits(
+    traits = Traits(
         enters_context=True,
         is_proof=False,
         is_optional=True,

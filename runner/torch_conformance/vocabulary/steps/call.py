@@ -7,7 +7,7 @@ import inspect
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from torch_conformance.model.conditions import is_template
 from torch_conformance.model.diagnostics import Diagnostic, did_you_mean, unknown
@@ -118,7 +118,7 @@ class Call(Calling):
     ``call: {processes: 2}``
     """
 
-    traits: ClassVar[Traits] = Traits(
+    traits = Traits(
         has_result=True,
         claims=True,
         compiles=True,
@@ -338,8 +338,8 @@ class Aot(Calling):
     ``aot: {package: last, inputs: [{rand: [5, 4]}]}``
     """
 
-    about: ClassVar[About] = About.INDUCTOR
-    traits: ClassVar[Traits] = Traits(
+    about = About.INDUCTOR
+    traits = Traits(
         has_result=True,
         claims=True,
         compiles=True,
@@ -532,7 +532,7 @@ class Backward(Compared):
     ``backward: {of: out.0, gradient: tangent}``
     """
 
-    traits: ClassVar[Traits] = Traits(
+    traits = Traits(
         has_result=True,
         claims=True,
         can_be_called_again=True,
@@ -721,7 +721,7 @@ class Optimizer(Compared):
     ``optimizer: {call: torch.optim.SGD, kwargs: {lr: 0.01}}``
     """
 
-    traits: ClassVar[Traits] = Traits(has_result=True, claims=True, has_reference=True)
+    traits = Traits(has_result=True, claims=True, has_reference=True)
     call: Callable_
     """The optimizer's class, or a function that makes one: called with the parameters."""
     kwargs: KeywordArguments = None

@@ -5,7 +5,7 @@ compiled, measured and judged.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
@@ -336,7 +336,7 @@ class Samples(StepKind):
     In a case it names one operator and one dtype.
     """
 
-    traits: ClassVar[Traits] = Traits(
+    traits = Traits(
         has_result=True,
         claims=True,
         compiles=True,
@@ -438,9 +438,9 @@ def measure_samples(arguments: Mapping[str, Any], value: Callable[[str], Any]) -
 class EachSample(Expectation):
     """An expectation that holds where it holds for every sample that eager computes."""
 
-    kind: ClassVar[str] = OF_SAMPLES
+    kind = OF_SAMPLES
     measure = staticmethod(measure_samples)
-    about: ClassVar[About] = About.ANYTHING
+    about = About.ANYTHING
     check: Expectation
     rule: str = ""
     """How values are judged; ``form`` compares none."""

@@ -6,7 +6,7 @@
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from torch_conformance.model import conditions
 from torch_conformance.model.conditions import Surroundings, holds
@@ -34,8 +34,8 @@ class Triton(StepKind):
     In a case ``source`` is a block.
     """
 
-    about: ClassVar[About] = About.INDUCTOR
-    traits: ClassVar[Traits] = Traits(
+    about = About.INDUCTOR
+    traits = Traits(
         claims=True, python="source", why_once="one compile shows all that there is", is_proof=False
     )
     source: Json
