@@ -12,6 +12,12 @@ from torch_conformance.model.protocol import Json
 
 Context: TypeAlias = AbstractContextManager[object]
 
+Facts: TypeAlias = Mapping[str, Any]
+"""What was measured of a value, or what is to be measured: plain data by name."""
+
+Lookup: TypeAlias = Callable[[str], Any]
+"""Returns the value of a case that has a name."""
+
 
 class Side(Protocol):
     """One of the two sides of a case, compiled or eager."""

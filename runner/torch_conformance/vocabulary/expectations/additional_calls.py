@@ -31,7 +31,7 @@ from torch_conformance.vocabulary.forms import (
     some_of,
     whole,
 )
-from torch_conformance.vocabulary.worker_session import Again
+from torch_conformance.vocabulary.worker_session import Again, Facts
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 
@@ -149,7 +149,7 @@ class Repeated(Conditional):
 _ANOTHER_ANSWER: list[Json] = [{"path": "", "why": "1 of 1 elements"}]
 
 
-def repeat_deterministic(arguments: Mapping[str, Any], again: Again) -> Json:
+def repeat_deterministic(arguments: Facts, again: Again) -> Json:
     """Call the function again, from the same state, and compare each result with the step's
     result.
     """
@@ -217,7 +217,7 @@ def _bytes(size: int | str) -> int:
     return int(float(size.removesuffix(unit)) * _UNITS[unit])
 
 
-def repeat_peak_memory(arguments: Mapping[str, Any], again: Again) -> Json:
+def repeat_peak_memory(arguments: Facts, again: Again) -> Json:
     """Measure the memory of one more call of the compiled function, and of eager."""
     return {"compiled": again.peak_memory(), "eager": again.peak_memory(eager=True), "tensors": 1}
 
@@ -255,10 +255,6 @@ class PeakMemory(Repeated):
         ]
         return f"peak memory of a call: at most {' and '.join(bounds)}"
 
-    def measurement(self) -> Mapping[str, Json] | None:
-        """The worker measures a call of both sides."""
-        return {}
-
     def _bound(self, eager: int) -> int:
         bounds = [] if self.max is None else [_bytes(self.max)]
         return min([*bounds, *([] if self.of_eager is None else [int(self.of_eager * eager)])])
@@ -280,7 +276,7 @@ class PeakMemory(Repeated):
         yield Mutant(name=name, facts=facts.with_measured(compiled=size))
 
 
-def repeat_batch_invariant(arguments: Mapping[str, Any], again: Again) -> Json:
+def repeat_batch_invariant(arguments: Facts, again: Again) -> Json:
     """Call the function with the first and with the last elements of the batch, for each size.
 
     Raise ``CannotRepeat`` where the named inputs are not tensors with one batch size, and where the
@@ -412,7 +408,7 @@ class BatchInvariant(Repeated):
         yield Mutant(name="fewer parts", facts=facts.with_measured(parts=parts[:-1]))
 
 
-def repeat_poisoned(arguments: Mapping[str, Any], again: Again) -> Json:
+def repeat_poisoned(arguments: Facts, again: Again) -> Json:
     """Call the function again while fresh memory is poisoned."""
     with again.poisoned() as poison:
         result = again.run()
@@ -471,7 +467,7 @@ class Poisoned(Repeated):
         yield Mutant(name="no memory was poisoned", facts=facts.with_measured(allocations=0))
 
 
-def repeat_candidates(arguments: Mapping[str, Any], again: Again) -> Json:
+def repeat_candidates(arguments: Facts, again: Again) -> Json:
     """Compile and call the function once for each candidate, and compare the result with
     eager's.
     """
@@ -615,7 +611,7 @@ _SHOWN = 5
 """The maximum number of candidates that a verdict names."""
 
 
-def _name(candidate: Mapping[str, Any]) -> str:
+def _name(candidate: Facts) -> str:
     return " and ".join(candidate["chosen"]) or "(none)"
 
 

@@ -26,6 +26,7 @@ from typing import Any
 
 from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.forms import record
+from torch_conformance.vocabulary.worker_session import Facts
 from torch_conformance.vocabulary.worker_torch import Tensor, torch
 
 FACTOR = 2.0
@@ -106,7 +107,7 @@ def format_of(dtype: str) -> Format | None:
     return FORMATS.get(COMPONENTS.get(dtype, dtype))
 
 
-def form_of(dtype: str, facts: Mapping[str, Any]) -> Format | None:
+def form_of(dtype: str, facts: Facts) -> Format | None:
     """Return the format by which an answer of a dtype is judged; raise ``ValueError`` for facts
     that do not fit.
 
@@ -210,7 +211,7 @@ def widening(draws: int, numel: int, form: Format, whole_ulp: float) -> float:
     return 1.0 if form.nudges == 0 and 0 < whole_ulp <= SINGLE else spread(draws, numel)
 
 
-def bias_bound(facts: Mapping[str, Any], form: Format) -> float:
+def bias_bound(facts: Facts, form: Format) -> float:
     """Return the greatest right bias of the groups of one kind, in bounds of their elements.
 
     A right answer may round once more than eager, which moves an element by one ulp with a
@@ -237,7 +238,7 @@ def is_zero(most: float, whole_error: float) -> bool:
     return most * 2.0**10 <= whole_error
 
 
-def element_bound(facts: Mapping[str, Any], form: Format) -> float:
+def element_bound(facts: Facts, form: Format) -> float:
     """Return the greatest right error of the element ``worst`` of the facts."""
     worst, numel = facts["worst"], int(facts["numel"])
     if int(worst["group_draws"]) < min(LEAST_DRAWS, numel * int(facts["runs"])):
@@ -267,7 +268,7 @@ MEDIAN_FLOOR = 4.0
 so many is right in wide formats, where runs with fine roundings say what additions do."""
 
 
-def median_bound(median: Mapping[str, Any]) -> float:
+def median_bound(median: Facts) -> float:
     """Return the greatest right median of a group of errors, in ulp; of fewer elements than a group
     has, the median is nearly the greatest error.
     """
@@ -275,7 +276,7 @@ def median_bound(median: Mapping[str, Any]) -> float:
     return max(floor, FACTOR * float(median["eager"]), MEDIAN * float(median["fine"]))
 
 
-def pooled(leaves: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def pooled(leaves: Iterable[Facts]) -> Iterator[Facts]:
     """Yield the median of the elements of all leaves that are too small for a group, by their
     bounds; nothing where there is none.
     """
@@ -288,7 +289,7 @@ def pooled(leaves: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     ]
 
 
-def median_problem(median: Mapping[str, Any]) -> str:
+def median_problem(median: Facts) -> str:
     """Return what is wrong with a median; empty for a right one."""
     bound = median_bound(median)
     return (
@@ -308,7 +309,7 @@ LEAST_DRAWS = 16
 """A group with fewer errors of eager is not used."""
 
 
-def problems(facts: Mapping[str, Any], form: Format, *, is_near: bool = False) -> list[str]:
+def problems(facts: Facts, form: Format, *, is_near: bool = False) -> list[str]:
     """Return what is wrong with an answer by its facts; empty for a right one.
 
     Facts of another form raise what reading them raises.
@@ -406,7 +407,7 @@ def nearest_bound(own: float, form: Format, numel: int) -> float:
     return max(least, min(FACTOR * own, 2.0 ** (form.bits - 6))) if form.nudges else least
 
 
-def summary(facts: Mapping[str, Any]) -> str:
+def summary(facts: Facts) -> str:
     """Return the errors on one line."""
     if not facts["numel"]:
         return "no elements"

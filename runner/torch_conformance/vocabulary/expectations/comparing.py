@@ -12,11 +12,12 @@ import math
 import re
 import types
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from torch_conformance.vocabulary.expectations.calibrated import wide
 from torch_conformance.vocabulary.picture import anatomy, attributes_of, is_atom
+from torch_conformance.vocabulary.worker_session import Facts
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 DEFAULTS: dict[str, tuple[float, float]] = {
@@ -127,7 +128,7 @@ def _opened(
 # -- two values ------------------------------------------------------------------------------------
 
 
-def describe_leaf(leaf: object, reference: object, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def describe_leaf(leaf: object, reference: object, arguments: Facts) -> dict[str, Any]:
     """Return the facts of a value and its reference, and their differences if both are tensors of
     one shape.
     """
@@ -295,7 +296,7 @@ def leaves_of(value: object) -> list[Any]:
     return [leaf for leaf in pytree.tree_leaves(unnested(value)) if leaf is not None]
 
 
-def is_equal(value: object, reference: Any, arguments: Mapping[str, Any]) -> bool:
+def is_equal(value: object, reference: Any, arguments: Facts) -> bool:
     """Whether two plain values of one type are equal.
 
     Floats are compared as the judge says, by default with the tolerance of float32.

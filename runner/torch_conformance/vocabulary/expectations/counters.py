@@ -30,6 +30,7 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
 from torch_conformance.vocabulary.expectations.filecheck import trivial_code
 from torch_conformance.vocabulary.expectations.values import same
 from torch_conformance.vocabulary.forms import TEMPLATE, Count, Form, Keywords, Name, common, record
+from torch_conformance.vocabulary.worker_session import Facts
 
 _BY_NAME = Form(
     {
@@ -421,7 +422,7 @@ _SHOWN = 20
 """The maximum number of entries or operations that a verdict shows."""
 
 
-def _matches(entry: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+def _matches(entry: Facts, where: Mapping[str, Any]) -> bool:
     return all(
         key in entry and _matches_value(entry[key], expected) for key, expected in where.items()
     )

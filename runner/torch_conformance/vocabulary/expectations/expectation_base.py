@@ -4,7 +4,7 @@ values of ``model.expectation``.
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -132,9 +132,9 @@ class Kind(Word, Expectation):
             return [Verdict.not_applicable()]
         if facts.measured is None and self.measurement() is not None:
             return [Verdict.error("nothing was measured", expected=self.kind)]
-        return self.judged(facts, surroundings)
+        return list(self.judged(facts, surroundings))
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterable[Verdict]:
         """Judge facts that are there."""
         raise NotImplementedError
 
@@ -409,7 +409,7 @@ class Counts(Kind):
             if is_least and count["min"] <= trivial:
                 yield leaf, parse_count(count)
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
         """Judge each number on its own.
 
         A wrong count of a cache shows what torch kept out of caches.
@@ -420,7 +420,6 @@ class Counts(Kind):
             for name, count in counters.items()
             if count and name.endswith("_bypass")
         ]
-        judged = []
         for leaf, count in self.by_leaf.items():
             judgement = judge_count(
                 count, self.number(facts, leaf), surroundings, leaf=leaf, absent=self.absent
@@ -430,8 +429,7 @@ class Counts(Kind):
                 judgement = replace(
                     judgement, observed=f"{judgement.observed} ({', '.join(bypasses)})"
                 )
-            judged.append(judgement)
-        return judged
+            yield judgement
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Each number on its own, with another one."""

@@ -12,7 +12,6 @@ dtype's. Gradients that ``close`` judges are left to it.
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from torch_conformance.model.case import Step
 from torch_conformance.model.case_facts import Effects
@@ -28,6 +27,7 @@ from torch_conformance.vocabulary.expectations.close import Close, is_eager, tol
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from torch_conformance.vocabulary.forms import record
 from torch_conformance.vocabulary.steps import parsed
+from torch_conformance.vocabulary.worker_session import Facts
 
 KIND = "side-effects"
 """The kind of its verdicts."""
@@ -112,7 +112,7 @@ class SideEffects:
         )
 
 
-def _other_change(leaf: Mapping[str, Any]) -> Verdict | None:
+def _other_change(leaf: Facts) -> Verdict | None:
     """Return the judgement of a value that eager changed and that the compiled side left as it was,
     or changed otherwise.
     """

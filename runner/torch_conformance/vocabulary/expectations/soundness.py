@@ -17,6 +17,7 @@ from torch_conformance.vocabulary.forms import (
     one_of_keys,
     record,
 )
+from torch_conformance.vocabulary.worker_session import Facts
 
 UNSOUND, WRONG, SOUND, UNOBSERVED = "unsound", "wrong anew", "sound", "unobserved"
 """What became of a fact; a fact may also be "not tried"."""
@@ -32,7 +33,7 @@ LIMITS: Mapping[str, str] = {
 fail."""
 
 
-def reports(measured: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
+def reports(measured: Facts) -> Iterator[tuple[bool, str]]:
     """Yield for each wrong answer whether it is one of guards or caches, and its words."""
     for row in measured["facts"]:
         if row["fate"] == WRONG:
@@ -52,7 +53,7 @@ def reports(measured: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
             yield True, f"{row['fact']}: {row['difference']}; {why}"
 
 
-def summary(measured: Mapping[str, Any]) -> str:
+def summary(measured: Facts) -> str:
     """Return how many facts had each fate."""
     fates = Counter(
         f"documented limits ({row['limit']}: {LIMITS[row['limit']]})"

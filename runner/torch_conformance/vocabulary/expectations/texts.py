@@ -49,6 +49,7 @@ from torch_conformance.vocabulary.forms import (
     record,
     some_of,
 )
+from torch_conformance.vocabulary.worker_session import Facts, Lookup
 
 MOST = 1_000_000
 """The maximum length of a text from the worker, in characters, counted from the end."""
@@ -401,7 +402,7 @@ class _OfText(ConditionalOnCode):
             )
 
 
-def measure_text(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+def measure_text(arguments: Facts, value: Lookup) -> Json:
     """Measure in the worker: the text, or null for a value of another type; and the type."""
     named_value = value(arguments["of"])
     return {
@@ -757,86 +758,59 @@ class Raises(Conditional):
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge the type (a subclass passes), then the text, then the chain of causes."""
-        eager = facts.measured["eager"] if self.as_eager else None
+        eager, raised = facts.measured["eager"] if self.as_eager else None, facts.raised
         if self.as_eager and eager is None:
             return [
                 Verdict.failed(expected="what eager raises", observed="eager raised no exception")
             ]
-        type_ = self.type if eager is None else eager["type"]
+        type_ = str(self.type if eager is None else eager["type"])
         expected = (
-            _in_words(str(type_), self.match)
+            _in_words(type_, self.match)
             + (", as eager" if eager else "")
             + (f", caused by {self.cause}" if self.cause else "")
+            + (f", before the {self.before} gets a graph" if self.before else "")
         )
-        expected += f", before the {self.before} gets a graph" if self.before else ""
-        if facts.raised is None:
+        if raised is None:
             return [Verdict.failed(expected=expected, observed="no exception")]
-        observed = (
-            f"{facts.raised.type}: "
-            f"{facts.raised.message.strip().splitlines()[0] if facts.raised.message.strip() else ''}"  # noqa: E501 - Python 3.11 breaks no line within a field
-        )
-        if (
-            facts.raised.type != type_
-            if eager
-            else not _is_type(str(type_), facts.raised.ancestors)
-        ):
-            return [
-                Verdict.failed(expected=expected, observed=observed, detail=facts.raised.traceback)
-            ]
+
+        def failed(observed: str, detail: str = raised.traceback, more: str = "") -> list[Verdict]:
+            return [Verdict.failed(expected=expected + more, observed=observed, detail=detail)]
+
+        message, of_eager = raised.message, eager["message"] if eager else ""
+        observed = f"{raised.type}: {next(iter(message.strip().splitlines()), '')}"
+        if raised.type != type_ if eager else not _is_type(type_, raised.ancestors):
+            return failed(observed)
         try:
-            if eager and self.match is None and facts.raised.message != eager["message"]:
-                ours, theirs = text_of(facts.raised.message), text_of(eager["message"])
-                return [
-                    Verdict.failed(expected=f"{expected}: {theirs}", observed=f"{type_}: {ours}")
-                ]
-            if eager and self.match is not None and search(self.match, eager["message"]) is None:
-                return [
-                    Verdict.failed(
-                        expected=expected,
-                        observed=f"eager raised {type_}: {text_of(eager['message'])}",
-                    )
-                ]
-            if self.match is not None and search(self.match, facts.raised.message) is None:
-                return [
-                    Verdict.failed(
-                        expected=expected, observed=observed, detail=facts.raised.message
-                    )
-                ]
+            if eager and self.match is None and message != of_eager:
+                ours, theirs = text_of(message), text_of(of_eager)
+                return failed(f"{type_}: {ours}", detail="", more=f": {theirs}")
+            if eager and self.match is not None and search(self.match, of_eager) is None:
+                return failed(f"eager raised {type_}: {text_of(of_eager)}", detail="")
+            if self.match is not None and search(self.match, message) is None:
+                return failed(observed, detail=message)
             if self.before and (why := _why_not_before(facts)):
-                return [
-                    Verdict.failed(
-                        expected=expected,
-                        observed=f"{observed}: {why}",
-                        detail=facts.raised.traceback,
-                    )
-                ]
-            if self.cause is None or self.cause.is_in(facts.raised.causes):
+                return failed(f"{observed}: {why}")
+            if self.cause is None or self.cause.is_in(raised.causes):
                 return [Verdict.passed(expected=expected, observed=observed)]
         except PatternTooSlow:
             return [Verdict.error("pattern too slow", expected=expected)]
-        chain = "; caused by ".join(
-            f"{cause.type}: {cause.message}" for cause in facts.raised.causes
-        )
-        observed += f"; caused by {text_of(chain or 'nothing')}"
-        return [Verdict.failed(expected=expected, observed=observed, detail=facts.raised.traceback)]
+        chain = "; caused by ".join(f"{cause.type}: {cause.message}" for cause in raised.causes)
+        return failed(f"{observed}; caused by {text_of(chain or 'nothing')}")
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """No exception, one of an unrelated type, another text if the text is expected, and
         likewise for the cause.
         """
-        if facts.raised is None:
+        if (raised := facts.raised) is None:
             return
-        yield Mutant(name="none raised", facts=replace(facts, raised=None))
-        other = replace(facts.raised, type=_ANOTHER, ancestors=(_ANOTHER, *_EVERY_EXCEPTION))
-        yield Mutant(name="another type", facts=replace(facts, raised=other))
+        another: dict[str, Any] = {"type": _ANOTHER, "ancestors": (_ANOTHER, *_EVERY_EXCEPTION)}
+        said = _OF_A_TYPO.get(raised.type, "")
+        changes = {"none raised": None, "another type": replace(raised, **another)}
         if self.match is not None or self.as_eager:
-            text = _OF_A_TYPO.get(facts.raised.type, _ANOTHER_TEXT)
-            yield Mutant(
-                name="another text",
-                facts=replace(facts, raised=replace(facts.raised, message=text)),
-            )
-        said = _OF_A_TYPO.get(facts.raised.type, "")
-        is_like = facts.raised.type != "builtins.TypeError" or "argument" in facts.raised.message
+            changes["another text"] = replace(raised, message=said or _ANOTHER_TEXT)
+        for name, change in changes.items():
+            yield Mutant(name=name, facts=replace(facts, raised=change))
+        is_like = raised.type != "builtins.TypeError" or "argument" in raised.message
         if self.as_eager and said and is_like and (not self.match or search(self.match, said)):
             yield Mutant(name="a misspelt name in the function", facts=facts)
         if self.before and facts.dynamo is not None:
@@ -846,17 +820,13 @@ class Raises(Conditional):
             )
         if self.cause is None:
             return
-        yield Mutant(name="no cause", facts=replace(facts, raised=replace(facts.raised, causes=())))
-        changes: dict[str, dict[str, Any]] = {
-            "another cause": {"type": _ANOTHER, "ancestors": (_ANOTHER, *_EVERY_EXCEPTION)}
-        }
+        of_causes: dict[str, dict[str, Any] | None] = {"no cause": None, "another cause": another}
         if self.cause.match is not None:
-            changes["another text of the cause"] = {"message": _ANOTHER_TEXT}
-        for name, change in changes.items():
-            causes = tuple(replace(cause, **change) for cause in facts.raised.causes)
-            yield Mutant(
-                name=name, facts=replace(facts, raised=replace(facts.raised, causes=causes))
-            )
+            of_causes["another text of the cause"] = {"message": _ANOTHER_TEXT}
+        for name, changed in of_causes.items():
+            kept = () if changed is None else raised.causes
+            causes = tuple(replace(cause, **(changed or {})) for cause in kept)
+            yield Mutant(name=name, facts=replace(facts, raised=replace(raised, causes=causes)))
 
 
 RAISED = "<raised by eager>"

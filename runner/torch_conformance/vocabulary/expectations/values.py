@@ -1,7 +1,7 @@
 """Values that a step binds: ``equals`` and ``differs``, ``strides``, ``dead``."""
 
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Self
 
@@ -29,6 +29,7 @@ from torch_conformance.vocabulary.forms import (
     some_of,
     whole,
 )
+from torch_conformance.vocabulary.worker_session import Facts, Lookup
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 
@@ -114,7 +115,7 @@ def _other_form(value: object, other: Any, *, may_be_empty: bool) -> str:
     return next(filter(None, (_other_form(*pair, may_be_empty=may_be_empty) for pair in pairs)), "")
 
 
-def measure_equality(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+def measure_equality(arguments: Facts, value: Lookup) -> Json:
     """Measure in the worker: plain values as they are, tensors as nested lists, and the comparison
     of two named values.
     """
@@ -222,35 +223,27 @@ class _Pairs(Kind):
         """The worker sends plain values; it compares two named values itself."""
         return {"pairs": encode(dict(self.pairs))}
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
         """Judge each pair."""
-        judgements = []
         for name, other in self.pairs.items():
             literal = f"the value of {other['ref']}" if is_reference(other) else text_of(other)
             expected = f"{name} {'equal to' if self.expects_equal else 'different from'} {literal}"
             fact = facts.measured.get(name)
             if fact is None:
-                judgements.append(
-                    Verdict.error("nothing was measured", expected=expected, leaf=name)
-                )
+                yield Verdict.error("nothing was measured", expected=expected, leaf=name)
             elif is_reference(other) and not fact["comparable"]:
                 why = f"the two cannot be compared: {fact['why']}"
-                judgements.append(Verdict.error(why, expected=expected, leaf=name))
+                yield Verdict.error(why, expected=expected, leaf=name)
             else:
                 if is_reference(other):
-                    equal, observed = (
-                        fact["equal"],
-                        "equal" if fact["equal"] else f"different: {fact['why']}",
-                    )
+                    equal = fact["equal"]
+                    observed = "equal" if equal else f"different: {fact['why']}"
                 else:
                     value = decode(fact["value"])
                     equal, observed = same(value, other), text_of(value)
-                judgements.append(
-                    Verdict.of(
-                        equal is self.expects_equal, expected=expected, observed=observed, leaf=name
-                    )
+                yield Verdict.of(
+                    equal is self.expects_equal, expected=expected, observed=observed, leaf=name
                 )
-        return judgements
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Each pair on its own: changed if equality is expected, made equal if a difference is."""
@@ -308,7 +301,7 @@ class Differs(_Pairs):
     instead = "name a value that it may have"
 
 
-def measure_strides(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+def measure_strides(arguments: Facts, value: Lookup) -> Json:
     """Measure in the worker: shape, strides and formats of every tensor of the value."""
     by_rank = {4: ["channels_last"], 5: ["channels_last_3d"]}
     strides: dict[str, Json] = {}
@@ -472,7 +465,7 @@ class Strides(ConditionalOnCode):
         return [self.output] if isinstance(self.output, int) else list(self.output)
 
 
-def _steps(tensor: Mapping[str, Any]) -> list[tuple[int, int]]:
+def _steps(tensor: Facts) -> list[tuple[int, int]]:
     """Return size and stride of each dimension.
 
     Of one element, and where there is none, the stride of a dimension says nothing.
@@ -488,7 +481,7 @@ WEAK = "<weak>"
 """The name of the worker's weak references; they are keyed by the names of the expectations."""
 
 
-def measure_dead(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+def measure_dead(arguments: Facts, value: Lookup) -> Json:
     """Measure in the worker, for each name: whether the object existed, its type, and whether it is
     alive.
     """
@@ -530,22 +523,18 @@ class Dead(Kind):
         """The worker collects garbage and checks its weak references."""
         return {"objects": list(self.objects)}
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
         """Judge each object on its own. An object that never existed is an error."""
-        judgements = []
         for name in self.objects:
             fact, expected = facts.measured[name], f"{name} is freed"
             if not fact["was"]:
                 why = f"it did not exist at the beginning of the case: {fact['type']}"
-                judgements.append(Verdict.error(why, expected=expected, leaf=name))
+                yield Verdict.error(why, expected=expected, leaf=name)
             else:
                 observed = f"a {fact['type']}, {'still alive' if fact['alive'] else 'freed'}"
-                judgements.append(
-                    Verdict.of(
-                        fact["alive"] is False, expected=expected, observed=observed, leaf=name
-                    )
+                yield Verdict.of(
+                    fact["alive"] is False, expected=expected, observed=observed, leaf=name
                 )
-        return judgements
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Each object on its own, still alive."""

@@ -6,7 +6,7 @@ import copy
 import inspect
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from torch_conformance.model.conditions import is_template
@@ -420,15 +420,28 @@ def gradient_leaves(called: Sequence[Any]) -> "list[torch.Tensor]":
     """Return the tensors that get gradients: arguments with ``requires_grad``, then parameters of
     modules, each once.
     """
-    tensors = [leaf for leaf in pytree.tree_leaves(list(called)) if isinstance(leaf, torch.Tensor)]
-    modules = [
-        leaf for leaf in pytree.tree_leaves(list(called)) if isinstance(leaf, torch.nn.Module)
+    leaves = pytree.tree_leaves(list(called))
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return _once(
+        tensor
+        for tensor in [*tensors, *_parameters(called)]
+        if tensor.requires_grad and tensor.is_leaf
+    )
+
+
+def _parameters(called: Sequence[Any]) -> "list[torch.nn.Parameter]":
+    """Return the parameters of the modules in a call; those of two modules twice."""
+    return [
+        parameter
+        for leaf in pytree.tree_leaves(list(called))
+        if isinstance(leaf, torch.nn.Module)
+        for parameter in leaf.parameters()
     ]
-    parameters = [parameter for module in modules for parameter in module.parameters()]
-    leaves = [
-        tensor for tensor in [*tensors, *parameters] if tensor.requires_grad and tensor.is_leaf
-    ]
-    return list({id(tensor): tensor for tensor in leaves}.values())
+
+
+def _once(tensors: Iterable[Any]) -> list[Any]:
+    """Return tensors in their order, each object once."""
+    return list({id(tensor): tensor for tensor in tensors}.values())
 
 
 def forget_gradients(called: Sequence[Any]) -> None:
@@ -698,16 +711,7 @@ def make_optimizer(
 
 def parameters_of(called: Sequence[Any]) -> "list[torch.nn.Parameter]":
     """Return the trainable parameters of every module in a call, each once."""
-    modules = [
-        leaf for leaf in pytree.tree_leaves(list(called)) if isinstance(leaf, torch.nn.Module)
-    ]
-    parameters = [
-        parameter
-        for module in modules
-        for parameter in module.parameters()
-        if parameter.requires_grad
-    ]
-    return list({id(parameter): parameter for parameter in parameters}.values())
+    return _once(parameter for parameter in _parameters(called) if parameter.requires_grad)
 
 
 @record

@@ -35,7 +35,7 @@ from torch_conformance.vocabulary.steps.step_base import (
     Traits,
     needed,
 )
-from torch_conformance.vocabulary.worker_session import Session
+from torch_conformance.vocabulary.worker_session import Facts, Lookup, Session
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 Given = tuple[list[Any], dict[str, Any]]
@@ -408,7 +408,7 @@ _MOST_NAMED = 10
 """How many more failed samples a judgement names."""
 
 
-def measure_samples(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+def measure_samples(arguments: Facts, value: Lookup) -> Json:
     """Measure in the worker: one entry for each sample.
 
     ``value`` returns the result of the step, a list of ``steps.samples.Done``.
@@ -553,9 +553,7 @@ class EachSample(Expectation):
         worst = [judgement.worst for _, judgement in judged if judgement.worst is not None]
         return [replace(held, worst=max(worst, default=None))]
 
-    def _judged(
-        self, entry: Mapping[str, Any], facts: StepFacts, surroundings: Surroundings
-    ) -> Verdict | None:
+    def _judged(self, entry: Facts, facts: StepFacts, surroundings: Surroundings) -> Verdict | None:
         """Return the judgement of a sample; None where eager refuses it, or where both results are
         equally empty.
         """
@@ -614,7 +612,7 @@ class EachSample(Expectation):
 _OF_ARGUMENTS = tuple(f"expected {OUTPUT}['{key}']" for key in ("arguments", UNCHANGED))
 
 
-def _wrong_values(entry: Mapping[str, Any], judgement: Verdict) -> Iterator[WrongValue]:
+def _wrong_values(entry: Facts, judgement: Verdict) -> Iterator[WrongValue]:
     """Yield what a judgement of a sample refuses, with what of it is wrong."""
     texts = f"sample {entry['index']}: {judgement.expected}, observed {judgement.observed}"
     aspect = "" if entry["raised"] else "structure"
@@ -625,7 +623,7 @@ def _wrong_values(entry: Mapping[str, Any], judgement: Verdict) -> Iterator[Wron
         yield replace(value, aspect=aspect)
 
 
-def _is_empty(measured: Mapping[str, Any] | None) -> bool:
+def _is_empty(measured: Facts | None) -> bool:
     """Whether two results of one structure hold no value: an empty tuple."""
     return (
         measured is not None
@@ -634,18 +632,16 @@ def _is_empty(measured: Mapping[str, Any] | None) -> bool:
     )
 
 
-def _has_elements(measured: Mapping[str, Any]) -> bool:
+def _has_elements(measured: Facts) -> bool:
     """Whether a tensor of a sample has elements, so that another value could stand in its place."""
     return any(leaf.get("numel") for leaf in measured["leaves"])
 
 
-def _with_leaves(
-    measured: Mapping[str, Any], is_chosen: Callable[[str], bool]
-) -> Mapping[str, Any]:
+def _with_leaves(measured: Facts, is_chosen: Callable[[str], bool]) -> Mapping[str, Any]:
     return {**measured, "leaves": [leaf for leaf in measured["leaves"] if is_chosen(leaf["path"])]}
 
 
-def _judge_form(measured: Mapping[str, Any]) -> Verdict:
+def _judge_form(measured: Facts) -> Verdict:
     expected = "type, shape, dtype and device of eager"
     if measured["structure"] != measured["reference_structure"]:
         return Verdict.failed(
@@ -655,7 +651,7 @@ def _judge_form(measured: Mapping[str, Any]) -> Verdict:
     return next(filter(None, map(form_problem, measured["leaves"])), held)
 
 
-def _compared(arguments: Mapping[str, Any], done: Any, *, with_stand_ins: bool) -> dict[str, Any]:
+def _compared(arguments: Facts, done: Any, *, with_stand_ins: bool) -> dict[str, Any]:
     """Return the facts of one sample as ``close`` measures them.
 
     The only place where a sample is compared.
