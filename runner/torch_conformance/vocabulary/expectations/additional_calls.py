@@ -84,6 +84,12 @@ def differing_bits(value: object, expected: object) -> list[dict[str, Any]]:
     return differences
 
 
+def _failed(expected: str, difference: Facts, call: str = "") -> Verdict:
+    """Return the judgement of the first difference of an additional call."""
+    observed = f"{call}{OUTPUT}{difference['path']}: {difference['why']}"
+    return Verdict.failed(expected=expected, observed=observed)
+
+
 def tensors_of(value: object) -> int:
     """Return the number of tensors in a value."""
     return sum(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value))
@@ -180,10 +186,7 @@ class Deterministic(Repeated):
         runs = facts.measured["runs"]
         for number, differences in enumerate(runs, 1):
             for first in differences:
-                return Verdict.failed(
-                    expected=self.expected,
-                    observed=f"run {number}: {OUTPUT}{first['path']}: {first['why']}",
-                )
+                return _failed(self.expected, first, f"run {number}: ")
         if len(runs) != self.runs:
             return Verdict.error(f"{len(runs)} runs were made", expected=self.expected)
         observed = f"{facts.measured['tensors']} tensors with the same bits in {len(runs)} runs"
@@ -383,10 +386,7 @@ class BatchInvariant(Repeated):
         for part in parts:
             for first in part["differences"]:
                 where = f"elements {part['start']} to {part['start'] + part['size'] - 1} of {batch}"
-                return Verdict.failed(
-                    expected=self.expected,
-                    observed=f"{where}: {OUTPUT}{first['path']}: {first['why']}",
-                )
+                return _failed(self.expected, first, f"{where}: ")
         if [part["size"] for part in parts] != [size for size in self.sizes for _ in range(2)]:
             return Verdict.error(
                 f"{len(parts)} parts of the batch were tried", expected=self.expected
@@ -449,9 +449,7 @@ class Poisoned(Repeated):
     def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
         """Judge the result with poisoned memory. Without poisoned memory nothing is claimed."""
         for first in facts.measured["differences"]:
-            return Verdict.failed(
-                expected=self.expected, observed=f"{OUTPUT}{first['path']}: {first['why']}"
-            )
+            return _failed(self.expected, first)
         count = facts.measured["allocations"]
         if not count:
             return Verdict.error(

@@ -85,44 +85,37 @@ def opened(
     ``notes`` receives what the result does not show: the classes of the objects. An object within
     itself becomes a text.
     """
+
+    def open_leaf(leaf: object, where: str) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            parts = {
+                name.removeprefix("."): part
+                for name, part in anatomy(leaf).parts
+                if not name.startswith(".hook")
+            }
+            if not parts:
+                return tensor(leaf, where)
+            notes.append(f"{where or 'the value'} with attributes")
+            return {
+                "tensor": tensor(leaf, where),
+                **opened(parts, tensor, notes, where, (*above, leaf)),
+            }
+        if type(leaf).__module__ == "numpy":
+            return tensor(leaf, where)
+        for level, other in enumerate(above):
+            if other is leaf:
+                return f"the object {level} levels above"
+        whole = parts_of(leaf) if len(above) < _DEEPEST else None
+        if whole is None:
+            return leaf
+        form, named = whole
+        notes.append(f"{where or 'the value'} of class {form}")
+        return opened(named, tensor, notes, where, (*above, leaf))
+
     leaves, form = pytree.tree_flatten_with_path(value, is_leaf=_is_keyless)
     return pytree.tree_unflatten(
-        [_opened(leaf, tensor, notes, where + pytree.keystr(path), above) for path, leaf in leaves],
-        form,
+        [open_leaf(leaf, where + pytree.keystr(path)) for path, leaf in leaves], form
     )
-
-
-def _opened(
-    leaf: object,
-    tensor: Callable[[Any, str], Any],
-    notes: list[str],
-    where: str,
-    above: tuple[Any, ...],
-) -> Any:
-    if isinstance(leaf, torch.Tensor):
-        parts = {
-            name.removeprefix("."): part
-            for name, part in anatomy(leaf).parts
-            if not name.startswith(".hook")
-        }
-        if not parts:
-            return tensor(leaf, where)
-        notes.append(f"{where or 'the value'} with attributes")
-        return {
-            "tensor": tensor(leaf, where),
-            **opened(parts, tensor, notes, where, (*above, leaf)),
-        }
-    if type(leaf).__module__ == "numpy":
-        return tensor(leaf, where)
-    for level, other in enumerate(above):
-        if other is leaf:
-            return f"the object {level} levels above"
-    whole = parts_of(leaf) if len(above) < _DEEPEST else None
-    if whole is None:
-        return leaf
-    form, named = whole
-    notes.append(f"{where or 'the value'} of class {form}")
-    return opened(named, tensor, notes, where, (*above, leaf))
 
 
 # -- two values ------------------------------------------------------------------------------------

@@ -528,7 +528,7 @@ class Choices(Conditional):
             return {"rendered": AT_LEAST_ONE, **counts}
         return counts
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
         """Judge how many operations there were, then each count for each of them.
 
         The judgement of a count shows the first that fails.
@@ -540,49 +540,29 @@ class Choices(Conditional):
                 f"{facts.tunings.count} operations were selected for, and only "
                 f"{len(facts.tunings.found)} recorded"
             )
-            return [Verdict.error(observed, expected=f"every operation's {candidates}")]
+            yield Verdict.error(observed, expected=f"every operation's {candidates}")
+            return
         detail = "\n".join(map(str, tunings[:_SHOWN]))
 
         def shown(judgement: Verdict, what: str, observed: str) -> Verdict:
             count = judgement.expected.removeprefix(f"{judgement.leaf} ")
             return replace(judgement, expected=f"{what}: {count}", observed=observed, detail=detail)
 
-        number = judge_count(
-            or_some(self.tuned),
-            len(tunings),
-            surroundings,
-            leaf="tuned",
-        )
+        number = judge_count(or_some(self.tuned), len(tunings), surroundings, leaf="tuned")
         what = f" of {', '.join(self.of)}" if self.of else ""
-        judgements = [
-            shown(number, f"operations{what} that inductor selects a kernel for", number.observed)
-        ]
+        yield shown(number, f"operations{what} that inductor selects a kernel for", number.observed)
         for name, count in self._counts.items() if tunings else ():
-            judged = [
-                (
-                    tuning,
-                    judge_count(
-                        count, getattr(tuning.tally(self.backend), name), surroundings, leaf=name
-                    ),
-                )
-                for tuning in tunings
-            ]
-            tuning, worst = next(
-                ((tuning, result) for tuning, result in judged if result.status is Status.FAILED),
-                judged[0],
-            )
-            error = tuning.tally(self.backend).error
+            numbers = [getattr(tuning.tally(self.backend), name) for tuning in tunings]
+            judged = [judge_count(count, number, surroundings, leaf=name) for number in numbers]
+            failed = (at for at, verdict in enumerate(judged) if verdict.status is Status.FAILED)
+            first = next(failed, 0)
+            tuning, worst = tunings[first], judged[first]
+            error = tuning.tally(self.backend).error if worst.status is Status.FAILED else ""
             observed = f"{worst.observed} for {tuning.op}" + (
-                f"; first error: {error}" if error and worst.status is Status.FAILED else ""
+                f"; first error: {error}" if error else ""
             )
-            judgements.append(
-                shown(
-                    worst,
-                    f"{candidates} that {_VERBS.get(name, name)}, for each operation",
-                    observed,
-                )
-            )
-        return judgements
+            verb = _VERBS.get(name, name)
+            yield shown(worst, f"{candidates} that {verb}, for each operation", observed)
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """No operation at all; each count of one operation on its own, with another number."""

@@ -11,7 +11,7 @@ dtype's. Gradients that ``close`` judges are left to it.
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from torch_conformance.model.case import Step
 from torch_conformance.model.case_facts import Effects
@@ -49,12 +49,7 @@ class SideEffects:
 
     def measurement(self) -> Mapping[str, Json]:
         """The worker measures with the tolerance of the judgement."""
-        return {
-            "rtol": self.rtol,
-            "atol": self.atol,
-            "equal_nan": self.equal_nan,
-            "gradients": self.gradients,
-        }
+        return asdict(self)
 
     def judge(self, facts: Effects | None) -> Verdict:
         """Judge what the worker sent: each value that differs at all, by the rule of ``close``;

@@ -153,15 +153,16 @@ def _compare(left: object, right: object) -> dict[str, Any]:
     """
     leaves, structure = pytree.tree_flatten(left)
     others, other_structure = pytree.tree_flatten(right)
+    is_comparable, why = True, ""
     if structure != other_structure:
-        return {"comparable": True, "equal": False, "why": "another structure"}
-    if not leaves:
-        return {"comparable": False, "equal": False, "why": "both are empty"}
-    for index, (leaf, other) in enumerate(zip(leaves, others, strict=True)):
-        why = leaf_difference(leaf, other)
-        if why:
-            return {"comparable": True, "equal": False, "why": f"leaf {index}: {why}"}
-    return {"comparable": True, "equal": True, "why": ""}
+        why = "another structure"
+    elif not leaves:
+        is_comparable, why = False, "both are empty"
+    else:
+        pairs = enumerate(zip(leaves, others, strict=True))
+        differences = ((index, leaf_difference(*pair)) for index, pair in pairs)
+        why = next((f"leaf {index}: {text}" for index, text in differences if text), "")
+    return {"comparable": is_comparable, "equal": not why, "why": why}
 
 
 def leaf_difference(leaf: object, other: object) -> str:

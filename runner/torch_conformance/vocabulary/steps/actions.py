@@ -5,7 +5,7 @@ scripts, child processes.
 import ast
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from torch_conformance.model.diagnostics import Diagnostic, one_of
@@ -37,7 +37,7 @@ from torch_conformance.vocabulary.steps.step_base import (
     needed,
     values_of,
 )
-from torch_conformance.vocabulary.worker_session import Session
+from torch_conformance.vocabulary.worker_session import Function, Session
 
 
 @record
@@ -285,7 +285,7 @@ def run_program(session: Session, program: str, argv: Json) -> dict[str, Any]:
 
 
 def _called(
-    returning: Any, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    returning: Any, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> None:
     """Call a function in a child, and send that it returned."""
     function(*args, **kwargs)

@@ -36,7 +36,7 @@ from torch_conformance.vocabulary.steps.step_base import (
     Traits,
     needed,
 )
-from torch_conformance.vocabulary.worker_session import Session
+from torch_conformance.vocabulary.worker_session import Function, Session
 from torch_conformance.vocabulary.worker_torch import torch
 
 WARM_UP = 3
@@ -91,7 +91,7 @@ def _subjects(session: Session, arguments: "Bench") -> list[Subject]:
             )
 
             def run_once(
-                target: Callable[..., Any] = target, inputs: list[Any] = inputs, after: Any = after
+                target: Function = target, inputs: list[Any] = inputs, after: Any = after
             ) -> None:
                 # the results of the last call are no longer used: CUDA graphs may reuse their
                 # memory

@@ -40,7 +40,7 @@ from torch_conformance.vocabulary.steps.step_base import (
     needed,
     values_of,
 )
-from torch_conformance.vocabulary.worker_session import Session, Side
+from torch_conformance.vocabulary.worker_session import Function, Session, Side
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 
@@ -79,20 +79,15 @@ class Calling(Compared):
                 "spec needs the key 'function'",
                 "the function to compile; a spec with only api steps needs none",
             )
-        name = (
-            self.function
-            if self.function is not None
-            else ONLY
-            if ONLY in around.functions
-            else None
-        )
-        if name is None:
-            if len(around.functions) != 1:
-                if around.functions:
-                    hint = f"write {self.kind}: {{function: {next(iter(around.functions))}}}"
-                    yield around.problem(around.path, "which of the functions?", hint, key=True)
-                return
-            name = next(iter(around.functions))
+        names = [ONLY] if ONLY in around.functions else list(around.functions)
+        if self.function is not None:
+            names = [self.function]
+        if len(names) != 1:
+            if names:
+                hint = f"write {self.kind}: {{function: {names[0]}}}"
+                yield around.problem(around.path, "which of the functions?", hint, key=True)
+            return
+        (name,) = names
         if name not in around.functions:
             yield around.problem(
                 (*around.path, "function"), *unknown("function", name, around.functions)
@@ -241,7 +236,7 @@ _SHAPES = Form(
 
 def _shapes(
     dimensions: Mapping[str, Any],
-    function: Callable[..., Any],
+    function: Function,
     inputs: tuple[Any, ...],
     keywords: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -276,7 +271,7 @@ def _shapes(
 
 def _load(
     session: Session,
-    function: Callable[..., Any],
+    function: Function,
     inputs: tuple[Any, ...],
     keywords: Mapping[str, Any],
     how: "Aot",

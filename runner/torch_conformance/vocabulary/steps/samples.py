@@ -35,7 +35,7 @@ from torch_conformance.vocabulary.steps.step_base import (
     Traits,
     needed,
 )
-from torch_conformance.vocabulary.worker_session import Facts, Lookup, Session
+from torch_conformance.vocabulary.worker_session import Facts, Function, Lookup, Session
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 Given = tuple[list[Any], dict[str, Any]]
@@ -59,7 +59,7 @@ class Done:
     index: int
     text: str
     """Shapes, strides and dtypes of its tensors, and its plain arguments."""
-    operator: Callable[..., Any]
+    operator: Function
     """The operator, not compiled."""
     takes_out: bool
     takes_gradients: bool
@@ -95,7 +95,7 @@ class Done:
 
     def called(
         self,
-        function: Callable[..., Any],
+        function: Function,
         arguments: Given,
         around: Callable[[], AbstractContextManager[Any]] = nullcontext,
     ) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class Done:
 
     def _call(
         self,
-        function: Callable[..., Any],
+        function: Function,
         arguments: Given,
         around: AbstractContextManager[Any] | None = None,
     ) -> dict[str, Any]:
@@ -262,7 +262,7 @@ def raised(error: Exception) -> dict[str, str]:
     }
 
 
-def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+def plain(function: Function) -> Function:
     """Return a function of Python that calls an operator: what is compiled may be written in C."""
 
     def call(*args: object, **kwargs: object) -> Any:

@@ -14,7 +14,7 @@ from torch_conformance.model.expectation import About
 from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.backend import Backend
 from torch_conformance.vocabulary.forms import Boolean, Keywords, Name, Word, record
-from torch_conformance.vocabulary.worker_session import Session
+from torch_conformance.vocabulary.worker_session import Function, Session
 
 COMPILED = "compiled"
 """The name of the compiled function in a script."""
@@ -303,8 +303,8 @@ def values_of(session: Session, args: Json, kwargs: Json) -> tuple[list[Any], di
         )
 
 
-def callable_of(session: Session, call: Json) -> Callable[..., Any]:
+def callable_of(session: Session, call: Json) -> Function:
     """Return the function that a step calls by name."""
     with needed("the name of what is called"):
-        function: Callable[..., Any] = session.scope.callable(call)
+        function: Function = session.scope.callable(call)
         return function
