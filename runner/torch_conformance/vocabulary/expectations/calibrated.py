@@ -525,7 +525,7 @@ class Scale:
     is_rounded: bool
     """Whether all of eager's results are numbers of that format: it was rounded to last."""
     reference: Tensor
-    """That of float64, but eager's number where that one is finite by its rounding alone."""
+    """That of float64, but eager's number where that one is finite only by its rounding."""
     precise: Tensor
     """That of float64."""
     eager: Tensor
@@ -1259,7 +1259,7 @@ def compare(
         "value": float(answer[place]),
         "eager_value": float(eager[place]),
         "reference_value": float(right[place]),
-        # where no element is finite in both, the first stands here: it has no error, and its NaN or
+        # where no element is finite in both, the first is here: it has no error, and its NaN or
         # infinity is counted as nonfinite
         "reference": float(scale.sizes[place]) if bool(right[place].isfinite()) else 0.0,
         "error": float(errors[place]),

@@ -371,7 +371,7 @@ class Close(ConditionalOnCode):
             ]
         if problem := self.first_problem(measured["leaves"]):
             return [problem]
-        held = Verdict.passed(expected=expected, observed=told(measured["leaves"]))
+        held = Verdict.passed(expected=expected, observed=ways_judged(measured["leaves"]))
         return [replace(held, worst=greatest_error(measured["leaves"]))]
 
     def first_problem(self, leaves: Sequence[Facts]) -> Verdict | None:
@@ -565,9 +565,9 @@ class Close(ConditionalOnCode):
             )
         if leaf["nan_mismatches"] or leaf["inf_mismatches"]:
             count = leaf["nan_mismatches"] + leaf["inf_mismatches"]
-            alone = f"NaN or an infinity on one side only in {count} of {leaf['numel']} elements"
+            observed = f"NaN or an infinity on one side only in {count} of {leaf['numel']} elements"
             return Verdict.failed(
-                expected=expected, observed=self._sides(leaf) if "sides" in leaf else alone
+                expected=expected, observed=self._sides(leaf) if "sides" in leaf else observed
             )
         problem = _incomplete(leaf, leaf["numel"], expected)
         hidden = leaf.get("calibrated", {}).get("hidden")
@@ -825,7 +825,7 @@ def _incomplete(leaf: Facts, numel: int, expected: str) -> Verdict | None:
     return None
 
 
-def told(leaves: Sequence[Facts]) -> str:
+def ways_judged(leaves: Sequence[Facts]) -> str:
     """Return how many values were judged, and by what."""
     ways: dict[str, list[tuple[str, Facts]]] = {}
     for leaf in leaves:

@@ -356,7 +356,7 @@ def differences(
 
     Infinite elements count as equal if both are the same infinity, otherwise as ``inf_mismatches``.
     ``sides`` has, where they or NaN differ, how many elements are NaN, inf or -inf in each of the
-    two, and in one alone.
+    two, and in only one of them.
     """
     total: dict[str, Any] = {
         "nan_mismatches": 0,

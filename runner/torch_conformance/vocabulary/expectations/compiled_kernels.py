@@ -141,8 +141,8 @@ def _reported(
 
 
 def measure_resources(arguments: Facts, value: Lookup) -> Json:
-    """Return the shared memory that the compiler recorded, the most of any kernel; the rest stands
-    in the texts that it wrote.
+    """Return the shared memory that the compiler recorded, the most of any kernel; the rest is in
+    the texts that it wrote.
     """
     shared = value(KERNEL).get("shared")
     # several kernels of generated code differ: a map by kernel

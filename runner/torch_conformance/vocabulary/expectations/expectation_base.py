@@ -170,7 +170,7 @@ def text_of(value: object) -> str:
 
 
 def counts_in(body: object) -> list[Any]:
-    """Return the counts of a list with conditions, or the one that stands alone."""
+    """Return the counts of a list with conditions, or the only count."""
     return [entry.get("value") for entry in body] if isinstance(body, list) else [body]
 
 
@@ -275,7 +275,7 @@ def or_some(count: Any) -> Any:
 
 
 def check_count(body: Any, *path: str | int) -> None:
-    """Check a count with its conditions, which stands at a path; raise ``BadExpectation``."""
+    """Check a count with its conditions, which is at a path; raise ``BadExpectation``."""
     for index, value in enumerate(counts_in(body)):
         try:
             parse_count(value)

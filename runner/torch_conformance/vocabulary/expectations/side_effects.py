@@ -1,5 +1,5 @@
-"""Side effects of a step: what the compiled side left beside its result is compared with what eager
-left.
+"""Side effects of a step: what the compiled side left besides its result is compared with what
+eager left.
 
 Compared are arguments, parameters, buffers, attributes of modules and of objects, ``.grad``,
 version counters, the generators of random numbers, which results share memory with the arguments,
@@ -23,7 +23,7 @@ from torch_conformance.vocabulary.expectations.calibrated import (
     MOST_NOISE,
     MOST_OTHER,
 )
-from torch_conformance.vocabulary.expectations.close import Close, is_eager, told
+from torch_conformance.vocabulary.expectations.close import Close, is_eager, ways_judged
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from torch_conformance.vocabulary.forms import record
 from torch_conformance.vocabulary.steps import parsed
@@ -101,7 +101,7 @@ class SideEffects:
             return problems[0]
         apart = f"; {len(facts.apart)} differed before the call" if facts.apart else ""
         inexact = [leaf for leaf in facts.leaves if leaf["type"] == "tensor"]
-        differing = f"; not equal: {told(inexact)}" if inexact else ""
+        differing = f"; not equal: {ways_judged(inexact)}" if inexact else ""
         return Verdict.passed(
             expected=_EXPECTED, observed=f"{facts.compared} values compared{differing}{apart}"
         )

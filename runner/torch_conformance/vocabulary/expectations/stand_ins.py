@@ -38,7 +38,7 @@ def measure_stand_ins(
     ``inf_mismatches``, or ``why_not``.
 
     ``reference`` is a tensor of any shape, dtype and device. One wrong element makes the whole
-    tensor wrong, so of those the first finite one is measured alone.
+    tensor wrong, so of those only the first finite one is measured.
     """
     right = reference.detach()
     flat = right.reshape(-1)
@@ -273,7 +273,7 @@ def judged_stand_ins(
         "rows swapped": lambda: _swapped(right),
         "one element off": one_off,
         "NaN": one_nan,
-        # of gradients that are 0 but for rounding elsewhere, the greatest alone is unlike 0
+        # of gradients that are 0 but for rounding elsewhere, only the greatest is unlike 0
         "one element zero": lambda: changed(right != 0, lambda element: element.zero_(), share=1.0),
         "lower precision": coarse,
     }

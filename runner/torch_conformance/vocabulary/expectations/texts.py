@@ -236,7 +236,7 @@ _KINDS = tuple(line.partition(":")[0] for line in (OF_TENSORS + OTHER_FRAMES).sp
 def check_guards(body: Any, checks: CheckFile | None) -> None:
     """Refuse parts, patterns and directives of any guards, with ``BadExpectation``.
 
-    A kind that not every frame has may be named alone.
+    A kind that not every frame has may be named without more.
     """
     hint = "name a guard by its kind and its source, as in TENSOR_MATCH: check_tensor(L['x']"
 

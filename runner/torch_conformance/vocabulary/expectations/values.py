@@ -250,23 +250,17 @@ class _Pairs(Kind):
         """Each pair on its own: changed if equality is expected, made equal if a difference is."""
         for name, other in self.pairs.items():
             fact = facts.measured[name]
+            changes: list[tuple[str, Facts]] = [("made equal", {"value": encode(other)})]
             if is_reference(other):
-                changed = {**fact, "equal": not self.expects_equal, "why": "changed"}
                 mutation = "changed" if self.expects_equal else "made equal"
-                yield Mutant(name=mutation, facts=facts.with_measured(**{name: changed}), leaf=name)
+                changes = [(mutation, {**fact, "equal": not self.expects_equal, "why": "changed"})]
             elif self.expects_equal:
-                for mutation, value in _others(decode(fact["value"])):
-                    yield Mutant(
-                        name=mutation,
-                        facts=facts.with_measured(**{name: {"value": encode(value)}}),
-                        leaf=name,
-                    )
-            else:
-                yield Mutant(
-                    name="made equal",
-                    facts=facts.with_measured(**{name: {"value": encode(other)}}),
-                    leaf=name,
-                )
+                value = decode(fact["value"])
+                changes = [
+                    (mutation, {"value": encode(wrong)}) for mutation, wrong in _others(value)
+                ]
+            for mutation, changed in changes:
+                yield Mutant(name=mutation, facts=facts.with_measured(**{name: changed}), leaf=name)
             if not self.expects_equal and fact.get("form"):
                 yield Mutant(
                     name="any value of its form",

@@ -63,7 +63,7 @@ class Subject:
         """Return its timing for the report."""
         from statistics import median  # loads random and decimal: not for every command
 
-        taken = [round(each, 6) for each in self.taken]
+        taken = [round(milliseconds, 6) for milliseconds in self.taken]
         numbers = {
             "median_ms": round(median(taken), 6),
             "least_ms": min(taken),

@@ -25,7 +25,7 @@ from torch_conformance.model.expectation import (
 )
 from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.expectations import OF_SAMPLES, close
-from torch_conformance.vocabulary.expectations.close import Close, form_problem, told
+from torch_conformance.vocabulary.expectations.close import Close, form_problem, ways_judged
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
 from torch_conformance.vocabulary.forms import record
 from torch_conformance.vocabulary.steps.step_base import (
@@ -103,7 +103,7 @@ class Done:
         of its inputs where it has some.
 
         The call and its backward are each within a context of ``around``; how tensors for ``out=``
-        are made stands outside.
+        are made is outside.
         """
         is_eager = function is self.operator
         with torch.enable_grad():
@@ -132,7 +132,7 @@ class Done:
 
     def again(self, called: Sequence[Any], around: AbstractContextManager[Any]) -> dict[str, Any]:
         """Return what eager computes from other inputs, by the keys of ``eager``; ``around`` is
-        entered for the call alone.
+        entered only for the call.
         """
         _, args, kwargs, fixed = called
         outputs = self._call(self.operator, (args, kwargs), around)
@@ -385,7 +385,7 @@ class Samples(StepKind):
                 raise LookupError(
                     f"no sample of '{self.op}' for {self.dtype} can be called this way"
                 )
-            # at most so many, spread evenly: those of one kind often stand together
+            # at most so many, spread evenly: those of one kind often follow each other
             count = len(samples) if most is None else min(most, len(samples))
             numbers = [index * len(samples) // count for index in range(count)]
             chosen = [(number, samples[number]) for number in numbers]
@@ -504,13 +504,13 @@ class EachSample(Expectation):
             ]
             lines += [first.detail] if first.detail else []
             lines += [
-                f"sample {other['index']}: {one.observed[:200]}; {other['text'][:200]}"
-                for other, one in wrong[1 : 1 + _MOST_NAMED]
+                f"sample {other['index']}: {judgement.observed[:200]}; {other['text'][:200]}"
+                for other, judgement in wrong[1 : 1 + _MOST_NAMED]
             ]
             if len(wrong) > 1 + _MOST_NAMED:
                 lines.append(f"and {len(wrong) - 1 - _MOST_NAMED} more")
             # a waiver is compared with every wrong sample
-            values = tuple(value for bad, one in wrong for value in _wrong_values(bad, one))
+            values = tuple(value for pair in wrong for value in _wrong_values(*pair))
             return [
                 replace(
                     first,
@@ -548,7 +548,7 @@ class EachSample(Expectation):
                 if left
                 else ""
             )
-            observed += f"; {told(by_value)}{by_form}"
+            observed += f"; {ways_judged(by_value)}{by_form}"
         held = Verdict.passed(expected="every sample close to eager", observed=observed)
         worst = [judgement.worst for _, judgement in judged if judgement.worst is not None]
         return [replace(held, worst=max(worst, default=None))]

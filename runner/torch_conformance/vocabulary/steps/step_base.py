@@ -59,7 +59,7 @@ class Traits:
     is_last: bool = False
     """It must follow all steps of other kinds."""
     is_exclusive: bool = False
-    """A case with it runs alone."""
+    """No other case runs at the same time as one with it."""
     tools: tuple[str, ...] = ()
     """The capabilities that it uses on each device, whatever its backend requires."""
     children: int = 0
