@@ -10,13 +10,14 @@ from torch_conformance.model.case import Requirement
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.document import Document
 from torch_conformance.vocabulary.expectations.expectation_base import Range
+from torch_conformance.vocabulary.forms import record
 
 if TYPE_CHECKING:
     from torch_conformance.matching.filecheck import CheckFile
     from torch_conformance.vocabulary.expectations.served import Served
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Choices:
     """Autotuning choices that must have been timed: at least ``least`` with a matching name and
     class.
@@ -32,7 +33,7 @@ class Choices:
         return f"at least {self.least} timed choices matching /{self.match}/{of_class}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Serves:
     """The inductor backends that must have won each operation of a group, and at least one."""
 
@@ -44,7 +45,7 @@ class Serves:
         return f"each {self.group} served by {' or '.join(self.by)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Calls:
     """How often a function of the vendor's runtime must be called around each compiled call."""
 
@@ -58,7 +59,7 @@ class Calls:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Proof:
     """The evidence that a backend ran."""
 
@@ -98,7 +99,7 @@ INDUCTOR = "inductor"
 """The compiler of a backend that names none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Claims:
     """What a compiler says that it does; a case that asks for more is UNAVAILABLE."""
 
@@ -127,7 +128,7 @@ class ExpectedCell:
     position: Position
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Declared:
     """What a compiler declares that it does otherwise than eager: its cases are judged by it."""
 
@@ -149,7 +150,7 @@ class Declared:
         ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Backend:
     """One backend.
 

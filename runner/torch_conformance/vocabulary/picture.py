@@ -71,7 +71,7 @@ MOST_BYTES = 1 << 30
 
 
 class Form(str):
-    """What an object is, beside its parts: its class, its length, the order of its keys."""
+    """What an object is, besides its parts: its class, its length, the order of its keys."""
 
     __slots__ = ()
 
@@ -679,7 +679,7 @@ def _methods(tensor: object, names: Iterable[str]) -> list[tuple[str, Any]]:
 
 
 def _of_tensor(tensor: Any) -> Anatomy:
-    """Return what a tensor has beside its values: class, kind of history, hooks, attributes."""
+    """Return what a tensor has besides its values: class, kind of history, hooks, attributes."""
     if is_erased(tensor):
         return Anatomy("an erased parameter", [])
     with torch._C.DisableTorchFunctionSubclass():

@@ -12,6 +12,14 @@ from torch_conformance.model.protocol import Json
 
 Context: TypeAlias = AbstractContextManager[object]
 
+Facts: TypeAlias = Mapping[str, Any]
+"""What was measured of a value, or what is to be measured: plain data by name."""
+
+Function: TypeAlias = Callable[..., Any]
+
+Lookup: TypeAlias = Callable[[str], Any]
+"""Returns the value of a case that has a name."""
+
 
 class Side(Protocol):
     """One of the two sides of a case, compiled or eager."""
@@ -68,8 +76,8 @@ class CompiledFunctions(Protocol):
     """``torch.compile`` of functions."""
 
     def differentiates(self, tensors: Sequence[Any]) -> None: ...
-    def of(self, function: Callable[..., Any]) -> Callable[..., Any]: ...
-    def target(self, side: Side, name: str) -> Callable[..., Any]: ...
+    def of(self, function: Function) -> Function: ...
+    def target(self, side: Side, name: str) -> Function: ...
     def watched(self) -> Watched: ...
 
 
@@ -119,7 +127,7 @@ class Operator(Protocol):
     """One operator of torch's database, for one dtype and one way to call it."""
 
     @property
-    def function(self) -> Callable[..., Any]: ...
+    def function(self) -> Function: ...
     @property
     def takes_gradients(self) -> bool: ...
     @property
@@ -143,7 +151,7 @@ class OpInfo(Protocol):
 class Module(Protocol):
     """The module of the spec's Python."""
 
-    def function(self, block: Any, entry: str) -> Callable[..., Any]: ...
+    def function(self, block: Any, entry: str) -> Function: ...
 
 
 class Spy(Protocol):
@@ -165,7 +173,7 @@ class Additional(Protocol):
 
     records_operators: bool
 
-    def operators_of_sample(self, done: Any, compiled: Callable[..., Any], own: Any) -> Any: ...
+    def operators_of_sample(self, done: Any, compiled: Function, own: Any) -> Any: ...
 
 
 class Session(Protocol):
@@ -196,7 +204,7 @@ class Session(Protocol):
         self,
         function: str,
         arguments: Any,
-        target_of: Callable[[], Callable[..., Any]],
+        target_of: Callable[[], Function],
         *,
         phase: str = "trace",
         has_reference: bool = True,

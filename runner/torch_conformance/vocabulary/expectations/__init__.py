@@ -72,7 +72,7 @@ _CLASSES: tuple[type[Kind], ...] = (
     Metadata,
 )
 
-EXPECTATIONS: Mapping[str, type[Kind]] = {each.kind: each for each in _CLASSES}
+EXPECTATIONS: Mapping[str, type[Kind]] = {expectation.kind: expectation for expectation in _CLASSES}
 """The class of each expectation, by its key in a spec."""
 
 OF_SAMPLES = "samples"

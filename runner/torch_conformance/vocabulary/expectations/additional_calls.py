@@ -27,10 +27,11 @@ from torch_conformance.vocabulary.forms import (
     Keywords,
     Number,
     common,
+    record,
     some_of,
     whole,
 )
-from torch_conformance.vocabulary.worker_session import Again
+from torch_conformance.vocabulary.worker_session import Again, Facts
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 
@@ -83,6 +84,12 @@ def differing_bits(value: object, expected: object) -> list[dict[str, Any]]:
     return differences
 
 
+def _failed(expected: str, difference: Facts, call: str = "") -> Verdict:
+    """Return the judgement of the first difference of an additional call."""
+    observed = f"{call}{OUTPUT}{difference['path']}: {difference['why']}"
+    return Verdict.failed(expected=expected, observed=observed)
+
+
 def tensors_of(value: object) -> int:
     """Return the number of tensors in a value."""
     return sum(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value))
@@ -92,7 +99,7 @@ class Repeated(Conditional):
     """What is expected of more calls of the step's function."""
 
     __slots__ = ()
-    calls_again: ClassVar[bool] = True
+    calls_again = True
     remark: ClassVar[str] = (
         "The additional calls run after the last step of the case: counters, spies and caches "
         "of the steps do not see them. They begin from"
@@ -148,7 +155,7 @@ class Repeated(Conditional):
 _ANOTHER_ANSWER: list[Json] = [{"path": "", "why": "1 of 1 elements"}]
 
 
-def repeat_deterministic(arguments: Mapping[str, Any], again: Again) -> Json:
+def repeat_deterministic(arguments: Facts, again: Again) -> Json:
     """Call the function again, from the same state, and compare each result with the step's
     result.
     """
@@ -156,7 +163,7 @@ def repeat_deterministic(arguments: Mapping[str, Any], again: Again) -> Json:
     return {"runs": runs, "tensors": tensors_of(again.result)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Deterministic(Repeated):
     """More calls of the compiled function on the same inputs give the same bits as the step's
     result (NaN equals NaN).
@@ -165,8 +172,8 @@ class Deterministic(Repeated):
     """
 
     measure = staticmethod(repeat_deterministic)
-    words: ClassVar[str] = "the same bits in {0.runs} more runs"
-    about: ClassVar[About] = About.ANYTHING
+    words = "the same bits in {0.runs} more runs"
+    about = About.ANYTHING
     runs: Annotated[int, whole(1, 1000)] = 3
     """How often it is called again; 3 when absent. For example ``5``."""
 
@@ -179,10 +186,7 @@ class Deterministic(Repeated):
         runs = facts.measured["runs"]
         for number, differences in enumerate(runs, 1):
             for first in differences:
-                return Verdict.failed(
-                    expected=self.expected,
-                    observed=f"run {number}: {OUTPUT}{first['path']}: {first['why']}",
-                )
+                return _failed(self.expected, first, f"run {number}: ")
         if len(runs) != self.runs:
             return Verdict.error(f"{len(runs)} runs were made", expected=self.expected)
         observed = f"{facts.measured['tensors']} tensors with the same bits in {len(runs)} runs"
@@ -216,12 +220,12 @@ def _bytes(size: int | str) -> int:
     return int(float(size.removesuffix(unit)) * _UNITS[unit])
 
 
-def repeat_peak_memory(arguments: Mapping[str, Any], again: Again) -> Json:
+def repeat_peak_memory(arguments: Facts, again: Again) -> Json:
     """Measure the memory of one more call of the compiled function, and of eager."""
     return {"compiled": again.peak_memory(), "eager": again.peak_memory(eager=True), "tensors": 1}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PeakMemory(Repeated):
     """The most memory that a call of the compiled function holds at one time, beyond what is
     allocated before it: work space and results, without the arguments and without what a compile
@@ -237,8 +241,8 @@ class PeakMemory(Repeated):
     ``peak_memory: {of_eager: 0.8}``
     """
 
-    about: ClassVar[About] = About.ANYTHING
-    form: ClassVar[Keywords] = some_of("max", "of_eager")
+    about = About.ANYTHING
+    form = some_of("max", "of_eager")
     measure = staticmethod(repeat_peak_memory)
     max: Annotated[int | str, _BYTES] | None = None
     """The most, in bytes or with a unit: B, KiB, MiB, GiB. For example ``64 MiB``."""
@@ -253,10 +257,6 @@ class PeakMemory(Repeated):
             *([] if self.of_eager is None else [f"{self.of_eager:g} times eager's"]),
         ]
         return f"peak memory of a call: at most {' and '.join(bounds)}"
-
-    def measurement(self) -> Mapping[str, Json] | None:
-        """The worker measures a call of both sides."""
-        return {}
 
     def _bound(self, eager: int) -> int:
         bounds = [] if self.max is None else [_bytes(self.max)]
@@ -279,7 +279,7 @@ class PeakMemory(Repeated):
         yield Mutant(name=name, facts=facts.with_measured(compiled=size))
 
 
-def repeat_batch_invariant(arguments: Mapping[str, Any], again: Again) -> Json:
+def repeat_batch_invariant(arguments: Facts, again: Again) -> Json:
     """Call the function with the first and with the last elements of the batch, for each size.
 
     Raise ``CannotRepeat`` where the named inputs are not tensors with one batch size, and where the
@@ -335,7 +335,7 @@ def repeat_batch_invariant(arguments: Mapping[str, Any], again: Again) -> Json:
 _NUMBERS = Form({"type": "array", "minItems": 1, "uniqueItems": True})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class BatchInvariant(Repeated):
     """The result for a part of the batch equals that part of the step's result, bit for bit.
 
@@ -348,9 +348,9 @@ class BatchInvariant(Repeated):
     ``batch_invariant: {inputs: [0, 1, 2], sizes: [1, 4]}``
     """
 
-    about: ClassVar[About] = About.ANYTHING
+    about = About.ANYTHING
     measure = staticmethod(repeat_batch_invariant)
-    words: ClassVar[str] = "the same bits for parts of the batch (dim {0.dim}, sizes {0.sizes})"
+    words = "the same bits for parts of the batch (dim {0.dim}, sizes {0.sizes})"
     dim: Annotated[int, whole(0, 63)] = 0
     """The dimension of the batch, in the inputs and in every tensor of the result; 0 when absent.
 
@@ -386,10 +386,7 @@ class BatchInvariant(Repeated):
         for part in parts:
             for first in part["differences"]:
                 where = f"elements {part['start']} to {part['start'] + part['size'] - 1} of {batch}"
-                return Verdict.failed(
-                    expected=self.expected,
-                    observed=f"{where}: {OUTPUT}{first['path']}: {first['why']}",
-                )
+                return _failed(self.expected, first, f"{where}: ")
         if [part["size"] for part in parts] != [size for size in self.sizes for _ in range(2)]:
             return Verdict.error(
                 f"{len(parts)} parts of the batch were tried", expected=self.expected
@@ -411,7 +408,7 @@ class BatchInvariant(Repeated):
         yield Mutant(name="fewer parts", facts=facts.with_measured(parts=parts[:-1]))
 
 
-def repeat_poisoned(arguments: Mapping[str, Any], again: Again) -> Json:
+def repeat_poisoned(arguments: Facts, again: Again) -> Json:
     """Call the function again while fresh memory is poisoned."""
     with again.poisoned() as poison:
         result = again.run()
@@ -423,7 +420,7 @@ def repeat_poisoned(arguments: Mapping[str, Any], again: Again) -> Json:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Poisoned(Repeated):
     """The result has the same bits when each buffer that the generated code allocates is filled
     with bytes 255 first: NaN for every float.
@@ -438,7 +435,7 @@ class Poisoned(Repeated):
 
     form: ClassVar[Keywords] = {"type": ["boolean", "object"]}
     measure = staticmethod(repeat_poisoned)
-    words: ClassVar[str] = "the same bits where fresh memory holds NaN"
+    words = "the same bits where fresh memory holds NaN"
 
     @classmethod
     def read(cls, body: Any) -> "Poisoned":
@@ -452,9 +449,7 @@ class Poisoned(Repeated):
     def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
         """Judge the result with poisoned memory. Without poisoned memory nothing is claimed."""
         for first in facts.measured["differences"]:
-            return Verdict.failed(
-                expected=self.expected, observed=f"{OUTPUT}{first['path']}: {first['why']}"
-            )
+            return _failed(self.expected, first)
         count = facts.measured["allocations"]
         if not count:
             return Verdict.error(
@@ -470,7 +465,7 @@ class Poisoned(Repeated):
         yield Mutant(name="no memory was poisoned", facts=facts.with_measured(allocations=0))
 
 
-def repeat_candidates(arguments: Mapping[str, Any], again: Again) -> Json:
+def repeat_candidates(arguments: Facts, again: Again) -> Json:
     """Compile and call the function once for each candidate, and compare the result with
     eager's.
     """
@@ -503,7 +498,7 @@ def repeat_candidates(arguments: Mapping[str, Any], again: Again) -> Json:
     return {"seen": seen, "tried": tried, "tensors": tensors_of(again.result)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Candidates(Repeated):
     """Each candidate of autotuning computes what eager computes, also one that loses.
 
@@ -516,9 +511,9 @@ class Candidates(Repeated):
     ``candidates: {at_most: 4, atol: 0.01, rtol: 0.01}``
     """
 
-    form: ClassVar[Keywords] = TOLERANCES
+    form = TOLERANCES
     measure = staticmethod(repeat_candidates)
-    words: ClassVar[str] = "each candidate of autotuning close to eager"
+    words = "each candidate of autotuning close to eager"
     at_most: Annotated[int, whole(1, 1000)] = 16
     """How many candidates are tried; 16 when absent. Of more, as many are tried, evenly spread,
     with the first and the last; the verdict says so. For example ``4``."""
@@ -614,7 +609,7 @@ _SHOWN = 5
 """The maximum number of candidates that a verdict names."""
 
 
-def _name(candidate: Mapping[str, Any]) -> str:
+def _name(candidate: Facts) -> str:
     return " and ".join(candidate["chosen"]) or "(none)"
 
 

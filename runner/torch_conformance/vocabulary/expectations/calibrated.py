@@ -25,6 +25,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torch_conformance.model.protocol import Json
+from torch_conformance.vocabulary.forms import record
+from torch_conformance.vocabulary.worker_session import Facts
 from torch_conformance.vocabulary.worker_torch import Tensor, torch
 
 FACTOR = 2.0
@@ -105,7 +107,7 @@ def format_of(dtype: str) -> Format | None:
     return FORMATS.get(COMPONENTS.get(dtype, dtype))
 
 
-def form_of(dtype: str, facts: Mapping[str, Any]) -> Format | None:
+def form_of(dtype: str, facts: Facts) -> Format | None:
     """Return the format by which an answer of a dtype is judged; raise ``ValueError`` for facts
     that do not fit.
 
@@ -209,7 +211,7 @@ def widening(draws: int, numel: int, form: Format, whole_ulp: float) -> float:
     return 1.0 if form.nudges == 0 and 0 < whole_ulp <= SINGLE else spread(draws, numel)
 
 
-def bias_bound(facts: Mapping[str, Any], form: Format) -> float:
+def bias_bound(facts: Facts, form: Format) -> float:
     """Return the greatest right bias of the groups of one kind, in bounds of their elements.
 
     A right answer may round once more than eager, which moves an element by one ulp with a
@@ -236,7 +238,7 @@ def is_zero(most: float, whole_error: float) -> bool:
     return most * 2.0**10 <= whole_error
 
 
-def element_bound(facts: Mapping[str, Any], form: Format) -> float:
+def element_bound(facts: Facts, form: Format) -> float:
     """Return the greatest right error of the element ``worst`` of the facts."""
     worst, numel = facts["worst"], int(facts["numel"])
     if int(worst["group_draws"]) < min(LEAST_DRAWS, numel * int(facts["runs"])):
@@ -266,7 +268,7 @@ MEDIAN_FLOOR = 4.0
 so many is right in wide formats, where runs with fine roundings say what additions do."""
 
 
-def median_bound(median: Mapping[str, Any]) -> float:
+def median_bound(median: Facts) -> float:
     """Return the greatest right median of a group of errors, in ulp; of fewer elements than a group
     has, the median is nearly the greatest error.
     """
@@ -274,7 +276,7 @@ def median_bound(median: Mapping[str, Any]) -> float:
     return max(floor, FACTOR * float(median["eager"]), MEDIAN * float(median["fine"]))
 
 
-def pooled(leaves: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def pooled(leaves: Iterable[Facts]) -> Iterator[Facts]:
     """Yield the median of the elements of all leaves that are too small for a group, by their
     bounds; nothing where there is none.
     """
@@ -287,7 +289,7 @@ def pooled(leaves: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     ]
 
 
-def median_problem(median: Mapping[str, Any]) -> str:
+def median_problem(median: Facts) -> str:
     """Return what is wrong with a median; empty for a right one."""
     bound = median_bound(median)
     return (
@@ -307,7 +309,7 @@ LEAST_DRAWS = 16
 """A group with fewer errors of eager is not used."""
 
 
-def problems(facts: Mapping[str, Any], form: Format, *, is_near: bool = False) -> list[str]:
+def problems(facts: Facts, form: Format, *, is_near: bool = False) -> list[str]:
     """Return what is wrong with an answer by its facts; empty for a right one.
 
     Facts of another form raise what reading them raises.
@@ -405,7 +407,7 @@ def nearest_bound(own: float, form: Format, numel: int) -> float:
     return max(least, min(FACTOR * own, 2.0 ** (form.bits - 6))) if form.nudges else least
 
 
-def summary(facts: Mapping[str, Any]) -> str:
+def summary(facts: Facts) -> str:
     """Return the errors on one line."""
     if not facts["numel"]:
         return "no elements"
@@ -507,7 +509,7 @@ class Sample:
     """The resolution of the inputs that were nudged; 0 for the case's own inputs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Scale:
     """Eager's error for each element of a leaf.
 
@@ -523,7 +525,7 @@ class Scale:
     is_rounded: bool
     """Whether all of eager's results are numbers of that format: it was rounded to last."""
     reference: Tensor
-    """That of float64, but eager's number where that one is finite by its rounding alone."""
+    """That of float64, but eager's number where that one is finite only by its rounding."""
     precise: Tensor
     """That of float64."""
     eager: Tensor
@@ -1257,7 +1259,7 @@ def compare(
         "value": float(answer[place]),
         "eager_value": float(eager[place]),
         "reference_value": float(right[place]),
-        # where no element is finite in both, the first stands here: it has no error, and its NaN or
+        # where no element is finite in both, the first is here: it has no error, and its NaN or
         # infinity is counted as nonfinite
         "reference": float(scale.sizes[place]) if bool(right[place].isfinite()) else 0.0,
         "error": float(errors[place]),

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
@@ -51,7 +51,8 @@ from torch_conformance.vocabulary.expectations.stand_ins import (
     measure_other_inputs,
     measure_stand_ins,
 )
-from torch_conformance.vocabulary.forms import Boolean, Form, Keywords, Number, ValueName
+from torch_conformance.vocabulary.forms import Boolean, Form, Number, ValueName, record
+from torch_conformance.vocabulary.worker_session import Facts, Lookup
 from torch_conformance.vocabulary.worker_torch import Tensor, pytree, torch
 
 NAMES = ("zeros", "negated", "rows swapped", "one element off", "NaN", "other inputs")
@@ -95,9 +96,7 @@ def is_eager(name: str) -> bool:
     return name.partition(".")[0] == EAGER
 
 
-def measure(
-    arguments: Mapping[str, Any], value: Callable[[str], Any], *, with_stand_ins: bool = True
-) -> Any:
+def measure(arguments: Facts, value: Lookup, *, with_stand_ins: bool = True) -> Any:
     """Measure in the worker.
 
     ``value`` returns a named value; tensors may be on any device and have any dtype.
@@ -163,7 +162,7 @@ def _strides(value: object) -> list[int] | None:
     ]
 
 
-def has_other_inputs(arguments: Mapping[str, Any]) -> bool:
+def has_other_inputs(arguments: Facts) -> bool:
     """Whether the stand-in "other inputs" applies: the output, or a part of it, is compared with
     the same part of eager.
     """
@@ -173,14 +172,14 @@ def has_other_inputs(arguments: Mapping[str, Any]) -> bool:
     return (first, other) == (OUTPUT, EAGER) and part == same_part
 
 
-def needs_reference(arguments: Mapping[str, Any]) -> bool:
+def needs_reference(arguments: Facts) -> bool:
     """Whether a measurement needs a float64 reference."""
     return arguments.get("judge") == Judge.CALIBRATED.value
 
 
 def add_other_inputs(
     facts: dict[str, Any],
-    arguments: Mapping[str, Any],
+    arguments: Facts,
     reference: object,
     answer: Callable[[], Any],
     comparers: Mapping[int, Comparer] | None = None,
@@ -209,15 +208,13 @@ def add_other_inputs(
             )
 
 
-def _against(
-    leaf: Mapping[str, Any], arguments: Mapping[str, Any]
-) -> Callable[[Any, Any], Mapping[str, Any]]:
+def _against(leaf: Facts, arguments: Facts) -> Callable[[Any, Any], Mapping[str, Any]]:
     return functools.partial(
         differences, rtol=leaf["rtol"], atol=leaf["atol"], equal_nan=arguments["equal_nan"]
     )
 
 
-def _by_bits(reference: object, arguments: Mapping[str, Any]) -> Comparer | None:
+def _by_bits(reference: object, arguments: Facts) -> Comparer | None:
     """Return what compares a tensor with its reference by bits; None for other judges."""
     return (
         (lambda other: {"bits": bits(other, reference, of_nan="of_nan" in arguments)})
@@ -226,7 +223,7 @@ def _by_bits(reference: object, arguments: Mapping[str, Any]) -> Comparer | None
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Close(ConditionalOnCode):
     """Every tensor of a value is close to its counterpart: same structure, shape and dtype.
 
@@ -245,12 +242,12 @@ class Close(ConditionalOnCode):
     ``close: {to: eager, exact: true}``
     """
 
-    form: ClassVar[Keywords] = TOLERANCES
+    form = TOLERANCES
     instead = (
         "write no tolerance or a smaller one, or use inputs whose results are not small beside it"
     )
     measure = staticmethod(measure)
-    about: ClassVar[About] = About.ANYTHING
+    about = About.ANYTHING
     of: ValueName = OUTPUT
     """The value; the step's own result when absent."""
     to: Annotated[ValueName, Form({"allOf": [{"$ref": "names.schema.json#/$defs/compared"}]})] = (
@@ -374,10 +371,10 @@ class Close(ConditionalOnCode):
             ]
         if problem := self.first_problem(measured["leaves"]):
             return [problem]
-        held = Verdict.passed(expected=expected, observed=told(measured["leaves"]))
+        held = Verdict.passed(expected=expected, observed=ways_judged(measured["leaves"]))
         return [replace(held, worst=greatest_error(measured["leaves"]))]
 
-    def first_problem(self, leaves: Sequence[Mapping[str, Any]]) -> Verdict | None:
+    def first_problem(self, leaves: Sequence[Facts]) -> Verdict | None:
         """Return the judgement of the first wrong value, which names all of them for waivers; None
         where none is wrong.
         """
@@ -403,7 +400,7 @@ class Close(ConditionalOnCode):
         )
         return replace(problems[0][1], wrong=tuple(wrong))
 
-    def problem_of_leaf(self, leaf: Mapping[str, Any]) -> Verdict | None:
+    def problem_of_leaf(self, leaf: Facts) -> Verdict | None:
         """Return the judgement of a value that is not close to its reference, or that was not
         measured as its judge needs it.
         """
@@ -461,7 +458,7 @@ class Close(ConditionalOnCode):
                     changed = [*leaves[:index], {**leaf, **measured}, *leaves[index + 1 :]]
                     yield Mutant(name=name, facts=facts.with_measured(leaves=changed), where=where)
 
-    def problem(self, leaf: Mapping[str, Any]) -> Verdict | None:
+    def problem(self, leaf: Facts) -> Verdict | None:
         """Return the judgement of a value that is not close to its reference; None if it is."""
         if (other_form := form_problem(leaf, self.of)) is not None:
             return other_form
@@ -556,7 +553,7 @@ class Close(ConditionalOnCode):
             detail="\n".join([*problems[1:], calibrated.summary(facts)]),
         )
 
-    def _by_tolerance(self, where: str, leaf: Mapping[str, Any], why: str) -> Verdict | None:
+    def _by_tolerance(self, where: str, leaf: Facts, why: str) -> Verdict | None:
         """Judge by ``atol`` and ``rtol``; ``why`` is why the dtype's are used."""
         rtol, atol = default_tolerance(leaf["dtype"], leaf["reference_dtype"])
         if self.rtol is not None and self.atol is not None:
@@ -568,9 +565,9 @@ class Close(ConditionalOnCode):
             )
         if leaf["nan_mismatches"] or leaf["inf_mismatches"]:
             count = leaf["nan_mismatches"] + leaf["inf_mismatches"]
-            alone = f"NaN or an infinity on one side only in {count} of {leaf['numel']} elements"
+            observed = f"NaN or an infinity on one side only in {count} of {leaf['numel']} elements"
             return Verdict.failed(
-                expected=expected, observed=self._sides(leaf) if "sides" in leaf else alone
+                expected=expected, observed=self._sides(leaf) if "sides" in leaf else observed
             )
         problem = _incomplete(leaf, leaf["numel"], expected)
         hidden = leaf.get("calibrated", {}).get("hidden")
@@ -588,7 +585,7 @@ class Close(ConditionalOnCode):
         )
         return Verdict.failed(expected=expected, observed=worst, detail=detail)
 
-    def _sides(self, leaf: Mapping[str, Any]) -> str:
+    def _sides(self, leaf: Facts) -> str:
         """Return how many elements of each side are NaN, and which infinity."""
         ours, theirs = ("compiled" if is_eager(self.to) else self.of), self.to
         sentences = []
@@ -618,7 +615,7 @@ _OF_MEMORY = re.compile("memory of |the earlier call")
 """In what is said of a tensor that should share memory with another one, or should not."""
 
 
-def form_problem(leaf: Mapping[str, Any], of: str = OUTPUT) -> Verdict | None:
+def form_problem(leaf: Facts, of: str = OUTPUT) -> Verdict | None:
     """Return the judgement of a value with another form than its reference; None if it has that."""
     for fact in _FORM:
         if leaf[fact] != leaf[f"reference_{fact}"]:
@@ -627,7 +624,7 @@ def form_problem(leaf: Mapping[str, Any], of: str = OUTPUT) -> Verdict | None:
     return None
 
 
-def aspect_of(leaf: Mapping[str, Any], *, compares_strides: bool) -> str:
+def aspect_of(leaf: Facts, *, compares_strides: bool) -> str:
     """Return what of a wrong value is wrong, in a word or two."""
     if _OF_MEMORY.search(f"{leaf.get('value')} {leaf.get('reference_value')}"):
         return ALIASING
@@ -635,7 +632,7 @@ def aspect_of(leaf: Mapping[str, Any], *, compares_strides: bool) -> str:
     return next((fact for fact in compared if leaf[fact] != leaf[f"reference_{fact}"]), NUMBERS)
 
 
-def greatest_error(leaves: Iterable[Mapping[str, Any]]) -> float | None:
+def greatest_error(leaves: Iterable[Facts]) -> float | None:
     """Return the greatest error of right values, in units of the bounds of their elements; None
     where no bound judged one.
     """
@@ -651,7 +648,7 @@ def greatest_error(leaves: Iterable[Mapping[str, Any]]) -> float | None:
     return max(shares, default=None)
 
 
-def numbers_of(leaf: Mapping[str, Any]) -> dict[str, float]:
+def numbers_of(leaf: Facts) -> dict[str, float]:
     """Return what a waiver holds of a wrong tensor; empty for another value, or another shape or
     dtype.
     """
@@ -689,9 +686,7 @@ or towards it.
 """
 
 
-def _by_rounding(
-    name: str, dtype: str, measured: Mapping[str, Any], zeros: Mapping[str, Any], most: float
-) -> str:
+def _by_rounding(name: str, dtype: str, measured: Facts, zeros: Facts, most: float) -> str:
     """Return why a stand-in need not fail: rounding explains what it differs by; empty where it
     does not.
 
@@ -749,7 +744,7 @@ _SIZES = frozenset(
 """Facts that are no number below 0, and not NaN."""
 
 
-def _impossible(facts: Mapping[str, Any]) -> Iterator[str]:
+def _impossible(facts: Facts) -> Iterator[str]:
     """Yield each fact of a value, without those of stand-ins, that is no size."""
     for name, fact in facts.items():
         for part in fact if isinstance(fact, list) else [fact]:
@@ -764,7 +759,7 @@ def _impossible(facts: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{name} is {part}"
 
 
-def contradiction(leaf: Mapping[str, Any]) -> str:
+def contradiction(leaf: Facts) -> str:
     """Return how the facts of a measured value that would pass contradict others, as where a
     replaced operation spoils one; else empty.
     """
@@ -821,7 +816,7 @@ def contradiction(leaf: Mapping[str, Any]) -> str:
     return ""
 
 
-def _incomplete(leaf: Mapping[str, Any], numel: int, expected: str) -> Verdict | None:
+def _incomplete(leaf: Facts, numel: int, expected: str) -> Verdict | None:
     """Return an error where not all elements were measured."""
     if numel != math.prod(leaf["shape"]):
         return Verdict.error(
@@ -830,9 +825,9 @@ def _incomplete(leaf: Mapping[str, Any], numel: int, expected: str) -> Verdict |
     return None
 
 
-def told(leaves: Sequence[Mapping[str, Any]]) -> str:
+def ways_judged(leaves: Sequence[Facts]) -> str:
     """Return how many values were judged, and by what."""
-    ways: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    ways: dict[str, list[tuple[str, Facts]]] = {}
     for leaf in leaves:
         facts = leaf.get("calibrated", {})
         why = facts.get("no_float64", facts.get("why_not", ""))
@@ -901,7 +896,7 @@ class Comparison:
     """A comparison whose facts are completed."""
 
     facts: dict[str, Any]
-    arguments: Mapping[str, Any]
+    arguments: Facts
     values: Mapping[str, Any]
     """The compared values, by the words ``of`` and ``to``."""
     comparers: dict[int, Comparer]
@@ -1049,7 +1044,7 @@ def _is_double(scale: calibrated.Scale) -> bool:
     return scale.form is calibrated.FORMATS["float64"]
 
 
-def _judged_scale(leaf: Mapping[str, Any], index: int, runs: _Runs) -> tuple[calibrated.Scale, int]:
+def _judged_scale(leaf: Facts, index: int, runs: _Runs) -> tuple[calibrated.Scale, int]:
     """Return eager's error for a leaf, and in how many elements eager is wrong on its device.
 
     More runs are made only where the answer would fail without them: with finer roundings, and
@@ -1059,17 +1054,7 @@ def _judged_scale(leaf: Mapping[str, Any], index: int, runs: _Runs) -> tuple[cal
     answers, right = runs.answers, runs.reference[index]
     ours, theirs = (runs.own[word][index] for word in ("of", "to"))
     jittered = [answer[index] for answer in runs.jittered]
-    judged = functools.partial(
-        _scale,
-        leaf,
-        runs.eager[index],
-        runs.again[index],
-        right,
-        [calibrated.Sample(answer[index], of[index], step) for answer, of, step in runs.pairs],
-        answers.through[index] if answers.through else "",
-        answers.amplitude,
-        answers.why_not,
-    )
+    judged = functools.partial(_scale, leaf, index, runs)
     fine: list[Any] | None = None if answers.fine is None else []
     scale = judged(fine, jittered)
     if is_suspect := calibrated.is_suspect(ours, scale):
@@ -1101,7 +1086,7 @@ def _judged_scale(leaf: Mapping[str, Any], index: int, runs: _Runs) -> tuple[cal
 
 
 def _add_distribution(
-    leaf: dict[str, Any], facts: Mapping[str, Json], eager: Tensor, runs: Sequence[Any]
+    leaf: dict[str, Any], facts: Facts, eager: Tensor, runs: Sequence[Any]
 ) -> None:
     """Add the facts of random numbers of the compiler's own; of wrong answers zeros are tried."""
     leaf["calibrated"] = {"distribution": facts}
@@ -1121,13 +1106,13 @@ def _add_distribution(
 _WHOLE = ("int", "bool")
 
 
-def _needs_runs(leaf: Mapping[str, Any]) -> bool:
+def _needs_runs(leaf: Facts) -> bool:
     """Whether a value is inexact, or an exact one that differs from eager's."""
     is_inexact = leaf["type"] == "float" or calibrated.format_of(leaf["dtype"]) is not None
     return is_inexact or leaf.get("equal") is False or bool(leaf.get("mismatches"))
 
 
-def _exact(leaf: Mapping[str, Any]) -> str:
+def _exact(leaf: Facts) -> str:
     is_tensor = leaf["type"] == "tensor"
     return f"values of dtype {leaf['dtype']} are exact" if is_tensor else "it is no tensor"
 
@@ -1180,7 +1165,7 @@ def _add_hidden(leaf: dict[str, Any], ours: Tensor, theirs: Tensor) -> None:
             leaf["calibrated"]["hidden"] = int(is_hidden.sum())
 
 
-def _blamed(leaf: Mapping[str, Any], problem: Verdict) -> Verdict:
+def _blamed(leaf: Facts, problem: Verdict) -> Verdict:
     """Return an error in place of a failure where eager itself does not repeat its answer."""
     facts = leaf.get("calibrated") or {}
     if facts.get("repeats", True) or problem.status is not Status.FAILED:
@@ -1205,23 +1190,26 @@ def _why(error: Exception, opaque: str = "") -> dict[str, Any]:
 
 
 def _scale(
-    leaf: Mapping[str, Any],
-    eager: Any,
-    again: Tensor,
-    right: Tensor,
-    samples: Sequence[calibrated.Sample],
-    through: str,
-    amplitude: float,
-    why_not: str,
+    leaf: Facts,
+    index: int,
+    runs: _Runs,
     fine: Sequence[Tensor] | None,
-    moved: Sequence[Tensor],
+    jittered: Sequence[Tensor],
 ) -> calibrated.Scale:
+    """Return eager's error for a leaf, by its runs with fine and with other roundings of the leaf.
+
+    Raise ``NoReference`` where nothing judges it, and ``Unrepeatable``.
+    """
+    answers, why_not = runs.answers, runs.answers.why_not
+    eager, again, right = runs.eager[index], runs.again[index], runs.reference[index]
+    samples = [calibrated.Sample(answer[index], of[index], step) for answer, of, step in runs.pairs]
+    through = answers.through[index] if answers.through else ""
     if leaf["dtype"] != leaf["reference_dtype"]:
         raise calibrated.NoReference("the dtypes differ")
     everything = [
         again,
         right,
-        *moved,
+        *jittered,
         *(fine or ()),
         *(part for sample in samples for part in (sample.answer, sample.reference)),
     ]
@@ -1242,14 +1230,15 @@ def _scale(
         for part in [right, *(sample.reference for sample in samples)]
     ):
         why_not = why_not or "the function computes in a narrower dtype than float64 itself"
+    roundings = through, jittered, answers.amplitude, fine
     try:
         if not why_not:
-            return calibrated.scale_of(samples, eager, right, through, moved, amplitude, fine)
+            return calibrated.scale_of(samples, eager, right, *roundings)
     except calibrated.NoReference as error:
         why_not = str(error)
-    if not moved:
+    if not jittered:
         raise calibrated.NoReference(why_not)
-    scale = calibrated.scale_of([], eager, eager, through, moved, amplitude, fine)
+    scale = calibrated.scale_of([], eager, eager, *roundings)
     return replace(scale, why_not=why_not)
 
 

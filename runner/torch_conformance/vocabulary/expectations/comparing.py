@@ -12,11 +12,12 @@ import math
 import re
 import types
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from torch_conformance.vocabulary.expectations.calibrated import wide
 from torch_conformance.vocabulary.picture import anatomy, attributes_of, is_atom
+from torch_conformance.vocabulary.worker_session import Facts
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 DEFAULTS: dict[str, tuple[float, float]] = {
@@ -84,50 +85,43 @@ def opened(
     ``notes`` receives what the result does not show: the classes of the objects. An object within
     itself becomes a text.
     """
+
+    def open_leaf(leaf: object, where: str) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            parts = {
+                name.removeprefix("."): part
+                for name, part in anatomy(leaf).parts
+                if not name.startswith(".hook")
+            }
+            if not parts:
+                return tensor(leaf, where)
+            notes.append(f"{where or 'the value'} with attributes")
+            return {
+                "tensor": tensor(leaf, where),
+                **opened(parts, tensor, notes, where, (*above, leaf)),
+            }
+        if type(leaf).__module__ == "numpy":
+            return tensor(leaf, where)
+        for level, other in enumerate(above):
+            if other is leaf:
+                return f"the object {level} levels above"
+        whole = parts_of(leaf) if len(above) < _DEEPEST else None
+        if whole is None:
+            return leaf
+        form, named = whole
+        notes.append(f"{where or 'the value'} of class {form}")
+        return opened(named, tensor, notes, where, (*above, leaf))
+
     leaves, form = pytree.tree_flatten_with_path(value, is_leaf=_is_keyless)
     return pytree.tree_unflatten(
-        [_opened(leaf, tensor, notes, where + pytree.keystr(path), above) for path, leaf in leaves],
-        form,
+        [open_leaf(leaf, where + pytree.keystr(path)) for path, leaf in leaves], form
     )
-
-
-def _opened(
-    leaf: object,
-    tensor: Callable[[Any, str], Any],
-    notes: list[str],
-    where: str,
-    above: tuple[Any, ...],
-) -> Any:
-    if isinstance(leaf, torch.Tensor):
-        parts = {
-            name.removeprefix("."): part
-            for name, part in anatomy(leaf).parts
-            if not name.startswith(".hook")
-        }
-        if not parts:
-            return tensor(leaf, where)
-        notes.append(f"{where or 'the value'} with attributes")
-        return {
-            "tensor": tensor(leaf, where),
-            **opened(parts, tensor, notes, where, (*above, leaf)),
-        }
-    if type(leaf).__module__ == "numpy":
-        return tensor(leaf, where)
-    for level, other in enumerate(above):
-        if other is leaf:
-            return f"the object {level} levels above"
-    whole = parts_of(leaf) if len(above) < _DEEPEST else None
-    if whole is None:
-        return leaf
-    form, named = whole
-    notes.append(f"{where or 'the value'} of class {form}")
-    return opened(named, tensor, notes, where, (*above, leaf))
 
 
 # -- two values ------------------------------------------------------------------------------------
 
 
-def describe_leaf(leaf: object, reference: object, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def describe_leaf(leaf: object, reference: object, arguments: Facts) -> dict[str, Any]:
     """Return the facts of a value and its reference, and their differences if both are tensors of
     one shape.
     """
@@ -295,7 +289,7 @@ def leaves_of(value: object) -> list[Any]:
     return [leaf for leaf in pytree.tree_leaves(unnested(value)) if leaf is not None]
 
 
-def is_equal(value: object, reference: Any, arguments: Mapping[str, Any]) -> bool:
+def is_equal(value: object, reference: Any, arguments: Facts) -> bool:
     """Whether two plain values of one type are equal.
 
     Floats are compared as the judge says, by default with the tolerance of float32.
@@ -362,7 +356,7 @@ def differences(
 
     Infinite elements count as equal if both are the same infinity, otherwise as ``inf_mismatches``.
     ``sides`` has, where they or NaN differ, how many elements are NaN, inf or -inf in each of the
-    two, and in one alone.
+    two, and in only one of them.
     """
     total: dict[str, Any] = {
         "nan_mismatches": 0,

@@ -3,7 +3,7 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from torch_conformance.model.case_facts import StepFacts
@@ -43,8 +43,10 @@ from torch_conformance.vocabulary.forms import (
     Keywords,
     Pattern,
     Texts,
+    record,
     some_of,
 )
+from torch_conformance.vocabulary.worker_session import Facts, Lookup
 
 COMPILATION = "<compilation>."
 """The beginning of the name of what was recorded of the compiles of a step; no value of a spec can
@@ -75,7 +77,7 @@ def checks_mutants(
             yield replace(mutant, facts=facts, leaf="checks")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Reason:
     """What torch says of each of them.
 
@@ -89,14 +91,14 @@ class Reason:
     """A regular expression, searched in it. For example ``size mismatch at index [01]``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Events(Conditional):
     """What is expected of events of a step that have a reason."""
 
-    form: ClassVar[Keywords] = some_of("count", "reason")
+    form = some_of("count", "reason")
     is_of_compiles = True
     may_be_blessed = True
-    needs_result: ClassVar[bool] = False
+    needs_result = False
     patterns = (("reason", "matches"),)
     what: ClassVar[str]
     """The events, in words."""
@@ -207,7 +209,7 @@ _MOST, _LONGEST = 10, 1_000
 """Events in a detail, and characters of a reason: torch's own reasons end with a link."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Guards(Conditional):
     r"""Guards of the frames of the case's own functions that Dynamo compiled in the step.
 
@@ -218,8 +220,8 @@ class Guards(Conditional):
     ``guards: {count: {min: 1}, checks: "CHECK: TENSOR_MATCH\nCHECK-NOT: DUPLICATE_INPUT\n"}``
     """
 
-    about: ClassVar[About] = About.DYNAMO
-    form: ClassVar[Keywords] = some_of("count", "contains", "matches", "checks")
+    about = About.DYNAMO
+    form = some_of("count", "contains", "matches", "checks")
     patterns = (("checks",), ("matches",))
     is_of_compiles = True
     measure = staticmethod(
@@ -228,7 +230,7 @@ class Guards(Conditional):
             "never": never_written(arguments["words"]),
         }
     )
-    needs_result: ClassVar[bool] = False
+    needs_result = False
     count: Count = None
     """How many guards."""
     contains: Texts | None = None
@@ -257,45 +259,33 @@ class Guards(Conditional):
         """The worker sends also which of the forbidden words nothing emits."""
         return {"words": self.checks.forbidden if self.checks else []}
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
         """Judge the number of guards, then their text."""
         texts, count, what = facts.measured["texts"], facts.measured["count"], "guards of the step"
+        why = facts.measured["problem"]
         if not facts.measured["frames"]:
             why = (
                 "dynamo compiled no frame of the case's function in the step: there are no new "
                 "guards"
             )
-            return [Verdict.error(why, expected=what)]
-        if facts.measured["problem"]:
-            return [Verdict.error(facts.measured["problem"], expected=what)]
-        judged = (
-            []
-            if self.count is None
-            else [judge_count(self.count, count, surroundings, leaf="count")]
-        )
+        if why:
+            yield Verdict.error(why, expected=what)
+            return
+        if self.count is not None:
+            yield judge_count(self.count, count, surroundings, leaf="count")
         if self.contains is None and self.matches is None and self.checks is None:
-            return judged
+            return
         if len(texts) < count:
-            return [
-                *judged,
-                Verdict.error(f"only {len(texts)} of {count} guards were recorded", expected=what),
-            ]
+            yield Verdict.error(f"only {len(texts)} of {count} guards were recorded", expected=what)
+            return
         text = "\n".join(texts)
         if self.contains is not None:
-            judged.append(
-                replace(
-                    judge_text(text, parts_of(self.contains), None, what="guards"), leaf="contains"
-                )
-            )
+            judged = judge_text(text, parts_of(self.contains), None, what="guards")
+            yield replace(judged, leaf="contains")
         if self.matches is not None:
-            judged.append(
-                replace(judge_text(text, (), self.matches, what="guards"), leaf="matches")
-            )
-        return (
-            judged
-            if self.checks is None
-            else [*judged, judge_checks(self.checks, text, surroundings)]
-        )
+            yield replace(judge_text(text, (), self.matches, what="guards"), leaf="matches")
+        if self.checks is not None:
+            yield judge_checks(self.checks, text, surroundings)
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """More guards and fewer; the text without what is expected in it."""
@@ -344,9 +334,9 @@ class Recompiles(_Events):
     """
 
     __slots__ = ()
-    about: ClassVar[About] = About.DYNAMO
+    about = About.DYNAMO
     measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}recompiles"))
-    what: ClassVar[str] = "recompiles"
+    what = "recompiles"
 
     def why_hollow(self, measured: Any) -> str:
         """That there were none means something only where compiled code was found again by its
@@ -375,9 +365,9 @@ class GraphBreaks(_Events):
     """
 
     __slots__ = ()
-    about: ClassVar[About] = About.DYNAMO
+    about = About.DYNAMO
     measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}graph_breaks"))
-    what: ClassVar[str] = "graph breaks"
+    what = "graph breaks"
 
     @property
     def claims_capture(self) -> bool:
@@ -398,10 +388,7 @@ class GraphBreaks(_Events):
         return max(1, int(facts.measured["frames"]), int(facts.measured["count"]))
 
 
-Graph = Mapping[str, Any]
-
-
-def measure_graph(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+def measure_graph(arguments: Facts, value: Lookup) -> Json:
     """Measure in the worker: the graphs of the stage, the operators that torch does not have, and
     those that it decomposes.
     """
@@ -420,7 +407,7 @@ def measure_graph(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> 
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class GraphOfStage(Conditional):
     """Graphs that were made in the step while the case's own functions were compiled, after the
     passes of a stage.
@@ -431,13 +418,13 @@ class GraphOfStage(Conditional):
     ``graph: {stage: dynamo, count: 2, index: 0, checks: "CHECK: torch.sin"}``
     """
 
-    kind: ClassVar[str] = "graph"
-    form: ClassVar[Keywords] = some_of("count", "ops", "checks")
+    kind = "graph"
+    form = some_of("count", "ops", "checks")
     patterns = (("checks",),)
     instead = "name what only the graph of this function has, or count its operators"
     is_of_compiles = True
     measure = staticmethod(measure_graph)
-    needs_result: ClassVar[bool] = False
+    needs_result = False
     stage: Literal["dynamo", "pre_grad", "joint", "post_grad"]
     """dynamo: what Dynamo gives to the backend; pre_grad: before AOTAutograd; joint: forward and
     backward in one graph, or the forward alone where nothing needs a gradient; post_grad: what
@@ -480,79 +467,69 @@ class GraphOfStage(Conditional):
         words = self.checks.forbidden if self.checks else []
         return {"stage": self.stage, "ops": list(self.ops), "words": words}
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
         """Judge the number of graphs, then each operator and the directives for the chosen
         graph.
         """
         what = f"the {self.stage} graph of the step"
         graphs = facts.measured["graphs"]
         if not facts.measured["available"]:
-            return [
-                Verdict.error(f"this torch has no graphs of the stage {self.stage}", expected=what)
-            ]
+            yield Verdict.error(
+                f"this torch has no graphs of the stage {self.stage}", expected=what
+            )
+            return
         if not graphs:
             why = (
                 "no graph of the case's function was made at this stage: it was compiled before, "
                 "served from a cache, or not compiled"
             )
-            return [Verdict.error(why, expected=what)]
-        judged = (
-            []
-            if self.count is None
-            else [judge_count(self.count, len(graphs), surroundings, leaf="count")]
-        )
+            yield Verdict.error(why, expected=what)
+            return
+        if self.count is not None:
+            yield judge_count(self.count, len(graphs), surroundings, leaf="count")
         if not self.ops and not self.checks:
-            return judged
+            return
         chosen = self._choose(graphs)
         if isinstance(chosen, str):
-            return [*judged, Verdict.error(f"{len(graphs)} graphs", expected=chosen)]
+            yield Verdict.error(f"{len(graphs)} graphs", expected=chosen)
+            return
         if problem := next((graph["problem"] for graph in chosen if graph["problem"]), ""):
-            return [*judged, Verdict.error(problem, expected=what)]
+            yield Verdict.error(problem, expected=what)
+            return
+        yield from self._judged_operators(facts.measured, chosen, surroundings)
+        if self.checks is not None:
+            if any(graph["cut"] for graph in chosen):
+                why = "the graph is too large: its text was cut off"
+                yield Verdict.error(why, expected="the text of the graph", leaf="checks")
+            else:
+                yield judge_checks(self.checks, _graph_text(chosen), surroundings)
+
+    def _judged_operators(
+        self, measured: Facts, chosen: Sequence[Facts], surroundings: Surroundings
+    ) -> Iterator[Verdict]:
+        """Judge how often each operator is in the chosen graphs."""
         operators = "\n".join(
             f"{name}: {count}" for graph in chosen for name, count in sorted(graph["ops"].items())
         )[:4000]
         for name, count in self.ops.items():
             leaf = f"ops {name}"
-            if name in facts.measured["unknown"]:
-                similar = sorted(
-                    {
-                        op
-                        for graph in chosen
-                        for op in graph["ops"]
-                        if name.rpartition(".")[2] in op.split(".")
-                    }
-                )
+            decomposed = measured.get("decomposed", ())
+            if name in measured["unknown"]:
+                word = name.rpartition(".")[2]
+                similar = {op for graph in chosen for op in graph["ops"] if word in op.split(".")}
                 hint = (
-                    f"the graph has {', '.join(similar)}"
+                    f"the graph has {', '.join(sorted(similar))}"
                     if similar
                     else "the graph's operators are listed below"
                 )
-                judged.append(
-                    Verdict.error(
-                        f"torch has no operator {name}; {hint}",
-                        expected=leaf,
-                        leaf=leaf,
-                        detail=operators,
-                    )
-                )
-            elif why := _of_another_level(
-                self.stage, name, chosen, facts.measured.get("decomposed", ())
-            ):
-                judged.append(Verdict.error(why, expected=leaf, leaf=leaf))
+                why = f"torch has no operator {name}; {hint}"
+                yield Verdict.error(why, expected=leaf, leaf=leaf, detail=operators)
+            elif why := _of_another_level(self.stage, name, chosen, decomposed):
+                yield Verdict.error(why, expected=leaf, leaf=leaf)
             else:
-                judged.append(
-                    replace(
-                        judge_count(count, _count_of_nodes(chosen, name), surroundings, leaf=leaf),
-                        detail=operators,
-                    )
-                )
-        if self.checks is not None:
-            if any(graph["cut"] for graph in chosen):
-                why = "the graph is too large: its text was cut off"
-                judged.append(Verdict.error(why, expected="the text of the graph", leaf="checks"))
-            else:
-                judged.append(judge_checks(self.checks, _graph_text(chosen), surroundings))
-        return judged
+                number = _count_of_nodes(chosen, name)
+                judged = judge_count(count, number, surroundings, leaf=leaf)
+                yield replace(judged, detail=operators)
 
     def is_reached(self, leaf: str, steps: Sequence[StepFacts], others: Sequence[Self]) -> bool:
         """A graph of the case has an operator of the name, the expectation counts others, or the
@@ -574,7 +551,7 @@ class GraphOfStage(Conditional):
             )
         )
 
-    def _choose(self, graphs: Sequence[Graph]) -> Sequence[Graph] | str:
+    def _choose(self, graphs: Sequence[Facts]) -> Sequence[Facts] | str:
         """Return the chosen graphs, or what was expected instead of these."""
         if self.index == ALL:
             return graphs
@@ -639,7 +616,7 @@ class GraphOfStage(Conditional):
             )
 
 
-def _count_of_nodes(graphs: Sequence[Graph], name: str) -> int:
+def _count_of_nodes(graphs: Sequence[Facts], name: str) -> int:
     """Return how many nodes call an operator; a name without an overload stands for all
     overloads.
     """
@@ -658,7 +635,7 @@ does.
 
 
 def _of_another_level(
-    stage: str, name: str, graphs: Sequence[Graph], decomposed: Sequence[str]
+    stage: str, name: str, graphs: Sequence[Facts], decomposed: Sequence[str]
 ) -> str:
     """Return why a name that occurs nowhere cannot occur at a stage; empty if it can."""
     if _count_of_nodes(graphs, name):
@@ -691,7 +668,7 @@ _OF_EVERY_STAGE = ("torch.sym_", "torch.ops.")
 _LOWERED = ("aten", "prims")
 
 
-def _graph_text(graphs: Sequence[Graph]) -> str:
+def _graph_text(graphs: Sequence[Facts]) -> str:
     texts: list[str] = [graph["text"] for graph in graphs]
     return (
         texts[0] if len(texts) == 1 else "\n".join(texts)
@@ -702,7 +679,7 @@ KINDS = ("fused", "extern", "user")
 """The kinds of kernel calls; ``launched`` is their sum."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Kernels(Conditional, Counts):
     """Kernel calls of the step, and kernels compiled in it, of the case's own functions, counted
     while the generated wrapper runs.
@@ -714,12 +691,12 @@ class Kernels(Conditional, Counts):
     ``kernels: {fused: 1, extern: {max: 1}}``
     """
 
-    form: ClassVar[Keywords] = some_of("launched", *KINDS, "compiled")
+    form = some_of("launched", *KINDS, "compiled")
     is_of_compiles = True
     may_be_blessed = True
     needs_python_wrapper = True
     measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}kernels"))
-    needs_result: ClassVar[bool] = False
+    needs_result = False
     of_trivial_function: ClassVar[Mapping[str, int]] = {"launched": 1, "compiled": 1}
     launched: Count = None
     """All kernel calls: fused, extern and user together."""
@@ -736,35 +713,25 @@ class Kernels(Conditional, Counts):
     """Distinct kernels that Inductor generated in the step. A graph that is served from a cache has
     none; neither has the second call of a compiled function."""
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
         """Judge each count on its own. What could not be counted is an ERROR."""
-        measured, nothing_ran = (
-            facts.measured,
-            "the step ran no compiled graph of the case's function",
-        )
-        judgements = []
+        measured = facts.measured
+        nothing_ran = "the step ran no compiled graph of the case's function"
         for key, count in self.by_leaf.items():
-            why = "; ".join(measured["uncompiled" if key == "compiled" else "uncounted"])
+            is_of_compiles = key == "compiled"
+            why = "; ".join(measured["uncompiled" if is_of_compiles else "uncounted"])
             if not measured["recorded"]:
                 why = "the backend of the case compiles nothing"
-            elif not why and not measured["ran"] and key != "compiled":
+            elif not why and not measured["ran"] and not is_of_compiles:
                 why = nothing_ran
-            judged = judge_count(
-                count, None if why else self.number(facts, key), surroundings, leaf=key, absent=why
-            )
-            if (
-                judged.status is Status.HELD
-                and key == "compiled"
-                and not measured["compiled"]
-                and not measured["ran"]
-            ):
+            number = None if why else self.number(facts, key)
+            judged = judge_count(count, number, surroundings, leaf=key, absent=why)
+            nothing_was_made = is_of_compiles and not measured["compiled"] and not measured["ran"]
+            if judged.status is Status.HELD and nothing_was_made:
                 judged = Verdict.error(nothing_ran, expected=judged.expected, leaf=key)
-            judgements.append(
-                judged
-                if why or key == "compiled"
-                else replace(judged, detail="\n".join(measured["names"][:50]))
-            )
-        return judgements
+            if not why and not is_of_compiles:
+                judged = replace(judged, detail="\n".join(measured["names"][:50]))
+            yield judged
 
     def number(self, facts: StepFacts, leaf: str) -> float | None:
         """Return how many kernels were called of a kind, or compiled."""

@@ -3,8 +3,8 @@
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 from torch_conformance.matching.generated_code import Code
@@ -23,7 +23,8 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
     text_of,
 )
 from torch_conformance.vocabulary.expectations.values import changed, same
-from torch_conformance.vocabulary.forms import TEMPLATE, Count, Form, Keywords, common
+from torch_conformance.vocabulary.forms import TEMPLATE, Count, Form, Keywords, common, record
+from torch_conformance.vocabulary.worker_session import Facts, Lookup
 
 KERNEL = "<kernel>"
 """The name of what the compiler recorded of a kernel; no value of a spec can have this name."""
@@ -139,9 +140,9 @@ def _reported(
 # -- the expectations ------------------------------------------------------------------------------
 
 
-def measure_resources(arguments: Mapping[str, Json], value: Callable[[str], Any]) -> Json:
-    """Return the shared memory that the compiler recorded, the most of any kernel; the rest stands
-    in the texts that it wrote.
+def measure_resources(arguments: Facts, value: Lookup) -> Json:
+    """Return the shared memory that the compiler recorded, the most of any kernel; the rest is in
+    the texts that it wrote.
     """
     shared = value(KERNEL).get("shared")
     # several kernels of generated code differ: a map by kernel
@@ -177,7 +178,7 @@ _SHARED = Form(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Resources(Conditional):
     """Registers, spills, stack and shared memory of a kernel that is compiled for a target, as its
     compiler reports them.
@@ -234,16 +235,14 @@ class Resources(Conditional):
             elif count is not None:
                 yield name, count
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
         """Judge each resource on its own. What the compiler did not report is an ERROR."""
-        judgements = []
         for name, count in self._bounds(surroundings):
             try:
                 observed, why = _amount(name, facts, surroundings), ""
             except NotReported as error:
                 observed, why = None, str(error)
-            judgements.append(judge_count(count, observed, surroundings, leaf=name, absent=why))
-        return judgements
+            yield judge_count(count, observed, surroundings, leaf=name, absent=why)
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Each resource on its own, with another amount; then none reported."""
@@ -281,7 +280,7 @@ def _amount(name: str, facts: StepFacts, surroundings: Surroundings) -> int:
 _RESOURCES = ("registers", "spills", "stack", "shared")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Metadata(Kind):
     """What Triton recorded of a kernel that is compiled for a target, by name: the options that
     reached the compiler, shared memory.
@@ -310,28 +309,25 @@ class Metadata(Kind):
         """Read the values by name."""
         return cls(values=dict(body))
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
         """Judge each value on its own. A name that the compiler does not record is an ERROR."""
-        judgements = []
         for name, conditional in self.values.items():
             applies, required = choose(conditional, surroundings)
             expected = f"{name} {text_of(required)}"
             if not applies:
-                judgements.append(Verdict.not_applicable(name))
+                yield Verdict.not_applicable(name)
             elif name not in facts.measured:
-                why, known = (
+                yield Verdict.error(
                     f"the compiler records no '{text_of(name)}'",
-                    f"it records {', '.join(sorted(facts.measured))}",
+                    expected=expected,
+                    leaf=name,
+                    detail=f"it records {', '.join(sorted(facts.measured))}",
                 )
-                judgements.append(Verdict.error(why, expected=expected, leaf=name, detail=known))
             else:
                 value = facts.measured[name]
-                judgements.append(
-                    Verdict.of(
-                        same(value, required), expected=expected, observed=text_of(value), leaf=name
-                    )
+                yield Verdict.of(
+                    same(value, required), expected=expected, observed=text_of(value), leaf=name
                 )
-        return judgements
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Each value on its own: another one, and none."""

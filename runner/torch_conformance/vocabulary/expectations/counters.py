@@ -3,7 +3,7 @@ spies, candidates of autotuning.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from torch_conformance.model.case_facts import TALLIED, Raised, SpyCalls, StepFacts, Tuning, Tunings
@@ -29,7 +29,8 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
 )
 from torch_conformance.vocabulary.expectations.filecheck import trivial_code
 from torch_conformance.vocabulary.expectations.values import same
-from torch_conformance.vocabulary.forms import TEMPLATE, Count, Form, Keywords, Name, common
+from torch_conformance.vocabulary.forms import TEMPLATE, Count, Form, Keywords, Name, common, record
+from torch_conformance.vocabulary.worker_session import Facts
 
 _BY_NAME = Form(
     {
@@ -41,9 +42,9 @@ _BY_NAME = Form(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _ByName(OnlyCounts):
-    may_be_blessed: ClassVar[bool] = True
+    may_be_blessed = True
     counts: Mapping[str, Any]
 
     def numbers(self, facts: StepFacts) -> Mapping[str, float]:
@@ -89,7 +90,7 @@ class Counter(_ByName):
 
     __slots__ = ()
     form: ClassVar[Keywords] = {**_BY_NAME, "allOf": [{"$ref": "names.schema.json#/$defs/counter"}]}
-    of_trivial_function: ClassVar[Mapping[str, int]] = dict.fromkeys(
+    of_trivial_function = dict.fromkeys(
         (
             "frames.total",
             "frames.ok",
@@ -169,7 +170,7 @@ class Metric(_ByName):
 
     __slots__ = ()
     form: ClassVar[Keywords] = {**_BY_NAME, "allOf": [{"$ref": "names.schema.json#/$defs/metric"}]}
-    absent: ClassVar[str] = "this torch has no such metric"  # it would always be 0
+    absent = "this torch has no such metric"  # it would always be 0
     of_trivial_function: ClassVar[Mapping[str, int]] = {
         "generated_kernel_count": 1,
         "ir_nodes_pre_fusion": 1,
@@ -210,14 +211,14 @@ class GeneratedFiles(OneCount):
         return replace(facts, code=(*facts.code[:size], *[""] * (size - len(facts.code))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Runs(ConditionalOnCode):
     """The step ended without an exception. For a spec that claims no more than that.
 
     ``runs: {}``
     """
 
-    about: ClassVar[About] = About.ANYTHING
+    about = About.ANYTHING
     is_offline = True
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
@@ -251,7 +252,7 @@ CACHES = (
 """The remote caches with statistics in torch, by class name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RemoteCounts:
     """How often a remote cache had an entry, had none, and received one.
 
@@ -269,7 +270,7 @@ class RemoteCounts:
     """Look-ups and writes that raised."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RemoteCache(OnlyCounts):
     """What torch counted for its remote caches since the last clear_counters, by the cache's name
     in torch.
@@ -286,7 +287,7 @@ class RemoteCache(OnlyCounts):
         "additionalProperties": {"$ref": "#/$defs/remote_counts"},
     }
     needs_service = True
-    absent: ClassVar[str] = "no statistics of remote caches were read"
+    absent = "no statistics of remote caches were read"
     caches: Mapping[str, Mapping[str, Any]]
 
     @classmethod
@@ -322,14 +323,14 @@ class RemoteCache(OnlyCounts):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Calls(ConditionalOnCode):
     """The entries of a spy since the case began, or since the last clear_counters.
 
     ``calls: {of: order, where: {same: true}, count: 1}``
     """
 
-    about: ClassVar[About] = About.ANYTHING
+    about = About.ANYTHING
     may_be_blessed = True
     of: Name
     """The spy."""
@@ -421,7 +422,7 @@ _SHOWN = 20
 """The maximum number of entries or operations that a verdict shows."""
 
 
-def _matches(entry: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+def _matches(entry: Facts, where: Mapping[str, Any]) -> bool:
     return all(
         key in entry and _matches_value(entry[key], expected) for key, expected in where.items()
     )
@@ -453,7 +454,7 @@ _OPERATIONS = Form(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Choices(Conditional):
     """What became of the candidates of autotuning, for each operation that Inductor selected a
     kernel for in the step.
@@ -527,7 +528,7 @@ class Choices(Conditional):
             return {"rendered": AT_LEAST_ONE, **counts}
         return counts
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
         """Judge how many operations there were, then each count for each of them.
 
         The judgement of a count shows the first that fails.
@@ -539,49 +540,29 @@ class Choices(Conditional):
                 f"{facts.tunings.count} operations were selected for, and only "
                 f"{len(facts.tunings.found)} recorded"
             )
-            return [Verdict.error(observed, expected=f"every operation's {candidates}")]
+            yield Verdict.error(observed, expected=f"every operation's {candidates}")
+            return
         detail = "\n".join(map(str, tunings[:_SHOWN]))
 
         def shown(judgement: Verdict, what: str, observed: str) -> Verdict:
             count = judgement.expected.removeprefix(f"{judgement.leaf} ")
             return replace(judgement, expected=f"{what}: {count}", observed=observed, detail=detail)
 
-        number = judge_count(
-            or_some(self.tuned),
-            len(tunings),
-            surroundings,
-            leaf="tuned",
-        )
+        number = judge_count(or_some(self.tuned), len(tunings), surroundings, leaf="tuned")
         what = f" of {', '.join(self.of)}" if self.of else ""
-        judgements = [
-            shown(number, f"operations{what} that inductor selects a kernel for", number.observed)
-        ]
+        yield shown(number, f"operations{what} that inductor selects a kernel for", number.observed)
         for name, count in self._counts.items() if tunings else ():
-            judged = [
-                (
-                    tuning,
-                    judge_count(
-                        count, getattr(tuning.tally(self.backend), name), surroundings, leaf=name
-                    ),
-                )
-                for tuning in tunings
-            ]
-            tuning, worst = next(
-                ((tuning, result) for tuning, result in judged if result.status is Status.FAILED),
-                judged[0],
-            )
-            error = tuning.tally(self.backend).error
+            numbers = [getattr(tuning.tally(self.backend), name) for tuning in tunings]
+            judged = [judge_count(count, number, surroundings, leaf=name) for number in numbers]
+            failed = (at for at, verdict in enumerate(judged) if verdict.status is Status.FAILED)
+            first = next(failed, 0)
+            tuning, worst = tunings[first], judged[first]
+            error = tuning.tally(self.backend).error if worst.status is Status.FAILED else ""
             observed = f"{worst.observed} for {tuning.op}" + (
-                f"; first error: {error}" if error and worst.status is Status.FAILED else ""
+                f"; first error: {error}" if error else ""
             )
-            judgements.append(
-                shown(
-                    worst,
-                    f"{candidates} that {_VERBS.get(name, name)}, for each operation",
-                    observed,
-                )
-            )
-        return judgements
+            verb = _VERBS.get(name, name)
+            yield shown(worst, f"{candidates} that {verb}, for each operation", observed)
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """No operation at all; each count of one operation on its own, with another number."""

@@ -8,11 +8,12 @@ far a right one may be.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.expectations.calibrated import flat
+from torch_conformance.vocabulary.worker_session import Facts
 from torch_conformance.vocabulary.worker_torch import torch
 
 RUNS = 24
@@ -80,7 +81,7 @@ def _distance(numbers: Any, whole: Any) -> float:
     return float((shares[0] - shares[1]).abs().max())
 
 
-def problem(facts: Mapping[str, Any]) -> str:
+def problem(facts: Facts) -> str:
     """Return what is wrong with an answer by its facts; empty for a right one, and for one of too
     few numbers.
     """

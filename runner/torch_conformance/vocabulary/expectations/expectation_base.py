@@ -4,7 +4,7 @@ values of ``model.expectation``.
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -20,6 +20,7 @@ from torch_conformance.vocabulary.forms import (
     WhenJudged,
     Word,
     common,
+    record,
 )
 
 OUTPUT = "output"
@@ -131,14 +132,14 @@ class Kind(Word, Expectation):
             return [Verdict.not_applicable()]
         if facts.measured is None and self.measurement() is not None:
             return [Verdict.error("nothing was measured", expected=self.kind)]
-        return self.judged(facts, surroundings)
+        return list(self.judged(facts, surroundings))
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterable[Verdict]:
         """Judge facts that are there."""
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Conditional(Kind):
     """A kind with ``when``."""
 
@@ -146,7 +147,7 @@ class Conditional(Kind):
     """Where the expectation applies; everywhere when absent."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ConditionalOnCode(Conditional):
     """A kind whose ``when`` may speak of the generated code."""
 
@@ -169,7 +170,7 @@ def text_of(value: object) -> str:
 
 
 def counts_in(body: object) -> list[Any]:
-    """Return the counts of a list with conditions, or the one that stands alone."""
+    """Return the counts of a list with conditions, or the only count."""
     return [entry.get("value") for entry in body] if isinstance(body, list) else [body]
 
 
@@ -190,7 +191,7 @@ def allows_zero(body: object) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Range:
     """A closed range of numbers; ``least == most`` for an exact one. None means no bound."""
 
@@ -274,7 +275,7 @@ def or_some(count: Any) -> Any:
 
 
 def check_count(body: Any, *path: str | int) -> None:
-    """Check a count with its conditions, which stands at a path; raise ``BadExpectation``."""
+    """Check a count with its conditions, which is at a path; raise ``BadExpectation``."""
     for index, value in enumerate(counts_in(body)):
         try:
             parse_count(value)
@@ -408,7 +409,7 @@ class Counts(Kind):
             if is_least and count["min"] <= trivial:
                 yield leaf, parse_count(count)
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
         """Judge each number on its own.
 
         A wrong count of a cache shows what torch kept out of caches.
@@ -419,7 +420,6 @@ class Counts(Kind):
             for name, count in counters.items()
             if count and name.endswith("_bypass")
         ]
-        judged = []
         for leaf, count in self.by_leaf.items():
             judgement = judge_count(
                 count, self.number(facts, leaf), surroundings, leaf=leaf, absent=self.absent
@@ -429,8 +429,7 @@ class Counts(Kind):
                 judgement = replace(
                     judgement, observed=f"{judgement.observed} ({', '.join(bypasses)})"
                 )
-            judged.append(judgement)
-        return judged
+            yield judgement
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Each number on its own, with another one."""
@@ -478,11 +477,11 @@ class OnlyCounts(Counts):
         return {" ".join(path): count for path, count in self.counts_of(self.body)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class OneCount(OnlyCounts):
     """One number, whose count is the body."""
 
-    form: ClassVar[Keywords] = common("count")
+    form = common("count")
     count: Any
 
     @classmethod

@@ -10,7 +10,7 @@ import linecache
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -45,7 +45,7 @@ from torch_conformance.vocabulary.expectations.compiled_kernels import (
 )
 from torch_conformance.vocabulary.expectations.expectation_base import BadExpectation, Kind
 from torch_conformance.vocabulary.expectations.texts import check_specific_checks
-from torch_conformance.vocabulary.forms import Form, Keywords, WhenJudged
+from torch_conformance.vocabulary.forms import Form, Keywords, WhenJudged, record
 
 ALL = "all"
 """A value of ``code``: all pieces."""
@@ -92,7 +92,7 @@ class _CodeOnly(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FileCheck(Kind):
     r"""LLVM FileCheck directives on the code that the step generated.
 
@@ -100,14 +100,14 @@ class FileCheck(Kind):
     ``filecheck: {code: 0, checks: "CHECK: conv\nCHECK-NOT: batch_norm\n"}``
     """
 
-    kind: ClassVar[str] = "filecheck"
+    kind = "filecheck"
     form: ClassVar[Keywords] = {"type": ["string", "object"]}
     patterns = ((), ("checks",))
     instead = "name what only the code of this function has"
     judges_code = True
     is_offline = True
     measure = staticmethod(lambda arguments, value: {"unknown": never_written(arguments["words"])})
-    needs_result: ClassVar[bool] = False
+    needs_result = False
     checks: Annotated[CheckFile, Form({"type": "string"})]
     r"""The directives, one a line. For example ``"CHECK: conv\nCHECK-NOT: batch_norm\n"``."""
     code: Annotated[int | str, CHOICE, Form({"title": "choice of code"})] | None = None

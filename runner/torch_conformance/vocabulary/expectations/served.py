@@ -5,17 +5,16 @@ computed itself.
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.expectation import About, Mutant, Verdict
-from torch_conformance.model.protocol import Json
 from torch_conformance.model.results import OperatorCalls
 from torch_conformance.vocabulary.expectations.additional_calls import Repeated
 from torch_conformance.vocabulary.expectations.expectation_base import BadExpectation
-from torch_conformance.vocabulary.forms import Form, Keywords
+from torch_conformance.vocabulary.forms import Form, Keywords, record
+from torch_conformance.vocabulary.worker_session import Facts
 
 OPERATOR = Form(
     {
@@ -51,7 +50,7 @@ _UNSERVED = "aten.one_more"
 """What a mutant adds to the residue."""
 
 
-def calls_of(measured: Mapping[str, Any]) -> Iterator[OperatorCalls]:
+def calls_of(measured: Facts) -> Iterator[OperatorCalls]:
     """Yield how often eager runs each overload at each place, and how many of these calls the
     compiler cannot be shown to have computed; nothing for facts of a run before these were known.
     """
@@ -68,7 +67,7 @@ def calls_of(measured: Mapping[str, Any]) -> Iterator[OperatorCalls]:
         yield OperatorCalls(operator=name, place=short, calls=len(are_replaced), by_aten=left)
 
 
-def replaced_by(measured: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:
+def replaced_by(measured: Facts, names: Sequence[str]) -> dict[str, int]:
     """Return how many of eager's operators each of these may have run in place of, so that the
     compiler cannot be shown to have computed them; what two names share counts for the first.
     """
@@ -86,20 +85,16 @@ class OfOperators(Repeated):
     """
 
     __slots__ = ()
-    about: ClassVar[About] = About.INDUCTOR
+    about = About.INDUCTOR
     """A spec that another compiler joins says what inductor serves; what that compiler serves, its
     own entry says, in its proof.
     """
     measure = staticmethod(lambda arguments, again: again.operators())
-    remark: ClassVar[str] = (
+    remark = (
         "The call is made after the last step of the case. Operators that only move or "
         "describe data do not count, nor does code that calls"
         " ATen's kernels below its dispatcher on a CPU."
     )
-
-    def measurement(self) -> Mapping[str, Json] | None:
-        """The worker calls the function and its eager form once more."""
-        return {}
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """More operators by ATen."""
@@ -108,7 +103,7 @@ class OfOperators(Repeated):
         yield Mutant(name="more operators by ATen", facts=facts.with_measured(residue=more))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Served(OfOperators):
     """The compiler itself computes the operators of the call: ATen runs none of them, or few.
 
@@ -202,7 +197,7 @@ class Served(OfOperators):
             yield Mutant(name="every operator but one by ATen", facts=others)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Residue(OfOperators):
     """ATen runs exactly these operators in a call of the compiled function.
 

@@ -1,5 +1,5 @@
-"""Side effects of a step: what the compiled side left beside its result is compared with what eager
-left.
+"""Side effects of a step: what the compiled side left besides its result is compared with what
+eager left.
 
 Compared are arguments, parameters, buffers, attributes of modules and of objects, ``.grad``,
 version counters, the generators of random numbers, which results share memory with the arguments,
@@ -11,8 +11,7 @@ dtype's. Gradients that ``close`` judges are left to it.
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import asdict, replace
 
 from torch_conformance.model.case import Step
 from torch_conformance.model.case_facts import Effects
@@ -24,9 +23,11 @@ from torch_conformance.vocabulary.expectations.calibrated import (
     MOST_NOISE,
     MOST_OTHER,
 )
-from torch_conformance.vocabulary.expectations.close import Close, is_eager, told
+from torch_conformance.vocabulary.expectations.close import Close, is_eager, ways_judged
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
+from torch_conformance.vocabulary.forms import record
 from torch_conformance.vocabulary.steps import parsed
+from torch_conformance.vocabulary.worker_session import Facts
 
 KIND = "side-effects"
 """The kind of its verdicts."""
@@ -34,7 +35,7 @@ KIND = "side-effects"
 _EXPECTED = "arguments, parameters, buffers, gradients, generators and modes as eager leaves them"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SideEffects:
     """The comparison of one step with its tolerance; None for the dtype's default."""
 
@@ -48,12 +49,7 @@ class SideEffects:
 
     def measurement(self) -> Mapping[str, Json]:
         """The worker measures with the tolerance of the judgement."""
-        return {
-            "rtol": self.rtol,
-            "atol": self.atol,
-            "equal_nan": self.equal_nan,
-            "gradients": self.gradients,
-        }
+        return asdict(self)
 
     def judge(self, facts: Effects | None) -> Verdict:
         """Judge what the worker sent: each value that differs at all, by the rule of ``close``;
@@ -105,13 +101,13 @@ class SideEffects:
             return problems[0]
         apart = f"; {len(facts.apart)} differed before the call" if facts.apart else ""
         inexact = [leaf for leaf in facts.leaves if leaf["type"] == "tensor"]
-        differing = f"; not equal: {told(inexact)}" if inexact else ""
+        differing = f"; not equal: {ways_judged(inexact)}" if inexact else ""
         return Verdict.passed(
             expected=_EXPECTED, observed=f"{facts.compared} values compared{differing}{apart}"
         )
 
 
-def _other_change(leaf: Mapping[str, Any]) -> Verdict | None:
+def _other_change(leaf: Facts) -> Verdict | None:
     """Return the judgement of a value that eager changed and that the compiled side left as it was,
     or changed otherwise.
     """

@@ -2,8 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
@@ -11,7 +10,14 @@ from torch_conformance.model.expectation import About, Mutant, Verdict
 from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.expectations.additional_calls import Repeated
 from torch_conformance.vocabulary.expectations.expectation_base import OUTPUT, BadExpectation
-from torch_conformance.vocabulary.forms import Boolean, Keywords, ValueName, among, one_of_keys
+from torch_conformance.vocabulary.forms import (
+    Boolean,
+    ValueName,
+    among,
+    one_of_keys,
+    record,
+)
+from torch_conformance.vocabulary.worker_session import Facts
 
 UNSOUND, WRONG, SOUND, UNOBSERVED = "unsound", "wrong anew", "sound", "unobserved"
 """What became of a fact; a fact may also be "not tried"."""
@@ -27,7 +33,7 @@ LIMITS: Mapping[str, str] = {
 fail."""
 
 
-def reports(measured: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
+def reports(measured: Facts) -> Iterator[tuple[bool, str]]:
     """Yield for each wrong answer whether it is one of guards or caches, and its words."""
     for row in measured["facts"]:
         if row["fate"] == WRONG:
@@ -47,7 +53,7 @@ def reports(measured: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
             yield True, f"{row['fact']}: {row['difference']}; {why}"
 
 
-def summary(measured: Mapping[str, Any]) -> str:
+def summary(measured: Facts) -> str:
     """Return how many facts had each fate."""
     fates = Counter(
         f"documented limits ({row['limit']}: {LIMITS[row['limit']]})"
@@ -59,7 +65,7 @@ def summary(measured: Mapping[str, Any]) -> str:
     return ", ".join(f"{count} {fate}" for fate, count in sorted(fates.items()) if count)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Sound(Repeated):
     """After one change between two calls, the compiled function gives eager's answer.
 
@@ -75,8 +81,8 @@ class Sound(Repeated):
     ``sound: {change: redefine, processes: true}``
     """
 
-    form: ClassVar[Keywords] = one_of_keys("vary", "change")
-    about: ClassVar[About] = About.ANYTHING
+    form = one_of_keys("vary", "change")
+    about = About.ANYTHING
     measure = staticmethod(lambda arguments, again: again.varied(arguments))
     vary: Annotated[str, among("all", "arguments", "torch", "python")] = ""
     """Which facts change: ``arguments`` (dtype, sizes, strides, aliases), ``torch`` (its global

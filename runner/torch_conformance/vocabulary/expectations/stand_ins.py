@@ -6,10 +6,10 @@ stand-in that is wrong in a part is wrong.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from torch_conformance.model.protocol import Json
+from torch_conformance.vocabulary.worker_session import Facts
 from torch_conformance.vocabulary.worker_torch import torch
 
 FAR = 10
@@ -20,10 +20,10 @@ EQUAL = "it equals the reference"
 _PART = 1 << 16
 """The approximate number of elements that are measured first."""
 
-Measure = Callable[[Any, Any], Mapping[str, Any]]
+Measure = Callable[[Any, Any], Facts]
 """Returns the ``differences`` of two tensors of one shape."""
 
-Comparer = Callable[[Any], Mapping[str, Json]]
+Comparer = Callable[[Any], Facts]
 """Returns the facts of a stand-in, as they replace those of a leaf."""
 
 
@@ -33,12 +33,12 @@ class Impossible(Exception):
 
 def measure_stand_ins(
     reference: Any, *, rtol: float, atol: float, against: Measure
-) -> dict[str, Mapping[str, Json]]:
+) -> dict[str, Facts]:
     """Return for each stand-in except "other inputs" ``excess``, ``nan_mismatches`` and
     ``inf_mismatches``, or ``why_not``.
 
     ``reference`` is a tensor of any shape, dtype and device. One wrong element makes the whole
-    tensor wrong, so of those the first finite one is measured alone.
+    tensor wrong, so of those only the first finite one is measured.
     """
     right = reference.detach()
     flat = right.reshape(-1)
@@ -54,9 +54,7 @@ def measure_stand_ins(
     why_not = (
         "the reference has no finite element" if right.numel() else "the reference has no elements"
     )
-    facts: dict[str, Mapping[str, Json]] = {
-        name: {"why_not": why_not} for name in (*_OF_ALL, *_OF_ONE)
-    }
+    facts: dict[str, Facts] = {name: {"why_not": why_not} for name in (*_OF_ALL, *_OF_ONE)}
 
     def add(part: Any, names: Sequence[str]) -> None:
         sizes = part.abs().double() if part.is_complex() else part.double().abs()
@@ -89,13 +87,13 @@ def measure_stand_ins(
 _OF_ALL, _OF_ONE = ("zeros", "negated", "rows swapped"), ("one element off", "NaN")
 
 
-def _measured(facts: Mapping[str, Any]) -> Mapping[str, Json]:
+def _measured(facts: Facts) -> Facts:
     return {name: facts[name] for name in ("excess", "nan_mismatches", "inf_mismatches")}
 
 
 def measure_other_inputs(
     reference: Any, other: object, against: Measure, comparer: Comparer | None = None
-) -> Mapping[str, Json]:
+) -> Facts:
     """Return the same facts for the stand-in "other inputs".
 
     ``other`` is eager's value for other inputs, or why it is missing.
@@ -103,7 +101,7 @@ def measure_other_inputs(
     ``comparer`` returns the facts where the judge has no tolerance.
     """
 
-    def compared(other: Any) -> Mapping[str, Json]:
+    def compared(other: Any) -> Facts:
         if (other.shape, other.dtype) != (reference.shape, reference.dtype):
             raise Impossible("other inputs give another shape")
         other, right = other.detach().to(reference.device), reference.detach()
@@ -114,7 +112,7 @@ def measure_other_inputs(
     return {"why_not": other} if isinstance(other, str) else _tried(compared, other)
 
 
-def _tried(function: Callable[[Any], Mapping[str, Json]], argument: object) -> Mapping[str, Json]:
+def _tried(function: Callable[[Any], Facts], argument: object) -> Facts:
     try:
         return function(argument)
     except Impossible as why:
@@ -130,11 +128,11 @@ def _tried(function: Callable[[Any], Mapping[str, Json]], argument: object) -> M
 
 def _first_beyond(
     pairs: Iterable[tuple[Any, Any]], against: Measure, same: Callable[[Any, Any], bool]
-) -> Mapping[str, Json]:
+) -> Facts:
     """Return the facts of the first pair of a stand-in and its reference that are not close, else
     those of the last one that differs.
     """
-    best: Mapping[str, Json] = {"why_not": "the reference has no elements"}
+    best: Facts = {"why_not": "the reference has no elements"}
     for stand_in, right in pairs:
         if same(stand_in, right):
             best = {"why_not": EQUAL}
@@ -199,7 +197,7 @@ def judged_stand_ins(
     *,
     exact: bool = False,
     names: Sequence[str] | None = None,
-) -> dict[str, Mapping[str, Json]]:
+) -> dict[str, Facts]:
     """Return for each stand-in except "other inputs", or for those of some names, its facts by
     ``comparer``, or ``why_not``; raise nothing.
 
@@ -275,14 +273,14 @@ def judged_stand_ins(
         "rows swapped": lambda: _swapped(right),
         "one element off": one_off,
         "NaN": one_nan,
-        # of gradients that are 0 but for rounding elsewhere, the greatest alone is unlike 0
+        # of gradients that are 0 but for rounding elsewhere, only the greatest is unlike 0
         "one element zero": lambda: changed(right != 0, lambda element: element.zero_(), share=1.0),
         "lower precision": coarse,
     }
     if exact:
         makers["sign of zero"] = other_signs
 
-    def compared(name: str) -> Mapping[str, Json]:
+    def compared(name: str) -> Facts:
         wrong = makers[name]()
         same = _alike if name == "rows swapped" else _same
         return (

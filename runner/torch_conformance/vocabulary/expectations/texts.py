@@ -6,7 +6,7 @@ import builtins
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from torch_conformance.matching.filecheck import CheckFile
@@ -46,8 +46,10 @@ from torch_conformance.vocabulary.forms import (
     Texts,
     ValueName,
     one_of_keys,
+    record,
     some_of,
 )
+from torch_conformance.vocabulary.worker_session import Facts, Lookup
 
 MOST = 1_000_000
 """The maximum length of a text from the worker, in characters, counted from the end."""
@@ -234,7 +236,7 @@ _KINDS = tuple(line.partition(":")[0] for line in (OF_TENSORS + OTHER_FRAMES).sp
 def check_guards(body: Any, checks: CheckFile | None) -> None:
     """Refuse parts, patterns and directives of any guards, with ``BadExpectation``.
 
-    A kind that not every frame has may be named alone.
+    A kind that not every frame has may be named without more.
     """
     hint = "name a guard by its kind and its source, as in TENSOR_MATCH: check_tensor(L['x']"
 
@@ -284,11 +286,11 @@ def check_guards(body: Any, checks: CheckFile | None) -> None:
 OF_WORDS = "name words that only the expected text has"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _OfText(ConditionalOnCode):
     """What is expected of a text."""
 
-    form: ClassVar[Keywords] = some_of("contains", "matches")
+    form = some_of("contains", "matches")
     patterns = (("matches",),)
     instead = OF_WORDS
     contains: Texts | None = None
@@ -400,7 +402,7 @@ class _OfText(ConditionalOnCode):
             )
 
 
-def measure_text(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+def measure_text(arguments: Facts, value: Lookup) -> Json:
     """Measure in the worker: the text, or null for a value of another type; and the type."""
     named_value = value(arguments["of"])
     return {
@@ -409,7 +411,7 @@ def measure_text(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> J
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Text(_OfText):
     """What a text value contains.
 
@@ -418,7 +420,7 @@ class Text(_OfText):
     """
 
     measure = staticmethod(measure_text)
-    about: ClassVar[About] = About.ANYTHING
+    about = About.ANYTHING
     of: ValueName = OUTPUT
     """The value; the step's result when absent."""
 
@@ -455,7 +457,7 @@ I0101 00:00:00.000000 1000 torch/_inductor/compile_fx.py:1000] [0/0] Step 3: tor
 """What torch logs of any function, with TORCH_LOGS."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Log(_OfText):
     """What the case and its children wrote to standard error during the step.
 
@@ -463,9 +465,9 @@ class Log(_OfText):
     ``log: {contains: hit config.recompile_limit, count: 1}``
     """
 
-    about: ClassVar[About] = About.ANYTHING
+    about = About.ANYTHING
     measure = staticmethod(lambda arguments, value: {"text": value(STDERR)})
-    needs_result: ClassVar[bool] = False
+    needs_result = False
 
     @classmethod
     def check(cls, body: Any) -> None:
@@ -514,7 +516,7 @@ _OF_EVERY_FAILURE = (
 """What programs print that fail for any reason."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Exit(ConditionalOnCode):
     """How a spawned child ended.
 
@@ -525,8 +527,8 @@ class Exit(ConditionalOnCode):
     ``exit: {code: 0, stdout: ready}``
     """
 
-    about: ClassVar[About] = About.ANYTHING
-    form: ClassVar[Keywords] = one_of_keys("code", "nonzero")
+    about = About.ANYTHING
+    form = one_of_keys("code", "nonzero")
     instead = OF_WORDS
     judges_exit = True
     code: Integer | None = None
@@ -652,7 +654,7 @@ _OF_ALMOST_ALL = ("torch._dynamo.exc.TorchDynamoException", "torch._dynamo.exc.T
 _EVERY_EXCEPTION = ("builtins.Exception", "builtins.BaseException", "builtins.object")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WantedCause:
     """An exception in the chain below the raised one: its __cause__, or else its __context__ (also
     below 'from None'), and so on down.
@@ -681,7 +683,7 @@ class WantedCause:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Raises(Conditional):
     """The step raised this exception: the type or a subclass, with the pattern in its text, and
     with the cause in the chain below it.
@@ -692,14 +694,14 @@ class Raises(Conditional):
       match: by zero}}``
     """
 
-    form: ClassVar[Keywords] = some_of("type", "as")
+    form = some_of("type", "as")
     patterns = (("match",), ("cause", "match"))
     instead = OF_WORDS
     expects_exception = True
     is_offline = True
     measure = staticmethod(lambda arguments, value: {"eager": value(RAISED)})
-    needs_result: ClassVar[bool] = False
-    about: ClassVar[About] = About.ANYTHING
+    needs_result = False
+    about = About.ANYTHING
     type: Exception_ | None = None
     """The exception's dotted path, or the name of a builtin.
 
@@ -756,86 +758,59 @@ class Raises(Conditional):
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge the type (a subclass passes), then the text, then the chain of causes."""
-        eager = facts.measured["eager"] if self.as_eager else None
+        eager, raised = facts.measured["eager"] if self.as_eager else None, facts.raised
         if self.as_eager and eager is None:
             return [
                 Verdict.failed(expected="what eager raises", observed="eager raised no exception")
             ]
-        type_ = self.type if eager is None else eager["type"]
+        type_ = str(self.type if eager is None else eager["type"])
         expected = (
-            _in_words(str(type_), self.match)
+            _in_words(type_, self.match)
             + (", as eager" if eager else "")
             + (f", caused by {self.cause}" if self.cause else "")
+            + (f", before the {self.before} gets a graph" if self.before else "")
         )
-        expected += f", before the {self.before} gets a graph" if self.before else ""
-        if facts.raised is None:
+        if raised is None:
             return [Verdict.failed(expected=expected, observed="no exception")]
-        observed = (
-            f"{facts.raised.type}: "
-            f"{facts.raised.message.strip().splitlines()[0] if facts.raised.message.strip() else ''}"  # noqa: E501 - Python 3.11 breaks no line within a field
-        )
-        if (
-            facts.raised.type != type_
-            if eager
-            else not _is_type(str(type_), facts.raised.ancestors)
-        ):
-            return [
-                Verdict.failed(expected=expected, observed=observed, detail=facts.raised.traceback)
-            ]
+
+        def failed(observed: str, detail: str = raised.traceback, more: str = "") -> list[Verdict]:
+            return [Verdict.failed(expected=expected + more, observed=observed, detail=detail)]
+
+        message, of_eager = raised.message, eager["message"] if eager else ""
+        observed = f"{raised.type}: {next(iter(message.strip().splitlines()), '')}"
+        if raised.type != type_ if eager else not _is_type(type_, raised.ancestors):
+            return failed(observed)
         try:
-            if eager and self.match is None and facts.raised.message != eager["message"]:
-                ours, theirs = text_of(facts.raised.message), text_of(eager["message"])
-                return [
-                    Verdict.failed(expected=f"{expected}: {theirs}", observed=f"{type_}: {ours}")
-                ]
-            if eager and self.match is not None and search(self.match, eager["message"]) is None:
-                return [
-                    Verdict.failed(
-                        expected=expected,
-                        observed=f"eager raised {type_}: {text_of(eager['message'])}",
-                    )
-                ]
-            if self.match is not None and search(self.match, facts.raised.message) is None:
-                return [
-                    Verdict.failed(
-                        expected=expected, observed=observed, detail=facts.raised.message
-                    )
-                ]
+            if eager and self.match is None and message != of_eager:
+                ours, theirs = text_of(message), text_of(of_eager)
+                return failed(f"{type_}: {ours}", detail="", more=f": {theirs}")
+            if eager and self.match is not None and search(self.match, of_eager) is None:
+                return failed(f"eager raised {type_}: {text_of(of_eager)}", detail="")
+            if self.match is not None and search(self.match, message) is None:
+                return failed(observed, detail=message)
             if self.before and (why := _why_not_before(facts)):
-                return [
-                    Verdict.failed(
-                        expected=expected,
-                        observed=f"{observed}: {why}",
-                        detail=facts.raised.traceback,
-                    )
-                ]
-            if self.cause is None or self.cause.is_in(facts.raised.causes):
+                return failed(f"{observed}: {why}")
+            if self.cause is None or self.cause.is_in(raised.causes):
                 return [Verdict.passed(expected=expected, observed=observed)]
         except PatternTooSlow:
             return [Verdict.error("pattern too slow", expected=expected)]
-        chain = "; caused by ".join(
-            f"{cause.type}: {cause.message}" for cause in facts.raised.causes
-        )
-        observed += f"; caused by {text_of(chain or 'nothing')}"
-        return [Verdict.failed(expected=expected, observed=observed, detail=facts.raised.traceback)]
+        chain = "; caused by ".join(f"{cause.type}: {cause.message}" for cause in raised.causes)
+        return failed(f"{observed}; caused by {text_of(chain or 'nothing')}")
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """No exception, one of an unrelated type, another text if the text is expected, and
         likewise for the cause.
         """
-        if facts.raised is None:
+        if (raised := facts.raised) is None:
             return
-        yield Mutant(name="none raised", facts=replace(facts, raised=None))
-        other = replace(facts.raised, type=_ANOTHER, ancestors=(_ANOTHER, *_EVERY_EXCEPTION))
-        yield Mutant(name="another type", facts=replace(facts, raised=other))
+        another: dict[str, Any] = {"type": _ANOTHER, "ancestors": (_ANOTHER, *_EVERY_EXCEPTION)}
+        said = _OF_A_TYPO.get(raised.type, "")
+        changes = {"none raised": None, "another type": replace(raised, **another)}
         if self.match is not None or self.as_eager:
-            text = _OF_A_TYPO.get(facts.raised.type, _ANOTHER_TEXT)
-            yield Mutant(
-                name="another text",
-                facts=replace(facts, raised=replace(facts.raised, message=text)),
-            )
-        said = _OF_A_TYPO.get(facts.raised.type, "")
-        is_like = facts.raised.type != "builtins.TypeError" or "argument" in facts.raised.message
+            changes["another text"] = replace(raised, message=said or _ANOTHER_TEXT)
+        for name, change in changes.items():
+            yield Mutant(name=name, facts=replace(facts, raised=change))
+        is_like = raised.type != "builtins.TypeError" or "argument" in raised.message
         if self.as_eager and said and is_like and (not self.match or search(self.match, said)):
             yield Mutant(name="a misspelt name in the function", facts=facts)
         if self.before and facts.dynamo is not None:
@@ -845,17 +820,13 @@ class Raises(Conditional):
             )
         if self.cause is None:
             return
-        yield Mutant(name="no cause", facts=replace(facts, raised=replace(facts.raised, causes=())))
-        changes: dict[str, dict[str, Any]] = {
-            "another cause": {"type": _ANOTHER, "ancestors": (_ANOTHER, *_EVERY_EXCEPTION)}
-        }
+        of_causes: dict[str, dict[str, Any] | None] = {"no cause": None, "another cause": another}
         if self.cause.match is not None:
-            changes["another text of the cause"] = {"message": _ANOTHER_TEXT}
-        for name, change in changes.items():
-            causes = tuple(replace(cause, **change) for cause in facts.raised.causes)
-            yield Mutant(
-                name=name, facts=replace(facts, raised=replace(facts.raised, causes=causes))
-            )
+            of_causes["another text of the cause"] = {"message": _ANOTHER_TEXT}
+        for name, changed in of_causes.items():
+            kept = () if changed is None else raised.causes
+            causes = tuple(replace(cause, **(changed or {})) for cause in kept)
+            yield Mutant(name=name, facts=replace(facts, raised=replace(raised, causes=causes)))
 
 
 RAISED = "<raised by eager>"

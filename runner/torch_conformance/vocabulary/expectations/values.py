@@ -1,8 +1,8 @@
 """Values that a step binds: ``equals`` and ``differs``, ``strides``, ``dead``."""
 
 import enum
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Self
 
 from torch_conformance.model.case_facts import StepFacts
@@ -25,9 +25,11 @@ from torch_conformance.vocabulary.forms import (
     MemoryFormat,
     ValueName,
     common,
+    record,
     some_of,
     whole,
 )
+from torch_conformance.vocabulary.worker_session import Facts, Lookup
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 
@@ -113,7 +115,7 @@ def _other_form(value: object, other: Any, *, may_be_empty: bool) -> str:
     return next(filter(None, (_other_form(*pair, may_be_empty=may_be_empty) for pair in pairs)), "")
 
 
-def measure_equality(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+def measure_equality(arguments: Facts, value: Lookup) -> Json:
     """Measure in the worker: plain values as they are, tensors as nested lists, and the comparison
     of two named values.
     """
@@ -151,15 +153,16 @@ def _compare(left: object, right: object) -> dict[str, Any]:
     """
     leaves, structure = pytree.tree_flatten(left)
     others, other_structure = pytree.tree_flatten(right)
+    is_comparable, why = True, ""
     if structure != other_structure:
-        return {"comparable": True, "equal": False, "why": "another structure"}
-    if not leaves:
-        return {"comparable": False, "equal": False, "why": "both are empty"}
-    for index, (leaf, other) in enumerate(zip(leaves, others, strict=True)):
-        why = leaf_difference(leaf, other)
-        if why:
-            return {"comparable": True, "equal": False, "why": f"leaf {index}: {why}"}
-    return {"comparable": True, "equal": True, "why": ""}
+        why = "another structure"
+    elif not leaves:
+        is_comparable, why = False, "both are empty"
+    else:
+        pairs = enumerate(zip(leaves, others, strict=True))
+        differences = ((index, leaf_difference(*pair)) for index, pair in pairs)
+        why = next((f"leaf {index}: {text}" for index, text in differences if text), "")
+    return {"comparable": is_comparable, "equal": not why, "why": why}
 
 
 def leaf_difference(leaf: object, other: object) -> str:
@@ -182,7 +185,7 @@ def leaf_difference(leaf: object, other: object) -> str:
     return f"{facts['differing']} of {leaf.numel()} elements; {pair}" if facts["differing"] else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Pairs(Kind):
     """Named values with the values to compare. The two kinds differ in the expected result."""
 
@@ -193,7 +196,7 @@ class _Pairs(Kind):
         "additionalProperties": True,
     }
     measure = staticmethod(measure_equality)
-    about: ClassVar[About] = About.ANYTHING
+    about = About.ANYTHING
     expects_equal: ClassVar[bool]
     pairs: Mapping[str, Any]
 
@@ -221,57 +224,43 @@ class _Pairs(Kind):
         """The worker sends plain values; it compares two named values itself."""
         return {"pairs": encode(dict(self.pairs))}
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
         """Judge each pair."""
-        judgements = []
         for name, other in self.pairs.items():
             literal = f"the value of {other['ref']}" if is_reference(other) else text_of(other)
             expected = f"{name} {'equal to' if self.expects_equal else 'different from'} {literal}"
             fact = facts.measured.get(name)
             if fact is None:
-                judgements.append(
-                    Verdict.error("nothing was measured", expected=expected, leaf=name)
-                )
+                yield Verdict.error("nothing was measured", expected=expected, leaf=name)
             elif is_reference(other) and not fact["comparable"]:
                 why = f"the two cannot be compared: {fact['why']}"
-                judgements.append(Verdict.error(why, expected=expected, leaf=name))
+                yield Verdict.error(why, expected=expected, leaf=name)
             else:
                 if is_reference(other):
-                    equal, observed = (
-                        fact["equal"],
-                        "equal" if fact["equal"] else f"different: {fact['why']}",
-                    )
+                    equal = fact["equal"]
+                    observed = "equal" if equal else f"different: {fact['why']}"
                 else:
                     value = decode(fact["value"])
                     equal, observed = same(value, other), text_of(value)
-                judgements.append(
-                    Verdict.of(
-                        equal is self.expects_equal, expected=expected, observed=observed, leaf=name
-                    )
+                yield Verdict.of(
+                    equal is self.expects_equal, expected=expected, observed=observed, leaf=name
                 )
-        return judgements
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Each pair on its own: changed if equality is expected, made equal if a difference is."""
         for name, other in self.pairs.items():
             fact = facts.measured[name]
+            changes: list[tuple[str, Facts]] = [("made equal", {"value": encode(other)})]
             if is_reference(other):
-                changed = {**fact, "equal": not self.expects_equal, "why": "changed"}
                 mutation = "changed" if self.expects_equal else "made equal"
-                yield Mutant(name=mutation, facts=facts.with_measured(**{name: changed}), leaf=name)
+                changes = [(mutation, {**fact, "equal": not self.expects_equal, "why": "changed"})]
             elif self.expects_equal:
-                for mutation, value in _others(decode(fact["value"])):
-                    yield Mutant(
-                        name=mutation,
-                        facts=facts.with_measured(**{name: {"value": encode(value)}}),
-                        leaf=name,
-                    )
-            else:
-                yield Mutant(
-                    name="made equal",
-                    facts=facts.with_measured(**{name: {"value": encode(other)}}),
-                    leaf=name,
-                )
+                value = decode(fact["value"])
+                changes = [
+                    (mutation, {"value": encode(wrong)}) for mutation, wrong in _others(value)
+                ]
+            for mutation, changed in changes:
+                yield Mutant(name=mutation, facts=facts.with_measured(**{name: changed}), leaf=name)
             if not self.expects_equal and fact.get("form"):
                 yield Mutant(
                     name="any value of its form",
@@ -281,7 +270,7 @@ class _Pairs(Kind):
                 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Equals(_Pairs):
     """Named values equal the given value or another named value, exactly; tensors bit for bit.
 
@@ -289,10 +278,10 @@ class Equals(_Pairs):
     ``equals: {first: {ref: second}}``
     """
 
-    expects_equal: ClassVar[bool] = True
+    expects_equal = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Differs(_Pairs):
     """Named values differ from the given value or from another named value of the same type, length
     and shape.
@@ -303,11 +292,11 @@ class Differs(_Pairs):
     ``differs: {first: {ref: second}}``
     """
 
-    expects_equal: ClassVar[bool] = False
+    expects_equal = False
     instead = "name a value that it may have"
 
 
-def measure_strides(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+def measure_strides(arguments: Facts, value: Lookup) -> Json:
     """Measure in the worker: shape, strides and formats of every tensor of the value."""
     by_rank = {4: ["channels_last"], 5: ["channels_last_3d"]}
     strides: dict[str, Json] = {}
@@ -336,7 +325,7 @@ _CONTIGUOUS = Form(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Strides(ConditionalOnCode):
     """The strides of tensors, in elements, or their memory format.
 
@@ -345,9 +334,9 @@ class Strides(ConditionalOnCode):
     ``strides: {to: eager}``
     """
 
-    form: ClassVar[Keywords] = some_of("equals", "to", "contiguous")
+    form = some_of("equals", "to", "contiguous")
     measure = staticmethod(measure_strides)
-    about: ClassVar[About] = About.ANYTHING
+    about = About.ANYTHING
     of: ValueName = OUTPUT
     """The value; the step's own result when absent."""
     output: (
@@ -471,7 +460,7 @@ class Strides(ConditionalOnCode):
         return [self.output] if isinstance(self.output, int) else list(self.output)
 
 
-def _steps(tensor: Mapping[str, Any]) -> list[tuple[int, int]]:
+def _steps(tensor: Facts) -> list[tuple[int, int]]:
     """Return size and stride of each dimension.
 
     Of one element, and where there is none, the stride of a dimension says nothing.
@@ -487,7 +476,7 @@ WEAK = "<weak>"
 """The name of the worker's weak references; they are keyed by the names of the expectations."""
 
 
-def measure_dead(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+def measure_dead(arguments: Facts, value: Lookup) -> Json:
     """Measure in the worker, for each name: whether the object existed, its type, and whether it is
     alive.
     """
@@ -498,7 +487,7 @@ def measure_dead(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> J
     return {name: weak[name].state() for name in arguments["objects"]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Dead(Kind):
     """Objects that were alive when the case began and that have been freed: attributes of the
     function, of inputs, of values of let.
@@ -506,7 +495,7 @@ class Dead(Kind):
     ``dead: [function.weight]``
     """
 
-    about: ClassVar[About] = About.ANYTHING
+    about = About.ANYTHING
     form: ClassVar[Keywords] = {
         "type": "array",
         "minItems": 1,
@@ -514,7 +503,7 @@ class Dead(Kind):
         "items": {"type": "string", "pattern": r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)+$"},
     }
     measure = staticmethod(measure_dead)
-    needs_result: ClassVar[bool] = False
+    needs_result = False
     objects: tuple[str, ...]
     """No names of values, because the step must not hold them: they are looked up once, as the case
     begins.
@@ -529,22 +518,18 @@ class Dead(Kind):
         """The worker collects garbage and checks its weak references."""
         return {"objects": list(self.objects)}
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
         """Judge each object on its own. An object that never existed is an error."""
-        judgements = []
         for name in self.objects:
             fact, expected = facts.measured[name], f"{name} is freed"
             if not fact["was"]:
                 why = f"it did not exist at the beginning of the case: {fact['type']}"
-                judgements.append(Verdict.error(why, expected=expected, leaf=name))
+                yield Verdict.error(why, expected=expected, leaf=name)
             else:
                 observed = f"a {fact['type']}, {'still alive' if fact['alive'] else 'freed'}"
-                judgements.append(
-                    Verdict.of(
-                        fact["alive"] is False, expected=expected, observed=observed, leaf=name
-                    )
+                yield Verdict.of(
+                    fact["alive"] is False, expected=expected, observed=observed, leaf=name
                 )
-        return judgements
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Each object on its own, still alive."""

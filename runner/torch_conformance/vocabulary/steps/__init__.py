@@ -42,7 +42,7 @@ _CLASSES: tuple[type[StepKind], ...] = (
     Triton,
 )
 
-STEPS: Mapping[str, type[StepKind]] = {each.kind: each for each in _CLASSES}
+STEPS: Mapping[str, type[StepKind]] = {step.kind: step for step in _CLASSES}
 """The class of each kind, by the word of the language."""
 
 MEASURED: Mapping[str, type[Expectation]] = {**EXPECTATIONS, OF_SAMPLES: EachSample}

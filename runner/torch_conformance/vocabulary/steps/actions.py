@@ -5,8 +5,7 @@ scripts, child processes.
 import ast
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from torch_conformance.model.diagnostics import Diagnostic, one_of
@@ -24,6 +23,7 @@ from torch_conformance.vocabulary.forms import (
     Name,
     among,
     one_of_keys,
+    record,
 )
 from torch_conformance.vocabulary.steps.step_base import (
     COMPILED,
@@ -37,10 +37,10 @@ from torch_conformance.vocabulary.steps.step_base import (
     needed,
     values_of,
 )
-from torch_conformance.vocabulary.worker_session import Session
+from torch_conformance.vocabulary.worker_session import Function, Session
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Reset(StepKind):
     """Reset state: caches of torch, or the random generators.
 
@@ -79,7 +79,7 @@ class Reset(StepKind):
                 session.torch_state.RESETS[word]()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ClearCounters(StepKind):
     """Set counters and metrics to zero.
 
@@ -105,14 +105,14 @@ class ClearCounters(StepKind):
             session.torch_state.clear_metrics()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class DeleteModules(StepKind):
     """Delete the files of the generated modules, so that a later cache hit must write them again.
 
     ``delete_modules: {}``
     """
 
-    about: ClassVar[About] = About.INDUCTOR
+    about = About.INDUCTOR
 
     def run(self, session: Session) -> None:
         """Delete them; raise ``RuntimeError`` where there are none."""
@@ -120,7 +120,7 @@ class DeleteModules(StepKind):
             raise RuntimeError("no generated module was loaded: nothing was deleted")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FreshCache(StepKind):
     """Continue with an empty Inductor cache folder.
 
@@ -134,7 +134,7 @@ class FreshCache(StepKind):
         session.torch_state.use_cache_dir(os.path.join(session.cache, f"fresh-{number}"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _OfCallable(StepKind):
     """A kind that calls a function by name."""
 
@@ -155,14 +155,14 @@ class _OfCallable(StepKind):
             yield Callee(call=self.call, args=self.args, kwargs=self.kwargs)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Api(_OfCallable):
     """Call a library function, or one of the prelude.
 
     ``api: {call: torch._inductor.codecache.FxGraphCache.clear}``
     """
 
-    traits: ClassVar[Traits] = Traits(has_result=True, claims=True)
+    traits = Traits(has_result=True, claims=True)
     form: ClassVar[Keywords] = {"required": ["call"]}
     as_: Name | None = None
     """A name for the result."""
@@ -175,7 +175,7 @@ class Api(_OfCallable):
             session.output = function(*args, **kwargs)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Script(WithResult):
     r"""Python that drives torch: one def, whose parameters are named values.
 
@@ -184,9 +184,7 @@ class Script(WithResult):
     ``script: {code: "def run(compiled, inputs):\n    return compiled(*inputs)\n", as: again}``
     """
 
-    traits: ClassVar[Traits] = Traits(
-        has_result=True, claims=True, needs_own_graphs=True, python="code"
-    )
+    traits = Traits(has_result=True, claims=True, needs_own_graphs=True, python="code")
     code: Annotated[Json, Form({"type": "string", "minLength": 1})]
     r"""The def.
 
@@ -287,14 +285,14 @@ def run_program(session: Session, program: str, argv: Json) -> dict[str, Any]:
 
 
 def _called(
-    returning: Any, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    returning: Any, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> None:
     """Call a function in a child, and send that it returned."""
     function(*args, **kwargs)
     returning.send(None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Spawn(_OfCallable):
     """A child process, which the step waits for: a call in a child that multiprocessing spawns, or
     a program with its arguments.
@@ -306,7 +304,7 @@ class Spawn(_OfCallable):
     ``spawn: {program: python, argv: ["-c", "import torch; print(torch.__version__)"]}``
     """
 
-    traits: ClassVar[Traits] = Traits(has_exit=True, children=1)
+    traits = Traits(has_exit=True, children=1)
     form: ClassVar[Keywords] = {
         **one_of_keys("call", "program"),
         "dependentRequired": {"args": ["call"], "kwargs": ["call"], "argv": ["program"]},

@@ -7,11 +7,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from torch_conformance.model.diagnostics import Diagnostic, unknown
 from torch_conformance.model.protocol import MAX_ATTACHMENT, Json
-from torch_conformance.vocabulary.forms import Boolean, Contexts, Form, Inputs, common, whole
+from torch_conformance.vocabulary.forms import (
+    Boolean,
+    Contexts,
+    Form,
+    Inputs,
+    common,
+    record,
+    whole,
+)
 from torch_conformance.vocabulary.steps.call import (
     LOSSES,
     SUM,
@@ -28,7 +36,7 @@ from torch_conformance.vocabulary.steps.step_base import (
     Traits,
     needed,
 )
-from torch_conformance.vocabulary.worker_session import Session
+from torch_conformance.vocabulary.worker_session import Function, Session
 from torch_conformance.vocabulary.worker_torch import torch
 
 WARM_UP = 3
@@ -55,7 +63,7 @@ class Subject:
         """Return its timing for the report."""
         from statistics import median  # loads random and decimal: not for every command
 
-        taken = [round(each, 6) for each in self.taken]
+        taken = [round(milliseconds, 6) for milliseconds in self.taken]
         numbers = {
             "median_ms": round(median(taken), 6),
             "least_ms": min(taken),
@@ -83,7 +91,7 @@ def _subjects(session: Session, arguments: "Bench") -> list[Subject]:
             )
 
             def run_once(
-                target: Callable[..., Any] = target, inputs: list[Any] = inputs, after: Any = after
+                target: Function = target, inputs: list[Any] = inputs, after: Any = after
             ) -> None:
                 # the results of the last call are no longer used: CUDA graphs may reuse their
                 # memory
@@ -189,7 +197,7 @@ _OPTIMIZER = Form(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Bench(StepKind):
     """Measure the time of functions in turn, on the device, after all expectations were measured.
 
@@ -201,7 +209,7 @@ class Bench(StepKind):
     ``bench: {functions: [narrow, wide], backward: true, repeat: 20, trace: true}``
     """
 
-    traits: ClassVar[Traits] = Traits(
+    traits = Traits(
         enters_context=True,
         is_proof=False,
         is_optional=True,

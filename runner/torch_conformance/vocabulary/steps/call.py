@@ -6,9 +6,8 @@ import copy
 import inspect
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 from torch_conformance.model.conditions import is_template
 from torch_conformance.model.diagnostics import Diagnostic, did_you_mean, unknown
@@ -28,6 +27,7 @@ from torch_conformance.vocabulary.forms import (
     Name,
     ValueName,
     common,
+    record,
 )
 from torch_conformance.vocabulary.steps.step_base import (
     ONLY,
@@ -40,11 +40,11 @@ from torch_conformance.vocabulary.steps.step_base import (
     needed,
     values_of,
 )
-from torch_conformance.vocabulary.worker_session import Session, Side
+from torch_conformance.vocabulary.worker_session import Function, Session, Side
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Calling(Compared):
     """The common arguments and checks of ``call`` and ``aot``, which call a function of the spec
     with inputs.
@@ -79,20 +79,15 @@ class Calling(Compared):
                 "spec needs the key 'function'",
                 "the function to compile; a spec with only api steps needs none",
             )
-        name = (
-            self.function
-            if self.function is not None
-            else ONLY
-            if ONLY in around.functions
-            else None
-        )
-        if name is None:
-            if len(around.functions) != 1:
-                if around.functions:
-                    hint = f"write {self.kind}: {{function: {next(iter(around.functions))}}}"
-                    yield around.problem(around.path, "which of the functions?", hint, key=True)
-                return
-            name = next(iter(around.functions))
+        names = [ONLY] if ONLY in around.functions else list(around.functions)
+        if self.function is not None:
+            names = [self.function]
+        if len(names) != 1:
+            if names:
+                hint = f"write {self.kind}: {{function: {names[0]}}}"
+                yield around.problem(around.path, "which of the functions?", hint, key=True)
+            return
+        (name,) = names
         if name not in around.functions:
             yield around.problem(
                 (*around.path, "function"), *unknown("function", name, around.functions)
@@ -105,7 +100,7 @@ class Calling(Compared):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Call(Calling):
     """Call the compiled function.
 
@@ -118,7 +113,7 @@ class Call(Calling):
     ``call: {processes: 2}``
     """
 
-    traits: ClassVar[Traits] = Traits(
+    traits = Traits(
         has_result=True,
         claims=True,
         compiles=True,
@@ -241,7 +236,7 @@ _SHAPES = Form(
 
 def _shapes(
     dimensions: Mapping[str, Any],
-    function: Callable[..., Any],
+    function: Function,
     inputs: tuple[Any, ...],
     keywords: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -276,7 +271,7 @@ def _shapes(
 
 def _load(
     session: Session,
-    function: Callable[..., Any],
+    function: Function,
     inputs: tuple[Any, ...],
     keywords: Mapping[str, Any],
     how: "Aot",
@@ -324,7 +319,7 @@ def _load(
     return call
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Aot(Calling):
     """Export the function, compile it ahead of time into a package, load the package and call it.
 
@@ -338,8 +333,8 @@ class Aot(Calling):
     ``aot: {package: last, inputs: [{rand: [5, 4]}]}``
     """
 
-    about: ClassVar[About] = About.INDUCTOR
-    traits: ClassVar[Traits] = Traits(
+    about = About.INDUCTOR
+    traits = Traits(
         has_result=True,
         claims=True,
         compiles=True,
@@ -420,15 +415,28 @@ def gradient_leaves(called: Sequence[Any]) -> "list[torch.Tensor]":
     """Return the tensors that get gradients: arguments with ``requires_grad``, then parameters of
     modules, each once.
     """
-    tensors = [leaf for leaf in pytree.tree_leaves(list(called)) if isinstance(leaf, torch.Tensor)]
-    modules = [
-        leaf for leaf in pytree.tree_leaves(list(called)) if isinstance(leaf, torch.nn.Module)
+    leaves = pytree.tree_leaves(list(called))
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return _once(
+        tensor
+        for tensor in [*tensors, *_parameters(called)]
+        if tensor.requires_grad and tensor.is_leaf
+    )
+
+
+def _parameters(called: Sequence[Any]) -> "list[torch.nn.Parameter]":
+    """Return the parameters of the modules in a call; those of two modules twice."""
+    return [
+        parameter
+        for leaf in pytree.tree_leaves(list(called))
+        if isinstance(leaf, torch.nn.Module)
+        for parameter in leaf.parameters()
     ]
-    parameters = [parameter for module in modules for parameter in module.parameters()]
-    leaves = [
-        tensor for tensor in [*tensors, *parameters] if tensor.requires_grad and tensor.is_leaf
-    ]
-    return list({id(tensor): tensor for tensor in leaves}.values())
+
+
+def _once(tensors: Iterable[Any]) -> list[Any]:
+    """Return tensors in their order, each object once."""
+    return list({id(tensor): tensor for tensor in tensors}.values())
 
 
 def forget_gradients(called: Sequence[Any]) -> None:
@@ -521,7 +529,7 @@ _NAMED = Form(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Backward(Compared):
     """Run backward from a loss of a result: by default the sum of its tensors.
 
@@ -532,7 +540,7 @@ class Backward(Compared):
     ``backward: {of: out.0, gradient: tangent}``
     """
 
-    traits: ClassVar[Traits] = Traits(
+    traits = Traits(
         has_result=True,
         claims=True,
         can_be_called_again=True,
@@ -698,19 +706,10 @@ def make_optimizer(
 
 def parameters_of(called: Sequence[Any]) -> "list[torch.nn.Parameter]":
     """Return the trainable parameters of every module in a call, each once."""
-    modules = [
-        leaf for leaf in pytree.tree_leaves(list(called)) if isinstance(leaf, torch.nn.Module)
-    ]
-    parameters = [
-        parameter
-        for module in modules
-        for parameter in module.parameters()
-        if parameter.requires_grad
-    ]
-    return list({id(parameter): parameter for parameter in parameters}.values())
+    return _once(parameter for parameter in _parameters(called) if parameter.requires_grad)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Optimizer(Compared):
     """After a backward: an optimizer changes the parameters of the last called function, on both
     sides.
@@ -721,7 +720,7 @@ class Optimizer(Compared):
     ``optimizer: {call: torch.optim.SGD, kwargs: {lr: 0.01}}``
     """
 
-    traits: ClassVar[Traits] = Traits(has_result=True, claims=True, has_reference=True)
+    traits = Traits(has_result=True, claims=True, has_reference=True)
     call: Callable_
     """The optimizer's class, or a function that makes one: called with the parameters."""
     kwargs: KeywordArguments = None

@@ -5,7 +5,7 @@ compiled, measured and judged.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
@@ -25,8 +25,9 @@ from torch_conformance.model.expectation import (
 )
 from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.expectations import OF_SAMPLES, close
-from torch_conformance.vocabulary.expectations.close import Close, form_problem, told
+from torch_conformance.vocabulary.expectations.close import Close, form_problem, ways_judged
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
+from torch_conformance.vocabulary.forms import record
 from torch_conformance.vocabulary.steps.step_base import (
     Around,
     NotCarriedOut,
@@ -34,7 +35,7 @@ from torch_conformance.vocabulary.steps.step_base import (
     Traits,
     needed,
 )
-from torch_conformance.vocabulary.worker_session import Session
+from torch_conformance.vocabulary.worker_session import Facts, Function, Lookup, Session
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 Given = tuple[list[Any], dict[str, Any]]
@@ -58,7 +59,7 @@ class Done:
     index: int
     text: str
     """Shapes, strides and dtypes of its tensors, and its plain arguments."""
-    operator: Callable[..., Any]
+    operator: Function
     """The operator, not compiled."""
     takes_out: bool
     takes_gradients: bool
@@ -94,7 +95,7 @@ class Done:
 
     def called(
         self,
-        function: Callable[..., Any],
+        function: Function,
         arguments: Given,
         around: Callable[[], AbstractContextManager[Any]] = nullcontext,
     ) -> dict[str, Any]:
@@ -102,7 +103,7 @@ class Done:
         of its inputs where it has some.
 
         The call and its backward are each within a context of ``around``; how tensors for ``out=``
-        are made stands outside.
+        are made is outside.
         """
         is_eager = function is self.operator
         with torch.enable_grad():
@@ -131,7 +132,7 @@ class Done:
 
     def again(self, called: Sequence[Any], around: AbstractContextManager[Any]) -> dict[str, Any]:
         """Return what eager computes from other inputs, by the keys of ``eager``; ``around`` is
-        entered for the call alone.
+        entered only for the call.
         """
         _, args, kwargs, fixed = called
         outputs = self._call(self.operator, (args, kwargs), around)
@@ -144,7 +145,7 @@ class Done:
 
     def _call(
         self,
-        function: Callable[..., Any],
+        function: Function,
         arguments: Given,
         around: AbstractContextManager[Any] | None = None,
     ) -> dict[str, Any]:
@@ -261,7 +262,7 @@ def raised(error: Exception) -> dict[str, str]:
     }
 
 
-def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+def plain(function: Function) -> Function:
     """Return a function of Python that calls an operator: what is compiled may be written in C."""
 
     def call(*args: object, **kwargs: object) -> Any:
@@ -328,14 +329,14 @@ def _described(value: object) -> str:
     return repr(value)[:120]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Samples(StepKind):
     """The step of a spec with ``source: {opinfo: {dtypes: [...], samples: all}}``.
 
     In a case it names one operator and one dtype.
     """
 
-    traits: ClassVar[Traits] = Traits(
+    traits = Traits(
         has_result=True,
         claims=True,
         compiles=True,
@@ -384,7 +385,7 @@ class Samples(StepKind):
                 raise LookupError(
                     f"no sample of '{self.op}' for {self.dtype} can be called this way"
                 )
-            # at most so many, spread evenly: those of one kind often stand together
+            # at most so many, spread evenly: those of one kind often follow each other
             count = len(samples) if most is None else min(most, len(samples))
             numbers = [index * len(samples) // count for index in range(count)]
             chosen = [(number, samples[number]) for number in numbers]
@@ -407,7 +408,7 @@ _MOST_NAMED = 10
 """How many more failed samples a judgement names."""
 
 
-def measure_samples(arguments: Mapping[str, Any], value: Callable[[str], Any]) -> Json:
+def measure_samples(arguments: Facts, value: Lookup) -> Json:
     """Measure in the worker: one entry for each sample.
 
     ``value`` returns the result of the step, a list of ``steps.samples.Done``.
@@ -433,13 +434,13 @@ def measure_samples(arguments: Mapping[str, Any], value: Callable[[str], Any]) -
     return {"samples": entries}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class EachSample(Expectation):
     """An expectation that holds where it holds for every sample that eager computes."""
 
-    kind: ClassVar[str] = OF_SAMPLES
+    kind = OF_SAMPLES
     measure = staticmethod(measure_samples)
-    about: ClassVar[About] = About.ANYTHING
+    about = About.ANYTHING
     check: Expectation
     rule: str = ""
     """How values are judged; ``form`` compares none."""
@@ -503,13 +504,13 @@ class EachSample(Expectation):
             ]
             lines += [first.detail] if first.detail else []
             lines += [
-                f"sample {other['index']}: {one.observed[:200]}; {other['text'][:200]}"
-                for other, one in wrong[1 : 1 + _MOST_NAMED]
+                f"sample {other['index']}: {judgement.observed[:200]}; {other['text'][:200]}"
+                for other, judgement in wrong[1 : 1 + _MOST_NAMED]
             ]
             if len(wrong) > 1 + _MOST_NAMED:
                 lines.append(f"and {len(wrong) - 1 - _MOST_NAMED} more")
             # a waiver is compared with every wrong sample
-            values = tuple(value for bad, one in wrong for value in _wrong_values(bad, one))
+            values = tuple(value for pair in wrong for value in _wrong_values(*pair))
             return [
                 replace(
                     first,
@@ -547,14 +548,12 @@ class EachSample(Expectation):
                 if left
                 else ""
             )
-            observed += f"; {told(by_value)}{by_form}"
+            observed += f"; {ways_judged(by_value)}{by_form}"
         held = Verdict.passed(expected="every sample close to eager", observed=observed)
         worst = [judgement.worst for _, judgement in judged if judgement.worst is not None]
         return [replace(held, worst=max(worst, default=None))]
 
-    def _judged(
-        self, entry: Mapping[str, Any], facts: StepFacts, surroundings: Surroundings
-    ) -> Verdict | None:
+    def _judged(self, entry: Facts, facts: StepFacts, surroundings: Surroundings) -> Verdict | None:
         """Return the judgement of a sample; None where eager refuses it, or where both results are
         equally empty.
         """
@@ -613,7 +612,7 @@ class EachSample(Expectation):
 _OF_ARGUMENTS = tuple(f"expected {OUTPUT}['{key}']" for key in ("arguments", UNCHANGED))
 
 
-def _wrong_values(entry: Mapping[str, Any], judgement: Verdict) -> Iterator[WrongValue]:
+def _wrong_values(entry: Facts, judgement: Verdict) -> Iterator[WrongValue]:
     """Yield what a judgement of a sample refuses, with what of it is wrong."""
     texts = f"sample {entry['index']}: {judgement.expected}, observed {judgement.observed}"
     aspect = "" if entry["raised"] else "structure"
@@ -624,7 +623,7 @@ def _wrong_values(entry: Mapping[str, Any], judgement: Verdict) -> Iterator[Wron
         yield replace(value, aspect=aspect)
 
 
-def _is_empty(measured: Mapping[str, Any] | None) -> bool:
+def _is_empty(measured: Facts | None) -> bool:
     """Whether two results of one structure hold no value: an empty tuple."""
     return (
         measured is not None
@@ -633,18 +632,16 @@ def _is_empty(measured: Mapping[str, Any] | None) -> bool:
     )
 
 
-def _has_elements(measured: Mapping[str, Any]) -> bool:
+def _has_elements(measured: Facts) -> bool:
     """Whether a tensor of a sample has elements, so that another value could stand in its place."""
     return any(leaf.get("numel") for leaf in measured["leaves"])
 
 
-def _with_leaves(
-    measured: Mapping[str, Any], is_chosen: Callable[[str], bool]
-) -> Mapping[str, Any]:
+def _with_leaves(measured: Facts, is_chosen: Callable[[str], bool]) -> Mapping[str, Any]:
     return {**measured, "leaves": [leaf for leaf in measured["leaves"] if is_chosen(leaf["path"])]}
 
 
-def _judge_form(measured: Mapping[str, Any]) -> Verdict:
+def _judge_form(measured: Facts) -> Verdict:
     expected = "type, shape, dtype and device of eager"
     if measured["structure"] != measured["reference_structure"]:
         return Verdict.failed(
@@ -654,7 +651,7 @@ def _judge_form(measured: Mapping[str, Any]) -> Verdict:
     return next(filter(None, map(form_problem, measured["leaves"])), held)
 
 
-def _compared(arguments: Mapping[str, Any], done: Any, *, with_stand_ins: bool) -> dict[str, Any]:
+def _compared(arguments: Facts, done: Any, *, with_stand_ins: bool) -> dict[str, Any]:
     """Return the facts of one sample as ``close`` measures them.
 
     The only place where a sample is compared.

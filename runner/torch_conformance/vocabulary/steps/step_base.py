@@ -13,8 +13,8 @@ from torch_conformance.model.diagnostics import Diagnostic
 from torch_conformance.model.expectation import About
 from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.backend import Backend
-from torch_conformance.vocabulary.forms import Boolean, Keywords, Name, Word
-from torch_conformance.vocabulary.worker_session import Session
+from torch_conformance.vocabulary.forms import Boolean, Keywords, Name, Word, record
+from torch_conformance.vocabulary.worker_session import Function, Session
 
 COMPILED = "compiled"
 """The name of the compiled function in a script."""
@@ -23,7 +23,7 @@ ONLY = "function"
 """The name of the function of a spec that has one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Traits:
     """The traits of a kind of step, for the stages. Each is off by default."""
 
@@ -59,7 +59,7 @@ class Traits:
     is_last: bool = False
     """It must follow all steps of other kinds."""
     is_exclusive: bool = False
-    """A case with it runs alone."""
+    """No other case runs at the same time as one with it."""
     tools: tuple[str, ...] = ()
     """The capabilities that it uses on each device, whatever its backend requires."""
     children: int = 0
@@ -78,7 +78,7 @@ DataPath = tuple[str | int, ...]
 """Keys and indices that lead to a value of a spec."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Around:
     """The spec around a step. Paths begin at the spec."""
 
@@ -118,7 +118,7 @@ Inputs = list[Json]
 """The arguments of a call, written like ``inputs`` of a spec."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Callee:
     """What a step calls, ``{call: NAME, args: [...], kwargs: {...}}``, and its path below the
     step.
@@ -243,7 +243,7 @@ _FIELDS: Mapping[str, str] = {"as": "as_"}
 """Keys that are Python keywords."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WithResult(StepKind):
     """A kind with a result."""
 
@@ -251,7 +251,7 @@ class WithResult(StepKind):
     """A name for the result."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Compared(WithResult):
     """A kind whose side effects are compared with those of eager."""
 
@@ -303,8 +303,8 @@ def values_of(session: Session, args: Json, kwargs: Json) -> tuple[list[Any], di
         )
 
 
-def callable_of(session: Session, call: Json) -> Callable[..., Any]:
+def callable_of(session: Session, call: Json) -> Function:
     """Return the function that a step calls by name."""
     with needed("the name of what is called"):
-        function: Callable[..., Any] = session.scope.callable(call)
+        function: Function = session.scope.callable(call)
         return function

@@ -6,15 +6,15 @@
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from torch_conformance.model import conditions
 from torch_conformance.model.conditions import Surroundings, holds
 from torch_conformance.model.diagnostics import Diagnostic, one_of, unknown
 from torch_conformance.model.expectation import About
 from torch_conformance.model.protocol import Json
-from torch_conformance.vocabulary.steps.step_base import Around, StepKind, Traits
+from torch_conformance.vocabulary.forms import record
+from torch_conformance.vocabulary.steps.step_base import Around, DataPath, StepKind, Traits
 
 CONDITIONAL = ("constexprs", "options")
 """The keys whose value may be a list with conditions, as ``config`` may."""
@@ -27,15 +27,15 @@ TYPES = (*_INTEGERS, *_FLOATS)
 _TYPE = re.compile(rf"\*{{0,2}}k?(?:{'|'.join(TYPES)})")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Triton(StepKind):
     """``triton: {source: PYTHON, signature: {x: "*fp32"}, constexprs: {BLOCK: 64}}``.
 
     In a case ``source`` is a block.
     """
 
-    about: ClassVar[About] = About.INDUCTOR
-    traits: ClassVar[Traits] = Traits(
+    about = About.INDUCTOR
+    traits = Traits(
         claims=True, python="source", why_once="one compile shows all that there is", is_proof=False
     )
     source: Json
@@ -79,7 +79,7 @@ class Triton(StepKind):
             for parameter in (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs)
         ]
         constants = list(self._constants())
-        written: list[tuple[str, tuple[str | int, ...]]] = [
+        written: list[tuple[str, DataPath]] = [
             *((name, ("signature", name)) for name in self.signature),
             *((name, ("aligned", index)) for index, name in enumerate(self.aligned or [])),
             *((name, ("attributes", name)) for name in self.attributes or {}),
@@ -111,7 +111,7 @@ class Triton(StepKind):
                 message, hint = unknown("type", text, [*TYPES, *(f"*{name}" for name in TYPES)])
                 yield around.problem((*around.path, "signature", name), message, hint)
 
-    def _constants(self) -> Iterator[tuple[str, tuple[str | int, ...]]]:
+    def _constants(self) -> Iterator[tuple[str, DataPath]]:
         """Yield every name of ``constexprs`` with its path below the step, whatever its
         condition.
         """
@@ -119,7 +119,7 @@ class Triton(StepKind):
             yield from ((name, ("constexprs", name)) for name in self.constexprs)
         for index, entry in enumerate(self.constexprs if isinstance(self.constexprs, list) else []):
             inner = entry.get("set") if "set" in entry else entry
-            below: tuple[str | int, ...] = (
+            below: DataPath = (
                 ("constexprs", index, "set") if "set" in entry else ("constexprs", index)
             )
             yield from ((name, (*below, name)) for name in inner)
