@@ -4,7 +4,7 @@ import functools
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from torch_conformance.language.backends import Backends, read_backends
@@ -42,10 +42,11 @@ from torch_conformance.model.conditions import BadRange, Surroundings
 from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, errors, shown_path
 from torch_conformance.model.document import Document
 from torch_conformance.model.targets import BACKEND, SIMULATED
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.steps import TRITON
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Suite:
     """The result of loading: the cases, and the files that define them."""
 
@@ -109,7 +110,7 @@ def load_specs(
     return inspect_specs(specs, backend_files, known, texts=texts).valid().suite
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Inspection:
     """The readable part of the specs, and their problems.
 

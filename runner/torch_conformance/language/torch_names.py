@@ -30,6 +30,7 @@ from torch_conformance.model.diagnostics import (
 )
 from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.problem_texts import shown_types
+from torch_conformance.model.values import frozen
 
 CONFIG_FILES = {
     "config": "_inductor/config.py",
@@ -766,7 +767,7 @@ LONGEST_VALUE = 60
 """The maximum length of a value in a message, in characters."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Lookup:
     """The result of a lookup."""
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from torch_conformance.model.case import Requirement
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.document import Document
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations.expectation_base import Range
-from torch_conformance.vocabulary.forms import record
 
 if TYPE_CHECKING:
     from torch_conformance.matching.filecheck import CheckFile
     from torch_conformance.vocabulary.expectations.served import Served
 
 
-@record
+@frozen
 class Choices:
     """Autotuning choices that must have been timed: at least ``least`` with a matching name and
     class.
@@ -33,7 +33,7 @@ class Choices:
         return f"at least {self.least} timed choices matching /{self.match}/{of_class}"
 
 
-@record
+@frozen
 class Serves:
     """The inductor backends that must have won each operation of a group, and at least one."""
 
@@ -45,7 +45,7 @@ class Serves:
         return f"each {self.group} served by {' or '.join(self.by)}"
 
 
-@record
+@frozen
 class Calls:
     """How often a function of the vendor's runtime must be called around each compiled call."""
 
@@ -59,7 +59,7 @@ class Calls:
         )
 
 
-@record
+@frozen
 class Proof:
     """The evidence that a backend ran."""
 
@@ -99,7 +99,7 @@ INDUCTOR = "inductor"
 """The compiler of a backend that names none."""
 
 
-@record
+@frozen
 class Claims:
     """What a compiler says that it does; a case that asks for more is UNAVAILABLE."""
 
@@ -128,7 +128,7 @@ class ExpectedCell:
     position: Position
 
 
-@record
+@frozen
 class Declared:
     """What a compiler declares that it does otherwise than eager: its cases are judged by it."""
 
@@ -150,7 +150,7 @@ class Declared:
         ]
 
 
-@record
+@frozen
 class Backend:
     """One backend.
 

@@ -4,17 +4,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform
-
-Class = TypeVar("Class")
-
-
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
-def record(cls: type[Class]) -> type[Class]:
-    """Make a class an immutable dataclass, with slots, whose fields are given by their names."""
-    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
-
+from typing import Annotated, Any, ClassVar
 
 Keywords = Mapping[str, Any]
 """Keywords of JSON Schema."""

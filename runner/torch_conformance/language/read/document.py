@@ -8,11 +8,11 @@ problem.
 import difflib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from torch_conformance.model.document import DataPath
 from torch_conformance.model.problem_texts import KINDS
+from torch_conformance.model.values import frozen
 
 BESIDE_KIND = ("expect", "when", "repeat")
 """The keys of a step beside its kind."""
@@ -43,7 +43,7 @@ _TOP_KEY = re.compile(r"""^["']?([A-Za-z_]\w*)["']?[ \t]*:(?=\s|$)""", re.MULTIL
 _ANY_KEY = re.compile(r"""(?:^|[\s{,])["']?([A-Za-z_]\w*)["']?[ \t]*:(?=\s|$)""", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Kind:
     """One kind of file.
 

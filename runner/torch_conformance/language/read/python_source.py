@@ -24,6 +24,7 @@ from torch_conformance.language.read.yaml_source import read_bytes
 from torch_conformance.model.case import CodeBlock
 from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, Position, nearest, one_of
 from torch_conformance.model.document import DataPath, Document
+from torch_conformance.model.values import frozen
 
 _HEADER = re.compile(rb"[|>][-+1-9]*\s*(#.*)?\Z")
 
@@ -119,7 +120,7 @@ def place(document: Document, path: DataPath, block: CodeBlock, line: int, colum
     return Position(file=document.file, line=block.line + line - 1, column=column + indent)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Arity:
     """The number of positional arguments of a function; ``most`` is None for any number."""
 

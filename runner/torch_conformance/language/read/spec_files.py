@@ -25,6 +25,7 @@ from torch_conformance.model.diagnostics import (
     shown_path,
 )
 from torch_conformance.model.document import Document
+from torch_conformance.model.values import frozen
 
 MARKS = (".git", "pyproject.toml", "backends.yaml")
 """Files that mark the folder of a project, the strongest mark first."""
@@ -85,7 +86,7 @@ _MEANT_IN_IDS = "][*?,=%"
 """Characters with a meaning in an id or in a glob over ids."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SpecPath:
     """A spec file and the root of its area."""
 

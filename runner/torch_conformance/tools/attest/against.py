@@ -14,6 +14,7 @@ from torch_conformance.model.codec import encode
 from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.escaping import one_line
 from torch_conformance.model.protocol import Json
+from torch_conformance.model.values import frozen
 from torch_conformance.record.comparison import machine_differences
 from torch_conformance.record.journal import NamedRun
 from torch_conformance.run.compared_runs import Change, change_of, differing, recorded_of
@@ -36,7 +37,7 @@ class Apart:
         return f"{where}: {self.what}: {self.archive} in the archive, {self.reader} here"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Agreement:
     """What became of the required cases in both runs."""
 

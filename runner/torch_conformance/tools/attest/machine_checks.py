@@ -26,6 +26,7 @@ from torch_conformance.machine.redaction import environment_variables, redacted
 from torch_conformance.model import devices
 from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.escaping import one_line
+from torch_conformance.model.values import frozen
 from torch_conformance.plan import schedule
 
 
@@ -119,7 +120,7 @@ def run_program(
         return Printed(stream.read().decode("utf-8", "replace"), ending)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Scene:
     """A machine as the checks see it, so that a test can describe a machine that is not there."""
 

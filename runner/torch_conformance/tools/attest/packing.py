@@ -13,7 +13,7 @@ import shlex
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,6 +31,7 @@ from torch_conformance.model.module_files import described, files_of
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.model.results import CaseResult, Judged
 from torch_conformance.model.statement import in_words
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import argument, flag, option
 from torch_conformance.record.case_files import OBSERVATION, SERVICES, alterations, digest
 from torch_conformance.record.journal import JournalError, Run, read_run
@@ -396,7 +397,7 @@ def _read(journal: bytes) -> Run:
 # -- the command -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SubmitOptions:
     """The options of ``submit``."""
 

@@ -11,7 +11,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from torch_conformance.model.diagnostics import (
 )
 from torch_conformance.model.document import DataPath
 from torch_conformance.model.header import PermittedWaiver, ProfileLevel, ProfileRecord
+from torch_conformance.model.values import frozen
 from torch_conformance.model.waivers import Waiver, WaiverFiles
 from torch_conformance.optional.options import REFUSED, RunOptions, Selection
 from torch_conformance.plan.case_ledger import NAME, compare, read_ledger
@@ -487,7 +488,7 @@ def _once(paths: Sequence[Path]) -> tuple[Path, ...]:
     return tuple({os.path.realpath(path): path for path in reversed(paths)}.values())[::-1]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Prospect:
     """Whether a machine could execute every required case of a profile."""
 

@@ -7,7 +7,7 @@ sends their numbers at the places that the archive names (``at`` in ``close``). 
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -21,6 +21,7 @@ from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.escaping import one_line
 from torch_conformance.model.protocol import Json, decode
 from torch_conformance.model.results import CaseResult
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import ExecutionOptions
 from torch_conformance.record.case_files import OBSERVATION, RecordedFiles, digest
 from torch_conformance.run.auditing import run_cases
@@ -43,7 +44,7 @@ _TF32 = 2.0**-8
 """Of the greatest number: the error of a device whose products round their operands to ten bits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Recomputation:
     """What was made again."""
 
@@ -68,7 +69,7 @@ class Recomputation:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _At(Close):
     """A comparison with eager that also asks for numbers at some places."""
 
@@ -126,7 +127,7 @@ def recomputed(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Number:
     """A value that was compared with eager, and what its leaf says of one element."""
 

@@ -44,6 +44,7 @@ from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.model.results import NOT_CLAIMED, WEAK, CaseResult, Judged, Redacted
 from torch_conformance.model.statement import Statement
 from torch_conformance.model.targets import simulated
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import (
     REFUSED,
     argument,
@@ -1180,7 +1181,7 @@ _SHOWN = 20
 """How many findings of one check are printed; ``--json`` has all of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class VerifyOptions:
     """The options of ``verify``."""
 

@@ -34,6 +34,7 @@ from torch_conformance.model.expectation import Status, Verdict
 from torch_conformance.model.outcomes import PASSED, Outcome
 from torch_conformance.model.protocol import Json
 from torch_conformance.model.results import CaseResult
+from torch_conformance.model.values import frozen
 from torch_conformance.plan.selection import without_benches
 from torch_conformance.record.case_files import OBSERVATION, RecordedFiles
 from torch_conformance.record.journal import recorded_run
@@ -197,7 +198,7 @@ class NotBlessed(Exception):
         self.case_id = case_id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SpecFacts:
     """What the runs say of one spec."""
 

@@ -6,7 +6,6 @@ import importlib.util
 import re
 import socket
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ from torch_conformance.machine.capabilities import Machine
 from torch_conformance.model.conditions import BadRange, VersionRange
 from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, Position, UsageError
 from torch_conformance.model.document import Document
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import RunOptions
 
 CPU = "cpu"
@@ -32,7 +32,7 @@ def as_label(value: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", value)[:63].strip("-._")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LabNode:
     """The nodes of one name. Empty where anything is accepted."""
 
@@ -70,7 +70,7 @@ def facts_of(machine: Machine) -> Mapping[str, tuple[str, tuple[int, ...]]]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Lab:
     """A lab as written."""
 

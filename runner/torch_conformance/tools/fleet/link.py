@@ -13,13 +13,14 @@ import shutil
 import tempfile
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from torch_conformance.machine import child_python
 from torch_conformance.machine.scratch import tail
 from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.protocol import Json
+from torch_conformance.model.values import frozen
 from torch_conformance.tools.fleet.lab import NAME
 
 _CONNECT_SECONDS = 120.0
@@ -38,7 +39,7 @@ class Lost(Exception):
     """A node, or the connection to the head, is gone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Node:
     """A node of the cluster that joined a lab."""
 

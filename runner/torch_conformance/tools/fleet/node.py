@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from torch_conformance.cli.parser import Parser, add_options, answered, guarded_code, values_of
@@ -21,6 +21,7 @@ from torch_conformance.machine.child_python import leave_out_working_folder
 from torch_conformance.machine.installed_torch import installed_torch
 from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import flag, option
 from torch_conformance.run.pipeline import ask_worker
 from torch_conformance.tools.fleet.agent import IMAGE
@@ -34,7 +35,7 @@ from torch_conformance.tools.fleet.lab import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NodeOptions:
     """The options of ``python -m torch_conformance.tools.fleet.node``, which is no command of the
     program.

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,6 +21,7 @@ from torch_conformance.model.diagnostics import Position, shown_path
 from torch_conformance.model.escaping import line
 from torch_conformance.model.expectation import Mutant, Status, Verdict
 from torch_conformance.model.protocol import Json
+from torch_conformance.model.values import frozen
 from torch_conformance.record.case_files import OBSERVATION, RecordedFiles
 from torch_conformance.run import rejudge
 from torch_conformance.run.auditing import AuditTool, RunCases
@@ -36,7 +37,7 @@ _KEPT = ("close", "raises")
 """The expectations of a case that are measured: others speak of a compiler."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Nodes(Kind):
     """Asks the worker to change the nodes of a step's graphs."""
 
@@ -99,7 +100,7 @@ def _as_run(case: Case) -> Case:
     return replace(case, body=body, steps=steps, control=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Tried:
     """One change of one node of a case."""
 
@@ -110,7 +111,7 @@ class _Tried:
     fate: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Report:
     """What became of the changes of some cases."""
 

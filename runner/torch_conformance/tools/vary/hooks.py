@@ -1,7 +1,7 @@
 """What the core calls for ``audit --vary``: the cases as they are run for it, and the report."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from torch_conformance.judge.verdicts import facts_of
 from torch_conformance.language.load import Suite
 from torch_conformance.model.case import Case, Expected, Step
 from torch_conformance.model.escaping import line
+from torch_conformance.model.values import frozen
 from torch_conformance.record.case_files import OBSERVATION, RecordedFiles
 from torch_conformance.run.auditing import AuditTool, RunCases
 from torch_conformance.vocabulary.expectations.soundness import Sound, reports, summary
@@ -36,7 +37,7 @@ def _asked(step: Step) -> bool:
     return bool(step.expectations)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Report:
     """What was found in some cases."""
 

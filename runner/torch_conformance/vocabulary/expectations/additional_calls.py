@@ -12,6 +12,7 @@ from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.expectation import About, Mutant, Status, Verdict
 from torch_conformance.model.protocol import Json
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations.close import TOLERANCES, Close
 from torch_conformance.vocabulary.expectations.comparing import structure
 from torch_conformance.vocabulary.expectations.expectation_base import (
@@ -27,7 +28,6 @@ from torch_conformance.vocabulary.forms import (
     Keywords,
     Number,
     common,
-    record,
     some_of,
     whole,
 )
@@ -163,7 +163,7 @@ def repeat_deterministic(arguments: Facts, again: Again) -> Json:
     return {"runs": runs, "tensors": tensors_of(again.result)}
 
 
-@record
+@frozen
 class Deterministic(Repeated):
     """More calls of the compiled function on the same inputs give the same bits as the step's
     result (NaN equals NaN).
@@ -225,7 +225,7 @@ def repeat_peak_memory(arguments: Facts, again: Again) -> Json:
     return {"compiled": again.peak_memory(), "eager": again.peak_memory(eager=True), "tensors": 1}
 
 
-@record
+@frozen
 class PeakMemory(Repeated):
     """The most memory that a call of the compiled function holds at one time, beyond what is
     allocated before it: work space and results, without the arguments and without what a compile
@@ -335,7 +335,7 @@ def repeat_batch_invariant(arguments: Facts, again: Again) -> Json:
 _NUMBERS = Form({"type": "array", "minItems": 1, "uniqueItems": True})
 
 
-@record
+@frozen
 class BatchInvariant(Repeated):
     """The result for a part of the batch equals that part of the step's result, bit for bit.
 
@@ -420,7 +420,7 @@ def repeat_poisoned(arguments: Facts, again: Again) -> Json:
     }
 
 
-@record
+@frozen
 class Poisoned(Repeated):
     """The result has the same bits when each buffer that the generated code allocates is filled
     with bytes 255 first: NaN for every float.
@@ -498,7 +498,7 @@ def repeat_candidates(arguments: Facts, again: Again) -> Json:
     return {"seen": seen, "tried": tried, "tensors": tensors_of(again.result)}
 
 
-@record
+@frozen
 class Candidates(Repeated):
     """Each candidate of autotuning computes what eager computes, also one that loses.
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torch_conformance.model.protocol import Json
-from torch_conformance.vocabulary.forms import record
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.worker_session import Facts
 from torch_conformance.vocabulary.worker_torch import Tensor, torch
 
@@ -509,7 +509,7 @@ class Sample:
     """The resolution of the inputs that were nudged; 0 for the case's own inputs."""
 
 
-@record
+@frozen
 class Scale:
     """Eager's error for each element of a leaf.
 

@@ -27,6 +27,7 @@ from torch_conformance.model.expectation import (
     WrongValue,
 )
 from torch_conformance.model.protocol import Json
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations import calibrated, distributions
 from torch_conformance.vocabulary.expectations.comparing import (
     bits,
@@ -51,7 +52,7 @@ from torch_conformance.vocabulary.expectations.stand_ins import (
     measure_other_inputs,
     measure_stand_ins,
 )
-from torch_conformance.vocabulary.forms import Boolean, Form, Number, ValueName, record
+from torch_conformance.vocabulary.forms import Boolean, Form, Number, ValueName
 from torch_conformance.vocabulary.worker_session import Facts, Lookup
 from torch_conformance.vocabulary.worker_torch import Tensor, pytree, torch
 
@@ -223,7 +224,7 @@ def _by_bits(reference: object, arguments: Facts) -> Comparer | None:
     )
 
 
-@record
+@frozen
 class Close(ConditionalOnCode):
     """Every tensor of a value is close to its counterpart: same structure, shape and dtype.
 

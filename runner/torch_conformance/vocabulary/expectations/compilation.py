@@ -10,6 +10,7 @@ from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.expectation import About, Mutant, Status, Verdict
 from torch_conformance.model.protocol import Json
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations.expectation_base import (
     BadExpectation,
     Conditional,
@@ -43,7 +44,6 @@ from torch_conformance.vocabulary.forms import (
     Keywords,
     Pattern,
     Texts,
-    record,
     some_of,
 )
 from torch_conformance.vocabulary.worker_session import Facts, Lookup
@@ -77,7 +77,7 @@ def checks_mutants(
             yield replace(mutant, facts=facts, leaf="checks")
 
 
-@record
+@frozen
 class Reason:
     """What torch says of each of them.
 
@@ -91,7 +91,7 @@ class Reason:
     """A regular expression, searched in it. For example ``size mismatch at index [01]``."""
 
 
-@record
+@frozen
 class _Events(Conditional):
     """What is expected of events of a step that have a reason."""
 
@@ -209,7 +209,7 @@ _MOST, _LONGEST = 10, 1_000
 """Events in a detail, and characters of a reason: torch's own reasons end with a link."""
 
 
-@record
+@frozen
 class Guards(Conditional):
     r"""Guards of the frames of the case's own functions that Dynamo compiled in the step.
 
@@ -407,7 +407,7 @@ def measure_graph(arguments: Facts, value: Lookup) -> Json:
     }
 
 
-@record
+@frozen
 class GraphOfStage(Conditional):
     """Graphs that were made in the step while the case's own functions were compiled, after the
     passes of a stage.
@@ -679,7 +679,7 @@ KINDS = ("fused", "extern", "user")
 """The kinds of kernel calls; ``launched`` is their sum."""
 
 
-@record
+@frozen
 class Kernels(Conditional, Counts):
     """Kernel calls of the step, and kernels compiled in it, of the case's own functions, counted
     while the generated wrapper runs.

@@ -13,6 +13,7 @@ from torch_conformance.model.conditions import Surroundings, choose
 from torch_conformance.model.expectation import Mutant, Verdict
 from torch_conformance.model.protocol import Json
 from torch_conformance.model.targets import STAGES, STAGES_OF_VENDOR, TARGETS
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations.expectation_base import (
     BadExpectation,
     Conditional,
@@ -23,7 +24,7 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
     text_of,
 )
 from torch_conformance.vocabulary.expectations.values import changed, same
-from torch_conformance.vocabulary.forms import TEMPLATE, Count, Form, Keywords, common, record
+from torch_conformance.vocabulary.forms import TEMPLATE, Count, Form, Keywords, common
 from torch_conformance.vocabulary.worker_session import Facts, Lookup
 
 KERNEL = "<kernel>"
@@ -178,7 +179,7 @@ _SHARED = Form(
 )
 
 
-@record
+@frozen
 class Resources(Conditional):
     """Registers, spills, stack and shared memory of a kernel that is compiled for a target, as its
     compiler reports them.
@@ -280,7 +281,7 @@ def _amount(name: str, facts: StepFacts, surroundings: Surroundings) -> int:
 _RESOURCES = ("registers", "spills", "stack", "shared")
 
 
-@record
+@frozen
 class Metadata(Kind):
     """What Triton recorded of a kernel that is compiled for a target, by name: the options that
     reached the compiler, shared memory.

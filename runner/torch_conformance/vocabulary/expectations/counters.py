@@ -11,6 +11,7 @@ from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import unknown
 from torch_conformance.model.expectation import About, Mutant, Status, Verdict
 from torch_conformance.model.protocol import Json, decode, encode
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations.expectation_base import (
     AT_LEAST_ONE,
     BadExpectation,
@@ -29,7 +30,7 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
 )
 from torch_conformance.vocabulary.expectations.filecheck import trivial_code
 from torch_conformance.vocabulary.expectations.values import same
-from torch_conformance.vocabulary.forms import TEMPLATE, Count, Form, Keywords, Name, common, record
+from torch_conformance.vocabulary.forms import TEMPLATE, Count, Form, Keywords, Name, common
 from torch_conformance.vocabulary.worker_session import Facts
 
 _BY_NAME = Form(
@@ -42,7 +43,7 @@ _BY_NAME = Form(
 )
 
 
-@record
+@frozen
 class _ByName(OnlyCounts):
     may_be_blessed = True
     counts: Mapping[str, Any]
@@ -211,7 +212,7 @@ class GeneratedFiles(OneCount):
         return replace(facts, code=(*facts.code[:size], *[""] * (size - len(facts.code))))
 
 
-@record
+@frozen
 class Runs(ConditionalOnCode):
     """The step ended without an exception. For a spec that claims no more than that.
 
@@ -252,7 +253,7 @@ CACHES = (
 """The remote caches with statistics in torch, by class name."""
 
 
-@record
+@frozen
 class RemoteCounts:
     """How often a remote cache had an entry, had none, and received one.
 
@@ -270,7 +271,7 @@ class RemoteCounts:
     """Look-ups and writes that raised."""
 
 
-@record
+@frozen
 class RemoteCache(OnlyCounts):
     """What torch counted for its remote caches since the last clear_counters, by the cache's name
     in torch.
@@ -323,7 +324,7 @@ class RemoteCache(OnlyCounts):
         )
 
 
-@record
+@frozen
 class Calls(ConditionalOnCode):
     """The entries of a spy since the case began, or since the last clear_counters.
 
@@ -454,7 +455,7 @@ _OPERATIONS = Form(
 )
 
 
-@record
+@frozen
 class Choices(Conditional):
     """What became of the candidates of autotuning, for each operation that Inductor selected a
     kernel for in the step.

@@ -12,6 +12,7 @@ from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings, choose
 from torch_conformance.model.expectation import Expectation, Mutant, Status, Verdict
 from torch_conformance.model.protocol import Json
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.forms import (
     Count,
     CountsByName,
@@ -20,7 +21,6 @@ from torch_conformance.vocabulary.forms import (
     WhenJudged,
     Word,
     common,
-    record,
 )
 
 OUTPUT = "output"
@@ -139,7 +139,7 @@ class Kind(Word, Expectation):
         raise NotImplementedError
 
 
-@record
+@frozen
 class Conditional(Kind):
     """A kind with ``when``."""
 
@@ -147,7 +147,7 @@ class Conditional(Kind):
     """Where the expectation applies; everywhere when absent."""
 
 
-@record
+@frozen
 class ConditionalOnCode(Conditional):
     """A kind whose ``when`` may speak of the generated code."""
 
@@ -191,7 +191,7 @@ def allows_zero(body: object) -> bool:
     )
 
 
-@record
+@frozen
 class Range:
     """A closed range of numbers; ``least == most`` for an exact one. None means no bound."""
 
@@ -477,7 +477,7 @@ class OnlyCounts(Counts):
         return {" ".join(path): count for path, count in self.counts_of(self.body)}
 
 
-@record
+@frozen
 class OneCount(OnlyCounts):
     """One number, whose count is the body."""
 

@@ -39,13 +39,14 @@ from torch_conformance.model.devices import ACCELERATORS, CPU
 from torch_conformance.model.expectation import Mutant, Verdict
 from torch_conformance.model.protocol import Json
 from torch_conformance.model.targets import STAGES_OF_VENDOR, WRAPPER
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations.compiled_kernels import (
     code_of_stage,
     commented_out_stage,
 )
 from torch_conformance.vocabulary.expectations.expectation_base import BadExpectation, Kind
 from torch_conformance.vocabulary.expectations.texts import check_specific_checks
-from torch_conformance.vocabulary.forms import Form, Keywords, WhenJudged, record
+from torch_conformance.vocabulary.forms import Form, Keywords, WhenJudged
 
 ALL = "all"
 """A value of ``code``: all pieces."""
@@ -92,7 +93,7 @@ class _CodeOnly(str):
     __slots__ = ()
 
 
-@record
+@frozen
 class FileCheck(Kind):
     r"""LLVM FileCheck directives on the code that the step generated.
 

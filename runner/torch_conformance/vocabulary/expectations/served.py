@@ -11,9 +11,10 @@ from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.expectation import About, Mutant, Verdict
 from torch_conformance.model.results import OperatorCalls
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations.additional_calls import Repeated
 from torch_conformance.vocabulary.expectations.expectation_base import BadExpectation
-from torch_conformance.vocabulary.forms import Form, Keywords, record
+from torch_conformance.vocabulary.forms import Form, Keywords
 from torch_conformance.vocabulary.worker_session import Facts
 
 OPERATOR = Form(
@@ -103,7 +104,7 @@ class OfOperators(Repeated):
         yield Mutant(name="more operators by ATen", facts=facts.with_measured(residue=more))
 
 
-@record
+@frozen
 class Served(OfOperators):
     """The compiler itself computes the operators of the call: ATen runs none of them, or few.
 
@@ -197,7 +198,7 @@ class Served(OfOperators):
             yield Mutant(name="every operator but one by ATen", facts=others)
 
 
-@record
+@frozen
 class Residue(OfOperators):
     """ATen runs exactly these operators in a call of the compiled function.
 

@@ -18,6 +18,7 @@ from torch_conformance.model.case_facts import Effects
 from torch_conformance.model.conditions import Surroundings, holds, without_code
 from torch_conformance.model.expectation import OF_GENERATOR, Verdict
 from torch_conformance.model.protocol import Json
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations.calibrated import (
     LEAST_CHANGE,
     MOST_NOISE,
@@ -25,7 +26,6 @@ from torch_conformance.vocabulary.expectations.calibrated import (
 )
 from torch_conformance.vocabulary.expectations.close import Close, is_eager, ways_judged
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
-from torch_conformance.vocabulary.forms import record
 from torch_conformance.vocabulary.steps import parsed
 from torch_conformance.vocabulary.worker_session import Facts
 
@@ -35,7 +35,7 @@ KIND = "side-effects"
 _EXPECTED = "arguments, parameters, buffers, gradients, generators and modes as eager leaves them"
 
 
-@record
+@frozen
 class SideEffects:
     """The comparison of one step with its tolerance; None for the dtype's default."""
 

@@ -8,6 +8,7 @@ from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.expectation import About, Mutant, Verdict
 from torch_conformance.model.protocol import Json
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations.additional_calls import Repeated
 from torch_conformance.vocabulary.expectations.expectation_base import OUTPUT, BadExpectation
 from torch_conformance.vocabulary.forms import (
@@ -15,7 +16,6 @@ from torch_conformance.vocabulary.forms import (
     ValueName,
     among,
     one_of_keys,
-    record,
 )
 from torch_conformance.vocabulary.worker_session import Facts
 
@@ -65,7 +65,7 @@ def summary(measured: Facts) -> str:
     return ", ".join(f"{count} {fate}" for fate, count in sorted(fates.items()) if count)
 
 
-@record
+@frozen
 class Sound(Repeated):
     """After one change between two calls, the compiled function gives eager's answer.
 

@@ -25,6 +25,7 @@ from torch_conformance.model.case_facts import Cause, StepFacts
 from torch_conformance.model.conditions import Surroundings, choose
 from torch_conformance.model.expectation import About, Mutant, Status, Verdict
 from torch_conformance.model.protocol import Json
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations.expectation_base import (
     EAGER,
     OUTPUT,
@@ -46,7 +47,6 @@ from torch_conformance.vocabulary.forms import (
     Texts,
     ValueName,
     one_of_keys,
-    record,
     some_of,
 )
 from torch_conformance.vocabulary.worker_session import Facts, Lookup
@@ -286,7 +286,7 @@ def check_guards(body: Any, checks: CheckFile | None) -> None:
 OF_WORDS = "name words that only the expected text has"
 
 
-@record
+@frozen
 class _OfText(ConditionalOnCode):
     """What is expected of a text."""
 
@@ -411,7 +411,7 @@ def measure_text(arguments: Facts, value: Lookup) -> Json:
     }
 
 
-@record
+@frozen
 class Text(_OfText):
     """What a text value contains.
 
@@ -457,7 +457,7 @@ I0101 00:00:00.000000 1000 torch/_inductor/compile_fx.py:1000] [0/0] Step 3: tor
 """What torch logs of any function, with TORCH_LOGS."""
 
 
-@record
+@frozen
 class Log(_OfText):
     """What the case and its children wrote to standard error during the step.
 
@@ -516,7 +516,7 @@ _OF_EVERY_FAILURE = (
 """What programs print that fail for any reason."""
 
 
-@record
+@frozen
 class Exit(ConditionalOnCode):
     """How a spawned child ended.
 
@@ -654,7 +654,7 @@ _OF_ALMOST_ALL = ("torch._dynamo.exc.TorchDynamoException", "torch._dynamo.exc.T
 _EVERY_EXCEPTION = ("builtins.Exception", "builtins.BaseException", "builtins.object")
 
 
-@record
+@frozen
 class WantedCause:
     """An exception in the chain below the raised one: its __cause__, or else its __context__ (also
     below 'from None'), and so on down.
@@ -683,7 +683,7 @@ class WantedCause:
         )
 
 
-@record
+@frozen
 class Raises(Conditional):
     """The step raised this exception: the type or a subclass, with the pattern in its text, and
     with the cause in the chain below it.

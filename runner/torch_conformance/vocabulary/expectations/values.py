@@ -9,6 +9,7 @@ from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.expectation import About, Mutant, Status, Verdict
 from torch_conformance.model.protocol import Json, decode, encode
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations.comparing import bits, dense, has_equality
 from torch_conformance.vocabulary.expectations.expectation_base import (
     OUTPUT,
@@ -25,7 +26,6 @@ from torch_conformance.vocabulary.forms import (
     MemoryFormat,
     ValueName,
     common,
-    record,
     some_of,
     whole,
 )
@@ -185,7 +185,7 @@ def leaf_difference(leaf: object, other: object) -> str:
     return f"{facts['differing']} of {leaf.numel()} elements; {pair}" if facts["differing"] else ""
 
 
-@record
+@frozen
 class _Pairs(Kind):
     """Named values with the values to compare. The two kinds differ in the expected result."""
 
@@ -270,7 +270,7 @@ class _Pairs(Kind):
                 )
 
 
-@record
+@frozen
 class Equals(_Pairs):
     """Named values equal the given value or another named value, exactly; tensors bit for bit.
 
@@ -281,7 +281,7 @@ class Equals(_Pairs):
     expects_equal = True
 
 
-@record
+@frozen
 class Differs(_Pairs):
     """Named values differ from the given value or from another named value of the same type, length
     and shape.
@@ -325,7 +325,7 @@ _CONTIGUOUS = Form(
 )
 
 
-@record
+@frozen
 class Strides(ConditionalOnCode):
     """The strides of tensors, in elements, or their memory format.
 
@@ -487,7 +487,7 @@ def measure_dead(arguments: Facts, value: Lookup) -> Json:
     return {name: weak[name].state() for name in arguments["objects"]}
 
 
-@record
+@frozen
 class Dead(Kind):
     """Objects that were alive when the case began and that have been freed: attributes of the
     function, of inputs, of values of let.

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from torch_conformance.model.diagnostics import Diagnostic, one_of
 from torch_conformance.model.expectation import About
 from torch_conformance.model.protocol import NO_ASSERTS, Json
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.expectations.texts import MOST
 from torch_conformance.vocabulary.forms import (
@@ -23,7 +24,6 @@ from torch_conformance.vocabulary.forms import (
     Name,
     among,
     one_of_keys,
-    record,
 )
 from torch_conformance.vocabulary.steps.step_base import (
     COMPILED,
@@ -40,7 +40,7 @@ from torch_conformance.vocabulary.steps.step_base import (
 from torch_conformance.vocabulary.worker_session import Function, Session
 
 
-@record
+@frozen
 class Reset(StepKind):
     """Reset state: caches of torch, or the random generators.
 
@@ -79,7 +79,7 @@ class Reset(StepKind):
                 session.torch_state.RESETS[word]()
 
 
-@record
+@frozen
 class ClearCounters(StepKind):
     """Set counters and metrics to zero.
 
@@ -105,7 +105,7 @@ class ClearCounters(StepKind):
             session.torch_state.clear_metrics()
 
 
-@record
+@frozen
 class DeleteModules(StepKind):
     """Delete the files of the generated modules, so that a later cache hit must write them again.
 
@@ -120,7 +120,7 @@ class DeleteModules(StepKind):
             raise RuntimeError("no generated module was loaded: nothing was deleted")
 
 
-@record
+@frozen
 class FreshCache(StepKind):
     """Continue with an empty Inductor cache folder.
 
@@ -134,7 +134,7 @@ class FreshCache(StepKind):
         session.torch_state.use_cache_dir(os.path.join(session.cache, f"fresh-{number}"))
 
 
-@record
+@frozen
 class _OfCallable(StepKind):
     """A kind that calls a function by name."""
 
@@ -155,7 +155,7 @@ class _OfCallable(StepKind):
             yield Callee(call=self.call, args=self.args, kwargs=self.kwargs)
 
 
-@record
+@frozen
 class Api(_OfCallable):
     """Call a library function, or one of the prelude.
 
@@ -175,7 +175,7 @@ class Api(_OfCallable):
             session.output = function(*args, **kwargs)
 
 
-@record
+@frozen
 class Script(WithResult):
     r"""Python that drives torch: one def, whose parameters are named values.
 
@@ -292,7 +292,7 @@ def _called(
     returning.send(None)
 
 
-@record
+@frozen
 class Spawn(_OfCallable):
     """A child process, which the step waits for: a call in a child that multiprocessing spawns, or
     a program with its arguments.

@@ -11,13 +11,13 @@ from typing import Annotated, Any
 
 from torch_conformance.model.diagnostics import Diagnostic, unknown
 from torch_conformance.model.protocol import MAX_ATTACHMENT, Json
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.forms import (
     Boolean,
     Contexts,
     Form,
     Inputs,
     common,
-    record,
     whole,
 )
 from torch_conformance.vocabulary.steps.call import (
@@ -197,7 +197,7 @@ _OPTIMIZER = Form(
 )
 
 
-@record
+@frozen
 class Bench(StepKind):
     """Measure the time of functions in turn, on the device, after all expectations were measured.
 

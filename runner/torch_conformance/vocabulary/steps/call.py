@@ -13,6 +13,7 @@ from torch_conformance.model.conditions import is_template
 from torch_conformance.model.diagnostics import Diagnostic, did_you_mean, unknown
 from torch_conformance.model.expectation import About
 from torch_conformance.model.protocol import Json, encode
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.expectations.comparing import opened
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
@@ -27,7 +28,6 @@ from torch_conformance.vocabulary.forms import (
     Name,
     ValueName,
     common,
-    record,
 )
 from torch_conformance.vocabulary.steps.step_base import (
     ONLY,
@@ -44,7 +44,7 @@ from torch_conformance.vocabulary.worker_session import Function, Session, Side
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 
-@record
+@frozen
 class Calling(Compared):
     """The common arguments and checks of ``call`` and ``aot``, which call a function of the spec
     with inputs.
@@ -100,7 +100,7 @@ class Calling(Compared):
         )
 
 
-@record
+@frozen
 class Call(Calling):
     """Call the compiled function.
 
@@ -319,7 +319,7 @@ def _load(
     return call
 
 
-@record
+@frozen
 class Aot(Calling):
     """Export the function, compile it ahead of time into a package, load the package and call it.
 
@@ -529,7 +529,7 @@ _NAMED = Form(
 )
 
 
-@record
+@frozen
 class Backward(Compared):
     """Run backward from a loss of a result: by default the sum of its tensors.
 
@@ -709,7 +709,7 @@ def parameters_of(called: Sequence[Any]) -> "list[torch.nn.Parameter]":
     return _once(parameter for parameter in _parameters(called) if parameter.requires_grad)
 
 
-@record
+@frozen
 class Optimizer(Compared):
     """After a backward: an optimizer changes the parameters of the last called function, on both
     sides.

@@ -24,10 +24,10 @@ from torch_conformance.model.expectation import (
     WrongValue,
 )
 from torch_conformance.model.protocol import Json
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations import OF_SAMPLES, close
 from torch_conformance.vocabulary.expectations.close import Close, form_problem, ways_judged
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
-from torch_conformance.vocabulary.forms import record
 from torch_conformance.vocabulary.steps.step_base import (
     Around,
     NotCarriedOut,
@@ -329,7 +329,7 @@ def _described(value: object) -> str:
     return repr(value)[:120]
 
 
-@record
+@frozen
 class Samples(StepKind):
     """The step of a spec with ``source: {opinfo: {dtypes: [...], samples: all}}``.
 
@@ -434,7 +434,7 @@ def measure_samples(arguments: Facts, value: Lookup) -> Json:
     return {"samples": entries}
 
 
-@record
+@frozen
 class EachSample(Expectation):
     """An expectation that holds where it holds for every sample that eager computes."""
 

@@ -12,8 +12,9 @@ from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import Diagnostic
 from torch_conformance.model.expectation import About
 from torch_conformance.model.protocol import Json
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.backend import Backend
-from torch_conformance.vocabulary.forms import Boolean, Keywords, Name, Word, record
+from torch_conformance.vocabulary.forms import Boolean, Keywords, Name, Word
 from torch_conformance.vocabulary.worker_session import Function, Session
 
 COMPILED = "compiled"
@@ -23,7 +24,7 @@ ONLY = "function"
 """The name of the function of a spec that has one."""
 
 
-@record
+@frozen
 class Traits:
     """The traits of a kind of step, for the stages. Each is off by default."""
 
@@ -78,7 +79,7 @@ DataPath = tuple[str | int, ...]
 """Keys and indices that lead to a value of a spec."""
 
 
-@record
+@frozen
 class Around:
     """The spec around a step. Paths begin at the spec."""
 
@@ -118,7 +119,7 @@ Inputs = list[Json]
 """The arguments of a call, written like ``inputs`` of a spec."""
 
 
-@record
+@frozen
 class Callee:
     """What a step calls, ``{call: NAME, args: [...], kwargs: {...}}``, and its path below the
     step.
@@ -243,7 +244,7 @@ _FIELDS: Mapping[str, str] = {"as": "as_"}
 """Keys that are Python keywords."""
 
 
-@record
+@frozen
 class WithResult(StepKind):
     """A kind with a result."""
 
@@ -251,7 +252,7 @@ class WithResult(StepKind):
     """A name for the result."""
 
 
-@record
+@frozen
 class Compared(WithResult):
     """A kind whose side effects are compared with those of eager."""
 

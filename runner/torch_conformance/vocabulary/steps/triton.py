@@ -13,7 +13,7 @@ from torch_conformance.model.conditions import Surroundings, holds
 from torch_conformance.model.diagnostics import Diagnostic, one_of, unknown
 from torch_conformance.model.expectation import About
 from torch_conformance.model.protocol import Json
-from torch_conformance.vocabulary.forms import record
+from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.steps.step_base import Around, DataPath, StepKind, Traits
 
 CONDITIONAL = ("constexprs", "options")
@@ -27,7 +27,7 @@ TYPES = (*_INTEGERS, *_FLOATS)
 _TYPE = re.compile(rf"\*{{0,2}}k?(?:{'|'.join(TYPES)})")
 
 
-@record
+@frozen
 class Triton(StepKind):
     """``triton: {source: PYTHON, signature: {x: "*fp32"}, constexprs: {BLOCK: 64}}``.
 

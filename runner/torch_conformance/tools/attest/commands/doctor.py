@@ -5,7 +5,7 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import groupby
 from typing import Any, TypeAlias
 
@@ -17,6 +17,7 @@ from torch_conformance.model import protocol
 from torch_conformance.model.case import Case
 from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import SpecFiles, flag, profile_option
 from torch_conformance.plan.profile import Resolved
 from torch_conformance.run.pipeline import SHOWN_BYTES, WorkerReport, ask_worker
@@ -38,7 +39,7 @@ from torch_conformance.tools.attest.profiles import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DoctorOptions(SpecFiles):
     """The options of ``doctor``."""
 

@@ -10,7 +10,6 @@ says why no library writes the files.
 import difflib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from torch_conformance.model.diagnostics import InvalidSpecs, UsageError, one_li
 from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.flow import flow
 from torch_conformance.model.outcomes import PASSED, ExitCode
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import Selection, argument, backend_files, flag
 from torch_conformance.plan.selection import select, without_benches
 from torch_conformance.record.case_files import RecordedFiles
@@ -113,7 +113,7 @@ def patch(document: Document, text: str) -> str:
 # -- the command -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BlessOptions(Selection):
     """The options of ``bless``."""
 
@@ -126,7 +126,7 @@ class BlessOptions(Selection):
     backends: tuple[Path, ...] = backend_files()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ChangedSpec:
     """A spec with its changed text."""
 

@@ -7,7 +7,6 @@ default.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from torch_conformance.machine import output
@@ -16,6 +15,7 @@ from torch_conformance.model.diagnostics import UsageError, shown_path, unknown
 from torch_conformance.model.escaping import one_line, plain
 from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.model.results import CaseResult
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import argument, flag, report_file, report_files, several
 from torch_conformance.record.journal import NamedRun
 from torch_conformance.record.run_folder import require_free_reports
@@ -232,7 +232,7 @@ def _reached(comparison: Comparison, words: Sequence[str]) -> dict[str, int]:
 # -- the command -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DiffOptions:
     """The options of ``diff``."""
 

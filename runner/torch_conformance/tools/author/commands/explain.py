@@ -51,6 +51,7 @@ from torch_conformance.model.targets import (
     STAGES,
     TARGETS,
 )
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import (
     Selection,
     SpecFiles,
@@ -410,7 +411,7 @@ def _decided(body: object, decision: Decision) -> Any:
 # -- the command -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ExplainOptions(SpecFiles):
     """The options of ``explain``."""
 

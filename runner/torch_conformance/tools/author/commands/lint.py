@@ -30,6 +30,7 @@ from torch_conformance.model.diagnostics import (
 from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.model.targets import STAGES_OF_VENDOR, TARGETS, WRAPPER
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import SpecFiles, flag, several
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.expectations.close import Close, Judge
@@ -39,7 +40,7 @@ Problem: TypeAlias = tuple[Position, str, str]
 """What a rule finds: its place, a message, a hint."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Spec:
     """A spec with its cases."""
 
@@ -52,7 +53,7 @@ class Spec:
         return self.anatomy.document
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Scene:
     """What is linted."""
 
@@ -371,7 +372,7 @@ RULES: Mapping[str, Callable[[Scene], Iterable[Problem]]] = {
 # -- the command -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LintOptions(SpecFiles):
     """The options of ``lint``."""
 

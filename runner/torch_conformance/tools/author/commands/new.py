@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,11 @@ from torch_conformance.model.diagnostics import (
 )
 from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.outcomes import ExitCode
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import argument, option
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NewOptions:
     """The options of ``new``."""
 

@@ -39,6 +39,7 @@ from torch_conformance.model.diagnostics import InvalidSpecs, UsageError
 from torch_conformance.model.expectation import About, Verdict
 from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.model.results import CaseResult
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import (
     ExecutionOptions,
     Selection,
@@ -190,7 +191,7 @@ def _masked(text: str) -> str:
     return _NUMBERS.sub("#", _PARTS.sub("[]", first))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ReproOptions(ExecutionOptions, SpecFiles):
     """The options of ``repro``.
 

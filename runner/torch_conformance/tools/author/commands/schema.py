@@ -5,7 +5,6 @@ torch, or of the installed one.
 import copy
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from torch_conformance.machine.installed_torch import installed_torch, no_torch_
 from torch_conformance.model.diagnostics import UsageError, one_line, shown_path
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.model.problem_texts import shown_types
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import backend_files, flag, option
 
 _TYPES = {
@@ -32,7 +32,7 @@ _WITH_TEMPLATE = {"type": "string", "pattern": r"\{\{"}
 _REF = {"type": "object", "required": ["ref"]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SchemaOptions:
     """The options of ``schema``."""
 

@@ -11,7 +11,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from textwrap import shorten
@@ -34,6 +33,7 @@ from torch_conformance.model.flow import flow
 from torch_conformance.model.outcomes import WAIVABLE, ExitCode, Outcome
 from torch_conformance.model.protocol import Json
 from torch_conformance.model.results import MANY, CaseResult
+from torch_conformance.model.values import frozen
 from torch_conformance.model.waivers import Signature
 from torch_conformance.optional.options import argument, option
 from torch_conformance.record.journal import recorded_run
@@ -41,7 +41,7 @@ from torch_conformance.report import replace
 from torch_conformance.run.rejudge import surroundings_of_record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WaiveOptions:
     """The options of ``waive``."""
 

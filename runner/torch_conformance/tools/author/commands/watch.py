@@ -13,7 +13,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, NamedTuple, TypeAlias
 
@@ -35,6 +35,7 @@ from torch_conformance.model.diagnostics import (
 from torch_conformance.model.events import Listener
 from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.model.results import CaseResult
+from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import RunOptions
 from torch_conformance.record.journal import read_run
 from torch_conformance.record.run_folder import JOURNAL, RunFolder
@@ -395,7 +396,7 @@ def installed_state() -> str:
     ).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WatchOptions(RunOptions):
     """The options of ``watch``: some of those of ``run``.
 

@@ -10,10 +10,10 @@ import hashlib
 import io
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from torch_conformance.model.targets import Target
+from torch_conformance.model.values import frozen
 from torch_conformance.tools.offline import problems_of_texts
 from torch_conformance.vocabulary.expectations.compiled_kernels import code_of_stage
 from torch_conformance.worker.case.source_module import SpecModule
@@ -27,7 +27,7 @@ _NOT_RECORDED = ("hash", "extern_libs")
 """Metadata that depend on the folder of Triton."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Compiled:
     """What the compiler made of one kernel."""
 
