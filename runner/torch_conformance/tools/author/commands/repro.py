@@ -24,14 +24,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from torch_conformance.language.expand import surroundings_for
 from torch_conformance.language.load import Suite, load, surroundings_of
 from torch_conformance.language.read.templates import TemplateError
 from torch_conformance.machine import cache_dirs, capabilities, output, scratch
 from torch_conformance.machine.capabilities import Machine
 from torch_conformance.machine.installed_torch import installed_torch
 from torch_conformance.machine.redaction import KNOWN
-from torch_conformance.matching.patterns import Ids
 from torch_conformance.model.case import Case
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.devices import kind_of
@@ -41,7 +39,6 @@ from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.model.results import CaseResult
 from torch_conformance.optional.options import (
     ExecutionOptions,
-    Selection,
     SpecFiles,
     argument,
     flag,
@@ -51,11 +48,17 @@ from torch_conformance.optional.options import (
 )
 from torch_conformance.plan import schedule
 from torch_conformance.plan.script import MODULES, NothingChecked, rendered, script_of
-from torch_conformance.plan.selection import is_of_operator, no_case, select, without_benches
+from torch_conformance.plan.selection import is_of_operator, without_benches
 from torch_conformance.plan.worker_plan import seed_of
 from torch_conformance.record.run_folder import RunFolder
 from torch_conformance.run.pipeline import CaseRunner
-from torch_conformance.tools.author.commands.explain import Document, reduced_document_of, text_of
+from torch_conformance.tools.author.commands.explain import (
+    Document,
+    cases_named,
+    reduced_document_of,
+    surroundings_in,
+    text_of,
+)
 from torch_conformance.tools.author.shrink_edits import PASSES, Edit, Pass, applied
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 
@@ -260,11 +263,8 @@ class Trials:
     def surroundings(self, case: Case) -> Surroundings:
         """Return what the conditions of a case ask for."""
         machine = self.runner(case)[1]
-        return surroundings_for(
-            self.suite.backends.by_name[case.backend],
-            surroundings_of(machine.torch, machine),
-            case.target,
-        )
+        known = surroundings_of(machine.torch, machine)
+        return surroundings_in(case, self.suite.backends, known)
 
     def runner(self, case: Case) -> tuple[CaseRunner, Machine]:
         """Return what runs a case, and the facts of the machine."""
@@ -535,15 +535,9 @@ def main(options: ReproOptions) -> ExitCode:
     the same.
     """
     suite = load(options.paths, options.backends)
-    cases = select(suite.cases, suite.backends, Selection(select=(options.case,)))
-    if len(cases) != 1:
-        ids = Ids(case.id for case in suite.cases)
-        raise UsageError(
-            f"{len(cases)} cases match '{options.case}': name one by its id"
-            if cases
-            else no_case(options.case, ids)
-        )
-    case = cases[0]
+    case, *others = cases_named(options.case, suite)
+    if others:
+        raise UsageError(f"{len(others) + 1} cases match '{options.case}': name one by its id")
     if options.shrink:
         with contextlib.closing(scratch.make()) as place:
             lines, code = shrink(case, suite, options, place.path, output.note)
@@ -558,9 +552,8 @@ def main(options: ReproOptions) -> ExitCode:
     KNOWN.learn_environment(case.body.settings.env)
     again = shlex.join(["torch-conformance", "run", *map(str, options.paths), "--select", case.id])
     machine = capabilities.inspect_files(installed_torch())
-    surroundings = surroundings_for(
-        suite.backends.by_name[case.backend], surroundings_of(machine.torch, machine), case.target
-    )
+    known = surroundings_of(machine.torch, machine)
+    surroundings = surroundings_in(case, suite.backends, known)
     try:
         program = script_of(
             without_benches(case), surroundings, machine.facts, machine.torch or "unknown"
