@@ -245,11 +245,12 @@ class _Changes:
             self.left = f"{where}: {facts['left']} changes for lack of time"
         self.nodes |= set(map(tuple, facts["nodes"]))
         for change in facts["changes"]:
-            is_noticed = "noticed" in change or (
+            if "noticed" in change or (
                 "again" in change and not self._holds(carried, change["again"])
-            )
-            otherwise = _EQUIVALENT if change["equivalent"] else _UNNOTICED
-            fate = _NOTICED if is_noticed else otherwise
+            ):
+                fate = _NOTICED
+            else:
+                fate = _EQUIVALENT if change["equivalent"] else _UNNOTICED
             key = (change["graph"], change["node"], change["change"])
             earlier = self.tried.get(key)
             if earlier is not None and _FATES.index(earlier.fate) <= _FATES.index(fate):
