@@ -1,4 +1,4 @@
-"""``repro``: a script that needs torch alone and shows one case; with ``--shrink`` a smaller case
+"""``repro``: a script that needs only torch and shows one case; with ``--shrink`` a smaller case
 that fails in the same way.
 
 A case of torch's database of operators has a script for each sample.
@@ -7,8 +7,8 @@ With ``--shrink`` the case fails twice alike, a smaller spec is searched, its sc
 the cause of wrong numbers and the stage that breaks are named. The search is delta debugging over
 the edits of each pass, deterministic and without torch. What must stay the same of a failure is its
 signature. As between attempts (``model.results``) the observed values do not count. Lines change
-here, so that an expectation is known by its kind and by what it expects, without numbers that a
-smaller shape changes.
+here, so that an expectation is identified by its kind and by what it expects, without numbers that
+a smaller shape changes.
 """
 
 import contextlib
@@ -197,7 +197,7 @@ def _masked(text: str) -> str:
 class ReproOptions(ExecutionOptions, SpecFiles):
     """The options of ``repro``.
 
-    Each candidate of ``--shrink`` runs alone, in a process of its own.
+    Candidates of ``--shrink`` run one after the other, each in a new process.
     """
 
     case: str = argument("CASE", "a case's id")
@@ -459,7 +459,7 @@ def shrink(
             say("looking for the switch that makes the numbers right")
             cause = cause_of(search.best, trials)
             head += f"# cause: {cause}\n"
-        # the script names positions of the spec beside it
+        # the script names positions of the spec, which is in the same folder
         smallest = trials.case_of(search.best, spec, head)
         assert smallest is not None, "the best document was run"
         machine = trials.runner(smallest)[1]
