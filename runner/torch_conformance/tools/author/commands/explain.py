@@ -206,10 +206,9 @@ def _document(case: Case, decision: Decision) -> Document:
         for name, function in body.functions.items()
     }
     only = body.functions.get("function") if list(functions) == ["function"] else None
-    several = (
-        isinstance(only, WrittenFunction)
-        and len(re.findall(r"^def ", only.block.text, re.MULTILINE)) > 1
-    )
+    entry = None
+    if isinstance(only, WrittenFunction) and len(re.findall(r"(?m)^def ", only.block.text)) > 1:
+        entry = only.entry
     return {
         "summary": case.summary,
         "covers": list(case.covers),
@@ -223,7 +222,7 @@ def _document(case: Case, decision: Decision) -> Document:
         **{section: _options(case, section) for section in (*SECTIONS, "compile")},
         "context": plain(list(body.context)),
         "prelude": "\n".join(prelude.text.rstrip("\n") + "\n" for prelude in body.preludes),
-        "entry": only.entry if several and isinstance(only, WrittenFunction) else "",
+        "entry": entry,
         **({"functions": functions} if only is None else {"function": functions["function"]}),
         **{name: plain(getattr(body, name)) for name in ("let", "spies", "handlers")},
         "inputs": plain(list(body.inputs)),
