@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import json
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,8 +25,7 @@ from torch_conformance.judge.evidence import (
 )
 from torch_conformance.judge.verdicts import facts_of, place_of, with_code
 from torch_conformance.language.backends import Backends
-from torch_conformance.language.expand import surroundings_for
-from torch_conformance.language.read.anatomy import Anatomy
+from torch_conformance.language.read.anatomy import SOURCE, Anatomy
 from torch_conformance.language.read.templates import MAX_EXPRESSION
 from torch_conformance.model.case import Case, Expected
 from torch_conformance.model.conditions import Surroundings, holds, is_conditional
@@ -40,6 +40,7 @@ from torch_conformance.record.case_files import OBSERVATION, RecordedFiles
 from torch_conformance.record.journal import recorded_run
 from torch_conformance.run.auditing import AuditOptions, recorded_cases
 from torch_conformance.run.rejudge import files_of, here_of
+from torch_conformance.tools.author.commands.explain import surroundings_in
 from torch_conformance.tools.author.commands.waive import KEYS, Separate, smallest_condition
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.expectations.expectation_base import BadExpectation, parse_count
@@ -92,14 +93,14 @@ class Sample:
     def seen(self) -> Mapping[Leaf, tuple[Expected, Verdict]]:
         """What the expectations that can be blessed observed."""
         seen: dict[Leaf, tuple[Expected, Verdict]] = {}
-        for number, known in enumerate(self.steps):
+        for number, carried in enumerate(self.steps):
             # the ranks of a step have one count in the spec: that of the first
-            is_run = not known.step.rank and known.step.runs(self.surroundings)
-            for index, expected in enumerate(known.step.expectations if is_run else ()):
+            is_run = not carried.step.rank and carried.step.runs(self.surroundings)
+            for index, expected in enumerate(carried.step.expectations if is_run else ()):
                 if not EXPECTATIONS[expected.kind].may_be_blessed:
                     continue
                 try:
-                    facts = facts_of(index, known)
+                    facts = facts_of(index, carried)
                 except ANOTHER_FORM:
                     continue
                 surroundings = with_code(expected, facts, self.surroundings)
@@ -110,7 +111,7 @@ class Sample:
 
 
 Elsewhere: TypeAlias = tuple[Case, Surroundings]
-"""A case without facts in any run, with what is known of where it runs."""
+"""A case without facts in any run, with the surroundings that its backend and target give."""
 
 Red: TypeAlias = tuple[str, CaseResult]
 """A failed case with the name of its run, also one without facts."""
@@ -130,42 +131,40 @@ def read_samples(
     backends = Backends({})
     for name in runs:
         recorded = recorded_run(name)
-        folder, run = recorded.folder, recorded.run
+        header, results = recorded.run.header, recorded.run.results
         ran = recorded_cases(name, AuditOptions(backends=backend_files))
         backends = ran.suite.backends
         cases |= {case.id: case for case in ran.suite.cases}
-        files_of_backends = backend_files or tuple(files_of(run.header, "backends"))
-        red += [(run.header.run_id, result) for result in run.results if result.outcome.is_failure]
+        red += [(header.run_id, result) for result in results if result.outcome.is_failure]
         for case, result in ran.results:
-            surroundings = here_of(case, backends.by_name[case.backend], result, ran.known)
-            facts = result.node or run.header.environment
+            facts = result.node or header.environment
             case = without_benches(case) if result.benches_left_out else case
-            place = folder / result.folder
+            folder = recorded.folder / result.folder
             steps: tuple[CarriedOut, ...] = ()
             if result.folder and OBSERVATION in result.evidence:
-                files = RecordedFiles(place, result.evidence)
+                files = RecordedFiles(folder, result.evidence)
                 steps = tuple(
                     carried_out(case, recorded_facts(files.observation(), files.code).steps)
                 )
             samples.append(
                 Sample(
-                    run=run.header.run_id,
+                    run=header.run_id,
                     torch=facts.get("torch"),
-                    backend_files=files_of_backends,
+                    backend_files=backend_files or tuple(files_of(header, "backends")),
                     machine=tuple(sorted(facts.items())),
                     case=case,
-                    surroundings=surroundings,
+                    surroundings=here_of(case, backends.by_name[case.backend], result, ran.known),
                     result=result,
-                    folder=place,
+                    folder=folder,
                     steps=steps,
                 )
             )
-    known = {sample.case.id for sample in samples if sample.steps}
     nothing = Surroundings(backends=frozenset(), device="")
+    without_facts = cases.keys() - {sample.case.id for sample in samples if sample.steps}
     others = [
-        (case, surroundings_for(backends.by_name[case.backend], nothing, case.target))
+        (case, surroundings_in(case, backends, nothing))
         for case in cases.values()
-        if case.id not in known
+        if case.id in without_facts
     ]
     return samples, others, red, backends
 
@@ -222,7 +221,11 @@ class SpecFacts:
 
 
 def propose(facts: SpecFacts) -> list[Change]:
-    """Return the changes, and write into ``refused`` why red cases are not blessed."""
+    """Return the changes, and write into ``refused`` why red cases are not blessed; raise
+    ``NotBlessed`` where nothing can be changed.
+    """
+    if SOURCE in facts.anatomy.data:
+        raise NotBlessed("its cases come from a database of operators")
     for sample in facts.samples:
         if sample.is_red and (why := _why_never(sample)):
             facts.refused[sample.key] = why
@@ -248,6 +251,8 @@ def propose(facts: SpecFacts) -> list[Change]:
                     if judgement.status in (Status.FAILED, Status.ERROR):
                         words = f"{expected.kind} {leaf.name}".rstrip()
                         wrong[sample.key] = f"{words}: {why}"
+        if not wrong and not changes:
+            raise NotBlessed("nothing in its spec can be blessed")
         if not wrong:
             return changes
         facts.refused.update(wrong)
@@ -282,10 +287,10 @@ def _of_leaf(facts: SpecFacts, leaf: Leaf) -> Iterator[Change]:
         raise NotBlessed("its line has no number of its own (write the count)")
     rows = list(_rows(facts, leaf, path))
     for entry in dict.fromkeys(row.entry for row in rows):
-        own = [row for row in rows if row.entry == entry]
-        if all(row.value == row.old for row in own):
+        of_entry = [row for row in rows if row.entry == entry]
+        if all(row.value == row.old for row in of_entry):
             continue
-        value = expression(own)
+        value = expression(of_entry)
         if entry is not None and is_conditional(value):
             raise NotBlessed(
                 "its value under a condition would need more conditions (change it by hand)"
@@ -296,53 +301,42 @@ def _of_leaf(facts: SpecFacts, leaf: Leaf) -> Iterator[Change]:
 # -- the rows of a leaf ----------------------------------------------------------------------------
 
 
-def _rows(facts: SpecFacts, leaf: Leaf, path: DataPath) -> Iterator[Row]:
+def _rows(facts: SpecFacts, leaf: Leaf, path: tuple[str, ...]) -> Iterator[Row]:
     """Yield a row for each case in the surroundings of each run, and for those that no run
     recorded, which keep their count.
     """
-    by_place: dict[tuple[str, Surroundings], list[Sample]] = {}
-    places: dict[str, dict[Surroundings, None]] = {}
+    by_place = defaultdict[tuple[str, Surroundings], list[Sample]](list)
+    places = defaultdict[str, dict[Surroundings, None]](dict)
     for sample in facts.samples:
         if sample.steps:
-            by_place.setdefault((str(sample.case.id), sample.surroundings), []).append(sample)
-            places.setdefault(sample.case.backend, {})[sample.surroundings] = None
-    recorded = {case_id for case_id, _ in by_place}
-    others = [
+            by_place[sample.case.id, sample.surroundings].append(sample)
+            places[sample.case.backend][sample.surroundings] = None
+    cases = [(samples[0].case, surroundings) for (_, surroundings), samples in by_place.items()]
+    cases += [
         (case, place)
         for case, surroundings in facts.others
-        if case.id not in recorded
-        for place in places.get(case.backend, {surroundings: None})
+        for place in places.get(case.backend, (surroundings,))
     ]
-    for case, surroundings in [
-        *((samples[0].case, surroundings) for (_, surroundings), samples in by_place.items()),
-        *others,
-    ]:
-        if leaf.step >= len(case.steps) or leaf.expectation >= len(
-            case.steps[leaf.step].expectations
-        ):
+    for case, surroundings in cases:
+        step = case.steps[leaf.step] if leaf.step < len(case.steps) else None
+        if step is None or leaf.expectation >= len(step.expectations):
             continue  # a run without benches
-        expected = case.steps[leaf.step].expectations[leaf.expectation]
-        when = expected.body.get("when") if isinstance(expected.body, Mapping) else None
-        if not case.steps[leaf.step].runs(surroundings) or not holds(
-            when if isinstance(when, Mapping) else None, surroundings
-        ):
+        expected = step.expectations[leaf.expectation]
+        if not step.runs(surroundings) or not expected.check.applies(surroundings):
             continue
-        value, entry = _value_at(expected.body, path), None
+        value: Any = dict(EXPECTATIONS[expected.kind].counts_of(expected.body)).get(path)
+        entry = None
         if isinstance(value, list) and is_conditional(value):
-            entry = next(
-                (
-                    index
-                    for index, part in enumerate(value)
-                    if holds(part.get("when"), surroundings)
-                ),
-                None,
+            holding = (
+                index for index, part in enumerate(value) if holds(part.get("when"), surroundings)
             )
+            entry = next(holding, None)
             value = None if entry is None else value[entry]["value"]
         old = value
         # the facts of a waived failure may not become a claim
         seen = [
             (sample.machine, sample.seen[leaf][1])
-            for sample in by_place.get((str(case.id), surroundings), ())
+            for sample in by_place.get((case.id, surroundings), ())
             if sample.result.outcome in (*PASSED, *BLESSABLE)
             and sample.key not in facts.refused
             and leaf in sample.seen
@@ -352,28 +346,20 @@ def _rows(facts: SpecFacts, leaf: Leaf, path: DataPath) -> Iterator[Row]:
             try:
                 value = _needed(seen, value)
             except NotBlessed as why:
-                raise NotBlessed(str(why), str(case.id)) from why
+                raise NotBlessed(str(why), case.id) from why
         yield Row(
             case.params, case.backend, surroundings, old, value, entry, case.backend in places
         )
 
 
-def _value_at(body: object, path: DataPath) -> Any:
-    for key in path:
-        if not isinstance(body, Mapping) or key not in body:
-            return None
-        body = body[key]
-    return body
-
-
 def _needed(seen: Sequence[tuple[object, Verdict]], now: object) -> Any:
     """Return the count that all runs in the same surroundings allow."""
-    by_machine: dict[object, list[int]] = {}
+    by_machine = defaultdict[object, list[int]](list)
     for machine, judgement in seen:
         try:
-            by_machine.setdefault(machine, []).append(int(judgement.observed))
+            by_machine[machine].append(int(judgement.observed))
         except ValueError as error:
-            raise NotBlessed("what it observed is no whole number") from error
+            raise NotBlessed("what it observed is not a whole number") from error
     values = [counted(numbers, now) for numbers in by_machine.values()]
     if any(value != values[0] for value in values):
         raise NotBlessed("machines differ, and no condition of the language tells them apart")
@@ -412,9 +398,9 @@ def expression(rows: Sequence[Row]) -> Any:
     Among the cases of one backend on one machine, only the matrix can tell cases apart; between
     these groups only ``when`` can.
     """
-    columns: dict[tuple[str, Surroundings], list[Row]] = {}
+    columns = defaultdict[tuple[str, Surroundings], list[Row]](list)
     for row in rows:
-        columns.setdefault((row.backend, row.surroundings), []).append(row)
+        columns[row.backend, row.surroundings].append(row)
     groups: dict[str, tuple[Any, list[Row]]] = {}
     for column in columns.values():
         value = _of_column(column)
@@ -424,9 +410,9 @@ def expression(rows: Sequence[Row]) -> Any:
         key=lambda group: (any(not row.is_recorded for row in group[1]), len(group[1])),
     )
     entries = []
-    for index, (value, own) in enumerate(ordered[:-1]):
+    for index, (value, covered) in enumerate(ordered[:-1]):
         others = [row.surroundings for _, group in ordered[index + 1 :] for row in group]
-        when = smallest_condition([row.surroundings for row in own], others, SEPARATING)
+        when = smallest_condition([row.surroundings for row in covered], others, SEPARATING)
         if when is None:
             raise NotBlessed("machines differ, and no condition of the language tells them apart")
         entries.append({"when": when, "value": value})
@@ -471,12 +457,8 @@ def _template(rows: Sequence[Row], keys: Sequence[str]) -> str | None:
                     return None
         if by_point.setdefault(" and ".join(tests), row.value) != row.value:
             return None
-    numbers = list(by_point.values())
-    usual = [
-        number
-        for number in dict.fromkeys(numbers)
-        if numbers.count(number) == max(map(numbers.count, numbers))
-    ]
+    numbers = Counter(by_point.values())
+    usual = [number for number, count in numbers.items() if count == max(numbers.values())]
     texts = [
         f"{{{{ "
         f"{''.join(f'{value} if {test} else ' for test, value in by_point.items() if value != number)}{number} "  # noqa: E501 - Python 3.11 breaks no line within a field
@@ -487,18 +469,22 @@ def _template(rows: Sequence[Row], keys: Sequence[str]) -> str | None:
     return shortest if len(shortest) <= MAX_EXPRESSION else None
 
 
-def _device(covered: Sequence[Surroundings], others: Sequence[Surroundings]) -> Json:
-    names = sorted({surroundings.device.partition(":")[0] for surroundings in covered})
-    return names[0] if len(names) == 1 else names
+def _device(key: str, covered: Sequence[Surroundings], others: Sequence[Surroundings]) -> Json:
+    return _as_value({surroundings.device.partition(":")[0] for surroundings in covered})
 
 
-def _backend(covered: Sequence[Surroundings], others: Sequence[Surroundings]) -> Json:
+def _backend(key: str, covered: Sequence[Surroundings], others: Sequence[Surroundings]) -> Json:
+    """Return one name that all covered backends have and no other one, else each of their names."""
     foreign = frozenset[str]().union(*(surroundings.backends for surroundings in others))
-    common = frozenset.intersection(*(surroundings.backends for surroundings in covered)) - foreign
-    names = sorted(common)[:1] or sorted(
-        {name for surroundings in covered for name in surroundings.backends - foreign}
-    )
-    return (names[0] if len(names) == 1 else names) if names else None
+    names = [surroundings.backends - foreign for surroundings in covered]
+    common = frozenset.intersection(*names)
+    return _as_value(sorted(common)[:1] or frozenset().union(*names))
+
+
+def _as_value(names: Iterable[str]) -> Json:
+    """Return the value of a condition that accepts some names; None where there are none."""
+    values = sorted(names)
+    return values[0] if len(values) == 1 else values or None
 
 
 SEPARATING: Separate = {"device": _device, "backend": _backend, **KEYS}

@@ -11,6 +11,7 @@ import contextlib
 import copy
 import functools
 import operator
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,12 +24,12 @@ Path = tuple[str | int, ...]
 
 
 REMOVED = object()
-"""Stands for the value of a part that is removed."""
+"""The value in a ``Change`` that removes the part."""
 
 
 class Node(NamedTuple):
-    """A node of a block of Python, by its place in the walk of the tree, becomes one of its own
-    parts; without a part it goes.
+    """A node of a block of Python, by its place in the walk of the tree, becomes one of the nodes
+    below it; without ``part`` it is removed.
     """
 
     place: int
@@ -52,7 +53,7 @@ class Edit(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """One kind of edits. ``together``: several may be tried at once, as delta debugging does."""
+    """One kind of edits; with ``together`` several are tried at once, as delta debugging does."""
 
     name: str
     propose: Callable[[Document], Iterable[Edit]]
@@ -62,44 +63,45 @@ class Pass(NamedTuple):
 def applied(document: Document, edits: Sequence[Edit]) -> Document:
     """Return a copy of a document with edits; a change of a part that is gone does nothing."""
     changed: Any = copy.deepcopy(document)
+    changes = [change for edit in edits for change in edit.changes]
     nodes: dict[Path, list[Node]] = {}
-    others: list[Change] = []
-    for change in (change for edit in edits for change in edit.changes):
-        if isinstance(change.value, Node):
-            nodes.setdefault(change.path, []).append(change.value)
-        else:
-            others.append(change)
-    for path, own in nodes.items():
-        *above, last = path
-        owner = functools.reduce(operator.getitem, above, changed)
-        walk = list(ast.walk(ast.parse(owner[last])))
-        new = {walk[node.place]: None if node.part is None else walk[node.part] for node in own}
-        owner[last] = f"{ast.unparse(_Replacing(new).visit(walk[0]))}\n"
-    for change in sorted(others, key=operator.attrgetter("path"), reverse=True):
-        # later items of lists first
-        *above, last = change.path
-        try:
-            owner = functools.reduce(operator.getitem, above, changed)
-            owner[last]
-        except (KeyError, IndexError, TypeError):
-            continue
-        if change.value is REMOVED:
-            del owner[last]
-        else:
-            owner[last] = copy.deepcopy(change.value)
-    # sections and lists that became empty, and that a spec may leave out, go
+    for path, value in changes:
+        if isinstance(value, Node):
+            nodes.setdefault(path, []).append(value)
+    for path, replaced in nodes.items():
+        owner = _owner(changed, path)
+        walk = list(ast.walk(ast.parse(owner[path[-1]])))
+        new = {
+            walk[node.place]: None if node.part is None else walk[node.part] for node in replaced
+        }
+        owner[path[-1]] = f"{ast.unparse(_Replacing(new).visit(walk[0]))}\n"
+    # later items of lists first, so that the paths of the others stay
+    others = [change for change in changes if not isinstance(change.value, Node)]
+    for path, value in sorted(others, key=operator.attrgetter("path"), reverse=True):
+        with contextlib.suppress(KeyError, IndexError, TypeError):  # the part is gone
+            owner = _owner(changed, path)
+            owner[path[-1]]
+            if value is REMOVED:
+                del owner[path[-1]]
+            else:
+                owner[path[-1]] = copy.deepcopy(value)
+    # a spec may leave out what became empty
+    may_be_left_out = (*_SECTIONS, "context", "services", "prelude")
     tidy = {
         name: value
         for name, value in changed.items()
-        if value or name not in (*_SECTIONS, "context", "services")
+        if name not in may_be_left_out or (value.strip() if isinstance(value, str) else value)
     }
     tidy["steps"] = [
         {name: value for name, value in step.items() if name != "expect" or value}
         for step in changed.get("steps", [])
     ]
-    if not str(tidy.get("prelude", "")).strip():
-        tidy.pop("prelude", None)
     return without_idle_spies(tidy)
+
+
+def _owner(document: Any, path: Path) -> Any:
+    """Return the map or list that has the part at a path."""
+    return functools.reduce(operator.getitem, path[:-1], document)
 
 
 class _Replacing(ast.NodeTransformer):
@@ -115,11 +117,8 @@ class _Replacing(ast.NodeTransformer):
         if other is not node:
             return self.visit(other)
         self.generic_visit(node)
-        if (
-            isinstance(body := getattr(node, "body", None), list)
-            and not body
-            and not isinstance(node, ast.Module)
-        ):
+        body = getattr(node, "body", None)
+        if body == [] and not isinstance(node, ast.Module):
             body.append(ast.Pass())
         return node
 
@@ -222,8 +221,8 @@ def _statements(document: Document) -> Iterator[Edit]:
 
 
 def _expressions(document: Document) -> Iterator[Edit]:
-    """Propose a part of its own for each expression, but not in what options and contexts name:
-    another fault there could fail alike.
+    """Propose one of its parts for each expression, but not in what options and contexts name:
+    another fault there could fail in the same way.
     """
     named = {
         str(name).partition(".")[0] for key in _OPTIONS for name in referenced(document.get(key))
@@ -278,15 +277,12 @@ def _aliases(document: Document) -> Iterator[Edit]:
 def _parts(node: ast.expr) -> list[ast.expr]:
     match node:
         case ast.Call(func=function, args=arguments):
-            own = (
-                [function.value]
-                if isinstance(function, ast.Attribute) and not _is_module(function.value)
-                else []
-            )
-            return [
-                *own,
-                *(argument for argument in arguments if not isinstance(argument, ast.Starred)),
-            ]
+            parts = [part for part in arguments if not isinstance(part, ast.Starred)]
+            if isinstance(function, ast.Attribute) and not _MODULE.fullmatch(
+                ast.unparse(function.value)
+            ):
+                parts.insert(0, function.value)
+            return parts
         case ast.BinOp(left=left, right=right):
             return [left, right]
         case ast.UnaryOp(operand=operand):
@@ -300,12 +296,8 @@ def _parts(node: ast.expr) -> list[ast.expr]:
     return []
 
 
-def _is_module(node: ast.expr) -> bool:
-    """Whether an expression is a path that begins with torch: ``torch.nn.functional``."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name) and node.id in ("torch", "F", "math")
-
+_MODULE = re.compile(r"(?:torch|F|math)(?:\.\w+)*")
+"""A path in a module, such as ``torch.nn.functional``: no value that could replace a call."""
 
 _OPTIONS = ("config", "dynamo_config", "functorch_config", "compile", "context")
 
@@ -313,17 +305,16 @@ _OPTIONS = ("config", "dynamo_config", "functorch_config", "compile", "context")
 def _inputs(document: Document) -> Iterator[Edit]:
     """Propose to drop an input together with the parameter that takes it."""
     nodes = dict(_blocks(document)).get(("function",), [])
-    functions = [
-        node
-        for node in (nodes[0].body if nodes else ())
-        if isinstance(node, ast.FunctionDef) and document.get("entry") in (None, node.name)
-    ]
-    parameters = [*functions[-1].args.posonlyargs, *functions[-1].args.args] if functions else []
+    parameters: list[ast.arg] = []
+    for node in nodes[0].body if nodes else ():
+        if isinstance(node, ast.FunctionDef) and document.get("entry") in (None, node.name):
+            parameters = [*node.args.posonlyargs, *node.args.args]
     for index in range(len(document.get("inputs", []))):
-        changes = [Change(("inputs", index), REMOVED)]
-        if index < len(parameters):
-            changes.append(Change(("function",), Node(nodes.index(parameters[index]))))
-        yield Edit(f"without input {index + 1}", tuple(changes))
+        taken = [
+            Change(("function",), Node(nodes.index(parameter)))
+            for parameter in parameters[index : index + 1]
+        ]
+        yield Edit(f"without input {index + 1}", (Change(("inputs", index), REMOVED), *taken))
 
 
 # -- inputs and shapes -----------------------------------------------------------------------------
@@ -332,7 +323,7 @@ _SHAPES = "rand randn zeros ones full randint strides".split()
 
 
 def _described(document: Document) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """Yield the path and the map of each input, wherever it stands."""
+    """Yield the path and the map of each input, wherever it is."""
     roots: dict[Path, Any] = {(section,): document.get(section) for section in ("inputs", "let")}
     for index, step in enumerate(document["steps"]):
         for path, arguments in _arguments(("steps", index), step):
@@ -346,30 +337,25 @@ def _described(document: Document) -> Iterator[tuple[Path, Mapping[str, Any]]]:
 
 
 def _shapes(document: Document) -> list[Edit]:
-    """Propose a smaller number for a size wherever it stands, the smallest first; then at each
-    place alone.
+    """Propose a smaller number for each size at all of its places, the smallest first; then at
+    single places.
 
-    Sizes stand in shapes, and among the arguments of modules, which must fit them.
+    Sizes are in shapes, and among the arguments of modules, which must fit them.
     """
-    places = [
-        ((*path, word), entry.get(word))
+    roots: dict[Path, Any] = {
+        (*path, word): entry.get(word)
         for path, entry in _described(document)
         for word in (*_SHAPES, "jagged")
-    ]
-    for place, function in _functions(document).items():
+    }
+    for path, function in _functions(document).items():
         if isinstance(function, Mapping):
-            places.append(((*place, "args"), function.get("args")))
-            places += [
-                ((*place, "kwargs", name), value)
-                for name, value in (function.get("kwargs") or {}).items()
-            ]
+            roots |= {(*path, word): function.get(word) for word in ("args", "kwargs")}
     sizes: dict[int, list[Path]] = {}
-    for path, value in places:  # grows while it is read: lists are replaced by their items
-        if isinstance(value, list):
-            places += [((*path, index), item) for index, item in enumerate(value)]
-        elif isinstance(value, int) and not isinstance(value, bool) and value > 1:
-            sizes.setdefault(value, []).append(path)
-    together, alone = [], []
+    for root, value in roots.items():
+        for path, item in walk(value, root):
+            if type(item) is int and item > 1:
+                sizes.setdefault(item, []).append(path)
+    together, single = [], []
     for size, paths in sorted(sizes.items(), reverse=True):
         smaller = sorted(
             {
@@ -383,12 +369,12 @@ def _shapes(document: Document) -> list[Edit]:
             for number in smaller
         ]
         if len(paths) > 1:
-            alone += [
+            single += [
                 Edit(f"{number} for {size}", (Change(path, number),))
                 for path in paths
                 for number in smaller[:2]
             ]
-    return together + alone
+    return together + single
 
 
 def _dtypes(document: Document) -> Iterator[Edit]:

@@ -8,6 +8,7 @@ counted, is the case given to another one.
 
 import asyncio
 import bisect
+import functools
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -141,7 +142,7 @@ class Fleet:
         while self.peers.keys() - self.nodes.offers.keys() - self._gone.keys():
             self._turn()
         if not self.nodes.offers:
-            raise UsageError("no node of the lab can be used: " + "; ".join(self.warnings))
+            raise UsageError(f"no node of the lab can be used: {'; '.join(self.warnings)}")
 
     def run(self, entries: Iterable[Entry]) -> Iterator[Redacted]:
         """Run every case on a node that may run it, and yield each result when a health check of
@@ -218,12 +219,11 @@ class Fleet:
         """Record the cases that no node is left for."""
         for entry in [entry for entry in self._waiting if entry.places <= self._gone.keys()]:
             self._waiting.remove(entry)
-            gone = "; ".join(f"{node}: {self._gone[node]}" for node in sorted(entry.places))
-            self.unrun[entry.case.id] = (
-                f"no node is left that can run it ({gone})"
-                if gone
-                else "no node is like the one that its first attempt ran on"
-            )
+            why = "no node is like the one that its first attempt ran on"
+            if entry.places:
+                gone = "; ".join(f"{node}: {self._gone[node]}" for node in sorted(entry.places))
+                why = f"no node is left that can run it ({gone})"
+            self.unrun[entry.case.id] = why
 
     # -- one node ----------------------------------------------------------------------------------
 
@@ -254,22 +254,26 @@ class Fleet:
         """Hold a node; one before all others, since two runs that each held a part of a lab would
         wait for each other.
         """
+        hold = functools.partial(self._call, peer, "hold", limit=_LEASE_SECONDS, name=_HOLD)
         async with self._first_node:
             if not self._holds_first:
-                await self._call(peer, "hold", limit=_LEASE_SECONDS, name=_HOLD)
+                await hold()
                 self._holds_first = True
                 return
-        await self._call(peer, "hold", limit=_LEASE_SECONDS, name=_HOLD)
+        await hold()
 
     async def _admit(self, peer: Peer) -> None:
         """Ask a node for its facts; raise ``UsageError`` for one that cannot be used."""
         began = await self._call(peer, "begin", self.settings, limit=_BEGIN_SECONDS)
         with reading("its facts"):
             peer.slots = max(1, int(began["jobs"]))
-            questions = self.nodes.questions(peer.node, began)
+            offer = self.nodes.offer_of(peer.node, began)
+        questions = offer.jobs.for_facts()
+        if not questions:
+            raise UsageError("no case and no canary can run there")
         for execution in await asyncio.gather(*(self._execute(peer, job) for job in questions)):
-            self.nodes.take_facts(peer.name, execution)
-        self.nodes.admit(peer.name)
+            offer.take_facts(execution)
+        self.nodes.admit(offer)
         self._news.set()
 
     async def _work(self, peer: Peer) -> None:
@@ -337,10 +341,8 @@ class Fleet:
             peer, "run", job.to_json(), limit=limit, name=job.name, folder=folder
         )
         with reading("an answer of it"):
-            local = int(fields["worker"])
-            number = (
-                self._workers.setdefault((peer.name, local), len(self._workers) + 1) if local else 0
-            )
+            if number := int(fields["worker"]):
+                number = self._workers.setdefault((peer.name, number), len(self._workers) + 1)
             return Execution.of_job(job, {**fields, "node": peer.name, "worker": number})
 
     async def _call(
@@ -367,17 +369,14 @@ class Fleet:
         self._gone[peer.name] = why = str(error)
         count = len(peer.in_flight)
         taken_back = f"; its {count} unfinished cases were taken back" if count else ""
-        for entry in peer.in_flight:
+        for entry in (*peer.in_flight, *(entry for entry, _ in peer.held)):
             entry.losses.append(f"{peer.name}: {why}")
-            if len(entry.losses) >= _MOST_LOSSES:
+            if entry in peer.in_flight and len(entry.losses) >= _MOST_LOSSES:
                 self.unrun[entry.case.id] = (
                     f"the nodes that had it were lost before it ended ({'; '.join(entry.losses)})"
                 )
             else:
                 self._wait(entry)
-        for entry, _ in peer.held:
-            entry.losses.append(f"{peer.name}: {why}")
-            self._wait(entry)
         peer.calls, peer.in_flight, peer.held = {}, [], []
         self.warnings.append(
             f"node {peer.name} {'was lost' if isinstance(error, Lost) else 'is quarantined'}: "

@@ -28,7 +28,7 @@ _MOST_GPU_BYTES = 2 << 30
 runs.
 """
 
-_KNOWN_VERDICTS: Mapping[str, tuple[Outcome, str]] = {
+_EXPECTED: Mapping[str, tuple[Outcome, str]] = {
     "passes": (Outcome.PASS, ""),
     "fails": (Outcome.FAIL, "counter"),
 }
@@ -57,11 +57,11 @@ def problem_of_state(state: Json, first: Json, seconds: float, now: float) -> st
 
 
 def read_canaries() -> Suite:
-    """Return the canaries: two small cases with known verdicts, for each backend that a node may
-    have.
+    """Return the canaries: a small case that must PASS and one that must FAIL, for each backend
+    that a node may have.
     """
     root = folder("templates") / "canaries"
-    files = [SpecPath(path=root / f"{name}.yaml", root=root.parent) for name in _KNOWN_VERDICTS]
+    files = [SpecPath(path=root / f"{name}.yaml", root=root.parent) for name in _EXPECTED]
     return load_specs(files, (), None)
 
 
@@ -77,14 +77,11 @@ def canaries_of(suite: Suite, machine: Machine) -> Sequence[Case]:
 
 
 def problem_of_canary(case: Case, result: CaseResult) -> str:
-    """Return how the result of a canary differs from its known verdict; empty if it does not."""
-    outcome, kind = _KNOWN_VERDICTS[case.name.rpartition("/")[2].partition("[")[0]]
+    """Return how the result of a canary differs from what it must be; empty if it does not."""
+    outcome, kind = _EXPECTED[case.name.rpartition("/")[2].partition("[")[0]]
     failed = {verdict.kind for verdict in result.failed}
-    if (
-        result.outcome is outcome
-        and result.failure_type == kind
-        and failed == ({kind} if kind else set())
-    ):
+    expected = (outcome, kind, {kind} if kind else set())
+    if (result.outcome, result.failure_type, failed) == expected:
         return ""
     return (
         f"the canary '{case.id}' must be {outcome.label}, and it was {result.outcome.label}: "

@@ -5,7 +5,7 @@ must have), and the address of its head.
 import importlib.util
 import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -36,7 +36,6 @@ def as_label(value: str) -> str:
 class LabNode:
     """The nodes of one name. Empty where anything is accepted."""
 
-    name: str
     count: int = 1
     torch: str = ""
     python: str = ""
@@ -45,17 +44,19 @@ class LabNode:
     gpus: str = ""
     image: str = ""
     positions: Mapping[str, Position]
-    """Where each key stands in the file; the empty key for the node itself."""
+    """The place of each key in the file; the empty key for the node itself."""
 
-    def differences(self, machine: Machine) -> Iterator[str]:
-        """Yield how a machine differs from what the lab says of it."""
+    def require(self, machine: Machine) -> None:
+        """Raise ``UsageError`` for a machine that differs from what the lab says of it."""
         for key, (text, numbers) in facts_of(machine).items():
             required = getattr(self, key)
             is_right = required in ("", text)
             if _is_range(key, required):
                 is_right = bool(numbers) and VersionRange.parse(required).holds(numbers)
             if not is_right:
-                yield f"{self.positions[key]}: {key} is {required} there, and {text} on the node"
+                raise UsageError(
+                    f"{self.positions[key]}: {key} is {required} there, and {text} on the node"
+                )
 
 
 def facts_of(machine: Machine) -> Mapping[str, tuple[str, tuple[int, ...]]]:
@@ -78,6 +79,13 @@ class Lab:
     nodes: Mapping[str, LabNode]
     document: Document
 
+    def node(self, name: str) -> LabNode:
+        """Return the nodes of one name; raise ``UsageError`` where the lab has none."""
+        if name not in self.nodes:
+            known = ", ".join(self.nodes)
+            raise UsageError(f"'{name}' is not in {self.document.file} (nodes there: {known})")
+        return self.nodes[name]
+
 
 def read_lab(path: Path) -> Lab:
     """Read the file of a lab; raise ``InvalidSpecs`` with all its problems, or ``UsageError``."""
@@ -88,12 +96,9 @@ def read_lab(path: Path) -> Lab:
     nodes = {}
     for name, values in document.data["nodes"].items():
         values = values or {}
-        positions = {key: document.position(("nodes", name, key)) for key in values}
-        nodes[name] = LabNode(
-            name=name,
-            **values,
-            positions={**positions, "": document.position(("nodes", name), key=True)},
-        )
+        positions = {"": document.position(("nodes", name), key=True)}
+        positions |= {key: document.position(("nodes", name, key)) for key in values}
+        nodes[name] = LabNode(**values, positions=positions)
         for key, text in values.items():
             if _is_range(key, text):
                 try:
@@ -154,7 +159,7 @@ def require_ray() -> None:
 
 
 def require_head(address: str) -> None:
-    """Raise ``UsageError`` for a text that is no address, or where nothing listens.
+    """Raise ``UsageError`` for a text that is not an address, or where nothing listens.
 
     Ray tries for three minutes, and does not say why.
     """

@@ -37,8 +37,8 @@ from torch_conformance.tools.fleet.lab import (
 
 @frozen
 class NodeOptions:
-    """The options of ``python -m torch_conformance.tools.fleet.node``, which is no command of the
-    program.
+    """The options of ``python -m torch_conformance.tools.fleet.node``, which is not a command of
+    the program.
     """
 
     address: str = option("HOST:PORT", "the head of the Ray cluster", required=True)
@@ -73,21 +73,17 @@ def join(options: NodeOptions) -> ExitCode:
     ).strip("-")
     entry = None
     if options.lab is not None:
-        lab = read_lab(options.lab)
-        if name not in lab.nodes:
-            raise UsageError(
-                f"--as {name}: {options.lab} has no such node (nodes there: {', '.join(lab.nodes)})"
-            )
-        entry = lab.nodes[name]
+        entry = read_lab(options.lab).node(name)
     report = ask_worker(capabilities.inspect_files(installed_torch()))
     if report.problem:
         raise UsageError(
             f"this machine cannot be a node, because its worker reported no facts: {report.problem}"
         )
     machine = replace(report.machine, facts=dict(report.facts or {}))
-    for difference in entry.differences(machine) if entry is not None else ():
-        raise UsageError(f"this machine is not '{name}' of the lab: {difference}")
-    image = options.image or (entry.image if entry is not None else "")
+    image = options.image
+    if entry is not None:
+        entry.require(machine)
+        image = image or entry.image
     facts = {
         "name": name,
         "image": image,

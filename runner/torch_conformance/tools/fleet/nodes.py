@@ -40,7 +40,6 @@ class Offer:
     """One node, and what it reported."""
 
     node: Node
-    machine: Machine
     provenance: Mapping[str, str]
     jobs: Jobs
     """What makes the jobs of the node, with its facts."""
@@ -50,6 +49,16 @@ class Offer:
     """The cases as its torch expands them, by id; without those that are other cases then."""
     canaries: Sequence[Case] = ()
     """Those that it can run."""
+
+    @property
+    def machine(self) -> Machine:
+        """Its machine, with the facts that its workers reported until now."""
+        return self.jobs.machine
+
+    def take_facts(self, execution: Execution) -> None:
+        """Take the facts of a job; raise ``UsageError`` where it has none that can be read."""
+        with reading("its facts"):  # of the form that facts.collect writes
+            self.jobs.machine = informed(self.machine, execution)
 
     @cached_property
     def known(self) -> Surroundings:
@@ -97,16 +106,15 @@ class Nodes:
 
     def __post_init__(self) -> None:
         self.canaries = read_canaries()
-        self._asked: dict[str, Offer] = {}
         self.offers: dict[str, Offer] = {}
         """The nodes that can be used."""
         self.cases_of_jobs: dict[str, Case] = {}
         """The case of each job, by the job's name, for all nodes."""
         self._numbers = itertools.count(self._folder.next_number())
         self._cases_of_torch: dict[tuple[str, str], Mapping[str, Case]] = {}
-        there = self._folder.header.environment if self._folder.header is not None else {}
+        header = self._folder.header
         self._first_attempts: dict[str, Mapping[str, str]] = {
-            case_id: attempts[0].node or there
+            case_id: attempts[0].node or (header.environment if header else {})
             for case_id, attempts in self._folder.attempts.items()
             if attempts
         }
@@ -116,11 +124,10 @@ class Nodes:
 
     # -- asking ------------------------------------------------------------------------------------
 
-    def questions(self, node: Node, began: Json) -> list[Job]:
-        """Return the jobs by which a node reports its facts; raise ``UsageError`` where no case can
-        run there.
+    def offer_of(self, node: Node, began: Json) -> Offer:
+        """Return what a node offers by what its agent answered to ``begin``; raise ``ValueError``
+        for an answer of another form.
         """
-        machine = codec.decode(Machine, began["machine"], "machine")
         jobs = Jobs(
             options=self._prepared.options,
             memory_limit=self._prepared.scheduling.memory_limit,
@@ -128,42 +135,24 @@ class Nodes:
             folder=self._folder.path,
             waiting=[*self._cases, *self.canaries.cases],
             recorded=self._recorded,
-            machine=machine,
+            machine=codec.decode(Machine, began["machine"], "machine"),
             cases=self.cases_of_jobs,
         )
-        self._asked[node.name] = Offer(
+        return Offer(
             node=node,
-            machine=machine,
             jobs=jobs,
             provenance=codec.decode(Mapping[str, str], began["provenance"], "provenance"),
             files=codec.decode(Mapping[str, str], began["files"], "files"),
         )
-        if questions := jobs.for_facts():
-            return questions
-        raise UsageError("no case and no canary can run there")
 
-    def take_facts(self, name: str, execution: Execution) -> None:
-        """Take facts of a node; raise ``UsageError`` where it reported none that can be read."""
-        offer = self._asked[name]
-        with reading("its facts"):  # of the form that facts.collect writes
-            offer.machine = offer.jobs.machine = informed(offer.machine, execution)
-
-    def admit(self, name: str) -> None:
+    def admit(self, offer: Offer) -> None:
         """Use a node that reported all of its facts; raise ``UsageError`` where it is not what the
         lab, or a run that is resumed, needs.
         """
-        offer = self._asked[name]
         machine = offer.machine
         offer.cases = self._for_torch(machine)
         if self._lab is not None:
-            entry = self._lab.nodes.get(offer.node.labels.get(NAME, ""))
-            if entry is None:
-                raise UsageError(
-                    f"it is not in {self._lab.document.file} (nodes there: "
-                    f"{', '.join(self._lab.nodes)})"
-                )
-            for difference in entry.differences(machine):
-                raise UsageError(difference)
+            self._lab.node(offer.node.labels.get(NAME, "")).require(machine)
         if (header := self._folder.header) is not None:  # a run that is resumed
             attempts = itertools.chain.from_iterable(self._folder.attempts.values())
             machines = [result.node for result in (*self._folder.finished, *attempts)]
@@ -178,13 +167,13 @@ class Nodes:
         if not offer.canaries:
             verdicts = [capabilities.availability_of(case, machine) for case in self.canaries.cases]
             raise UsageError(f"no canary can run there: {_best(verdicts).reason}")
-        self.offers[name] = offer
+        self.offers[offer.node.name] = offer
 
     def missing(self) -> Iterator[str]:
         """Yield which nodes of the lab did not join, or cannot be used."""
-        joined = Counter(offer.node.labels.get(NAME, "") for offer in self.offers.values())
+        usable = Counter(offer.node.labels.get(NAME) for offer in self.offers.values())
         for name, entry in self._lab.nodes.items() if self._lab is not None else ():
-            if (count := joined[name]) < entry.count:
+            if (count := usable[name]) < entry.count:
                 yield (
                     f"{entry.positions['']}: the lab has {entry.count} of {name}, and {count} can "
                     "be used"
@@ -239,10 +228,8 @@ class Nodes:
             return places & self._like(self._first_attempts[case.id])
         if self._prepared.options.repeat == 1 or not places:
             return places
-        kinds = sorted(
-            {tuple(sorted(places & self._like(self.offers[name].environment))) for name in places}
-        )
-        return frozenset(kinds[sum(case.id.encode()) % len(kinds)])
+        kinds = {places & self._like(self.offers[name].environment) for name in places}
+        return sorted(kinds, key=sorted)[sum(case.id.encode()) % len(kinds)]
 
     def counted(self, result: Redacted) -> None:
         """Record the machine of a result that counts."""

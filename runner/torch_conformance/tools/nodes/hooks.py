@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,7 +28,8 @@ from torch_conformance.run.auditing import AuditTool, RunCases
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT, Kind
 from torch_conformance.vocabulary.steps import traits_of
 
-_NOTICED, _UNNOTICED, _EQUIVALENT = "noticed", "unnoticed", "equivalent"
+_FATES = _NOTICED, _UNNOTICED, _EQUIVALENT = "noticed", "unnoticed", "equivalent"
+"""What becomes of a change. Of several steps, the first of these counts."""
 
 _SECONDS = 1200
 """The deadline of a case: the worker itself stops changing nodes long before."""
@@ -137,16 +138,14 @@ class Report:
             if change.fate == _UNNOTICED:
                 groups[change.position, change.operator].append(change)
         for (position, operator), group in groups.items():
-            changes, cases = (
-                list(dict.fromkeys(words))
-                for words in ((one.change for one in group), (one.case.id for one in group))
-            )
-            yield position, operator, changes, cases
+            changes = dict.fromkeys(tried.change for tried in group)
+            cases = dict.fromkeys(tried.case.id for tried in group)
+            yield position, operator, list(changes), list(cases)
 
     def counts(self, tried: Iterable[_Tried]) -> dict[str, int]:
         """Return how many changes had each fate."""
         fates = Counter(change.fate for change in tried)
-        return {fate: fates[fate] for fate in (_NOTICED, _UNNOTICED, _EQUIVALENT)}
+        return {fate: fates[fate] for fate in _FATES}
 
     def by_spec(self) -> dict[str, dict[str, int]]:
         """Return the counts of each spec."""
@@ -190,12 +189,7 @@ class Report:
         }
 
 
-def report(
-    cases: Iterable[Case],
-    suite: Suite,
-    run: RunCases,
-    folder: Path,
-) -> Report:
+def report(cases: Iterable[Case], suite: Suite, run: RunCases, folder: Path) -> Report:
     """Run the cases, once for all backends, with their nodes changed."""
     first = {case.seed_key: case for case in reversed(list(cases))}
     as_run = [_as_run(case) for case in first.values()]
@@ -213,7 +207,7 @@ def report(
         for step in carried_out(case, recorded_facts(observation).steps):
             if _asked(step.step):
                 changes.add(step)
-        tried += changes.tried()
+        tried += changes.tried.values()
         nodes[case.spec] += len(changes.nodes)
         if changes.left or not changes.nodes:
             left[case.id] = changes.left or "its graphs have no node that can be changed"
@@ -224,32 +218,28 @@ def _asked(step: Step) -> bool:
     return any(isinstance(expected.check, Nodes) for expected in step.expectations)
 
 
+@dataclass
 class _Changes:
     """The changes of a case: what one step lets through, another one may notice."""
 
-    def __init__(self, case: Case, here: Surroundings) -> None:
-        self._case, self._here = case, here
-        self._fates: dict[tuple[str, str, str], _Tried] = {}
-        self.nodes: set[tuple[str, ...]] = set()
-        self.left = ""
+    case: Case
+    here: Surroundings
+    tried: dict[tuple[str, str, str], _Tried] = field(default_factory=dict)
+    """By graph, node and change."""
+    nodes: set[tuple[str, ...]] = field(default_factory=set)
+    left: str = ""
+    """Why some changes were not tried."""
 
-    def tried(self) -> list[_Tried]:
-        """Return them."""
-        return list(self._fates.values())
-
-    def add(self, known: CarriedOut) -> None:
+    def add(self, carried: CarriedOut) -> None:
         """Add those of a step."""
-        facts: Any = facts_of(len(known.step.expectations) - 1, known).measured
-        where = f"{known.step.kind}, line {known.step.position.line}"
-        if facts is None or "nodes" not in facts:
-            why = (
-                (facts or {}).get("why_not")
-                or (facts or {}).get("raised")
-                or "nothing was measured"
-            )
+        step = carried.step
+        facts: Any = facts_of(len(step.expectations) - 1, carried).measured or {}
+        where = f"{step.kind}, line {step.position.line}"
+        if "nodes" not in facts:
+            why = facts.get("why_not") or facts.get("raised") or "nothing was measured"
             self.left = self.left or f"{where}: {why}"
             return
-        if not self._holds(known, facts["base"]):
+        if not self._holds(carried, facts["base"]):
             self.left = f"{where}: without a change the graph gives another answer than eager"
             return
         if facts["left"]:
@@ -257,38 +247,35 @@ class _Changes:
         self.nodes |= set(map(tuple, facts["nodes"]))
         for change in facts["changes"]:
             if "noticed" in change or (
-                "again" in change and not self._holds(known, change["again"])
+                "again" in change and not self._holds(carried, change["again"])
             ):
                 fate = _NOTICED
             else:
                 fate = _EQUIVALENT if change["equivalent"] else _UNNOTICED
             key = (change["graph"], change["node"], change["change"])
-            earlier = self._fates.get(key)
-            order = (_EQUIVALENT, _UNNOTICED, _NOTICED)
-            if earlier is not None and order.index(earlier.fate) >= order.index(fate):
+            earlier = self.tried.get(key)
+            if earlier is not None and _FATES.index(earlier.fate) <= _FATES.index(fate):
                 continue
-            position = (
-                Position(file=shown_path(Path(change["file"])), line=change["line"])
-                if change["file"]
-                else known.step.position
-            )
-            self._fates[key] = _Tried(
-                case=self._case,
+            position = step.position
+            if change["file"]:
+                position = Position(file=shown_path(Path(change["file"])), line=change["line"])
+            self.tried[key] = _Tried(
+                case=self.case,
                 position=position,
                 operator=change["operator"],
                 change=change["change"],
                 fate=fate,
             )
 
-    def _holds(self, known: CarriedOut, compared: Mapping[str, Any]) -> bool:
+    def _holds(self, carried: CarriedOut, compared: Mapping[str, Any]) -> bool:
         """Whether each ``close`` of the step lets an answer through."""
         return all(
             verdict.status in (Status.HELD, Status.NOT_APPLICABLE)
             for index, measured in compared.items()
             for verdict in judge_expectation(
-                known.step.expectations[int(index)],
-                replace(known.facts, measured=measured),
-                self._here,
+                carried.step.expectations[int(index)],
+                replace(carried.facts, measured=measured),
+                self.here,
             )
         )
 

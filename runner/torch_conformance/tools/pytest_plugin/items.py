@@ -39,7 +39,7 @@ _UNFIT = ("paths", "resume", "shard", "profile", "repeat")
 
 def spec_of(file: Path, rootdir: Path, named: Sequence[Path] = ()) -> SpecPath | None:
     """Return a spec file with the root of its id, which does not depend on the arguments of pytest;
-    None for a file that is no spec.
+    None for any other file.
 
     ``named`` are the folders of ``conformance_specs``.
     """
@@ -59,7 +59,6 @@ class NotPassedError(Exception):
     def __init__(self, result: Redacted, text: str) -> None:
         super().__init__(text)
         self.result = result
-        self.text = text
 
 
 class SpecCollector(pytest.File):
@@ -78,12 +77,7 @@ class SpecCollector(pytest.File):
             # pytest reads an id that it has stored as name and parameters; one made of parent and
             # name has the brackets in the name
             item: CaseItem = CaseItem.from_parent(self, name=name, nodeid=f"{self.nodeid}::{name}")
-            item.case, item.spec, item.conformance, item.result = (
-                case,
-                self.spec,
-                self.conformance,
-                None,
-            )
+            item.case, item.spec, item.conformance = case, self.spec, self.conformance
             item.extra_keyword_matches.update((case.backend, *case.tags))
             yield item
 
@@ -94,7 +88,7 @@ class CaseItem(pytest.Item):
     case: Case
     spec: SpecPath
     conformance: "Session"
-    result: Redacted | None
+    result: Redacted | None = None
 
     def reportinfo(self) -> tuple[Any, int, str]:
         """Return the place of the spec."""
@@ -126,12 +120,10 @@ class CaseItem(pytest.Item):
     ) -> Any:
         """Return the text of a failure, with the line of the first expectation that failed."""
         error = excinfo.value
+        if isinstance(error, RuntimeError):
+            return str(error)
         if not isinstance(error, NotPassedError):
-            return (
-                super().repr_failure(excinfo, style)
-                if not isinstance(error, RuntimeError)
-                else str(error)
-            )
+            return super().repr_failure(excinfo, style)
         result = error.result
         place = result.failed[0].position if result.failed else result.position
         words = one_line(result.reason) or result.outcome.label
@@ -140,7 +132,7 @@ class CaseItem(pytest.Item):
         )
         lines = [
             f"{result.outcome.label}  {one_line(result.case_id)}\n",
-            *(f"{line}\n" for line in error.text.splitlines()),
+            *(f"{line}\n" for line in str(error).splitlines()),
         ]
         trace = ReprTraceback(reprentries=[ReprEntryNative(lines)], extraline=None, style="native")
         return ReprExceptionInfo(reprtraceback=trace, reprcrash=crash)
@@ -156,9 +148,9 @@ class Session:
                 "N' runs cases in parallel"
             )
         self._config = config
-        text = f"{config.getini('conformance_run')} {config.getoption('--conformance-run')}".strip()
-        self._text = text
-        self.options = run_options(text)
+        text = f"{config.getini('conformance_run')} {config.getoption('--conformance-run')}"
+        self._text = text.strip()
+        self.options = run_options(self._text)
         self._run: SessionRun | None = None
         self._roots = tuple(
             (config.rootpath / name).absolute() for name in config.getini("conformance_specs")
@@ -214,11 +206,11 @@ class Session:
             path = by_name[suite.sources.get(case.spec, case.spec)]
             self._cases[path].append(case if options.bench else without_benches(case))
         problems = list(errors(inspection.problems))
-        for name, path in by_name.items():  # a file that is no spec serves all of them
+        for name, path in by_name.items():  # files of defaults and backends serve all specs
             self.problems[path] = [
-                each
-                for each in problems
-                if each.position.file == name or each.position.file not in by_name
+                problem
+                for problem in problems
+                if problem.position.file == name or problem.position.file not in by_name
             ]
 
     # -- the run and its reports -------------------------------------------------------------------

@@ -56,9 +56,7 @@ class Report:
     @property
     def is_clean(self) -> bool:
         """Whether each answer after a change was right, and none is missing."""
-        return self.is_complete and not any(
-            True for _, measured in self.found for _ in reports(measured)
-        )
+        return self.is_complete and not any(any(reports(measured)) for _, measured in self.found)
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each wrong answer, for each case with its counts, and for what was not
@@ -77,12 +75,7 @@ class Report:
         return {"format": 1, "cases": cases, "not_tried": dict(self.left)}
 
 
-def report(
-    cases: Iterable[Case],
-    suite: Suite,
-    run: RunCases,
-    folder: Path,
-) -> Report:
+def report(cases: Iterable[Case], suite: Suite, run: RunCases, folder: Path) -> Report:
     """Run the cases with ``sound``."""
     asked = [case for case in map(_as_run, cases) if any(map(_asked, case.steps))]
     found: list[tuple[Case, Mapping[str, Any]]] = []
@@ -90,21 +83,20 @@ def report(
     results, _ = run(asked)
     is_complete = True
     for case, result in sorted(results, key=lambda pair: pair[0].id):
-        measured: Any = None
+        measured: Any = {}
         if OBSERVATION in result.evidence:
             observation = RecordedFiles(folder / result.folder, result.evidence).observation()
             for step in carried_out(case, recorded_facts(observation).steps):
                 if _asked(step.step):
-                    measured = facts_of(0, step).measured
-        if measured is None or "facts" not in measured:
-            known = measured or {}
-            why = known.get("why_not") or known.get("raised")
-            left[case.id] = why or f"{result.outcome.label}: {result.reason}"
-            is_complete &= bool(why)
-        else:
+                    measured = facts_of(0, step).measured or {}
+        if "facts" in measured:
             del left[case.id]
             found.append((case, measured))
             is_complete &= not measured["left"]
+        else:
+            why = measured.get("why_not") or measured.get("raised")
+            left[case.id] = why or f"{result.outcome.label}: {result.reason}"
+            is_complete &= bool(why)
     return Report(found=found, left=left, is_complete=is_complete)
 
 

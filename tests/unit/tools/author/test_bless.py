@@ -345,7 +345,7 @@ def test_a_value_on_several_lines_is_refused(runs: Runs, bless: Bless) -> None:
     runs.record("a", lambda _: misses(2))
     code, patch, note = bless("a")
     assert (code, patch) == (ExitCode.FAILED, "")
-    assert "the value stands on several lines: change it by hand" in note
+    assert "the value has several lines: change it by hand" in note
 
 
 def test_line_ends_of_another_system_stay(runs: Runs, bless: Bless) -> None:

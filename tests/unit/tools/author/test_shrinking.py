@@ -403,7 +403,7 @@ def test_a_cause_is_the_operators_left_and_the_first_switch_that_mends(
     folder.mkdir(parents=True)
     (folder / "graph-0-dynamo-0.txt").write_text(GRAPH)
     # another backend than inductor leaves a case without the proof of its backend
-    mended = result_of(case(), Outcome.FELL_BACK if wrong == 2 else Outcome.PASS)
+    mended = result(Outcome.FELL_BACK if wrong == 2 else Outcome.PASS)
     results = [failing(folder="cases/00001")] * wrong + [mended] * (3 - wrong)
     monkeypatch.setattr(Trials, "planned", results)
     trials: Any = Trials()

@@ -154,7 +154,7 @@ def test_a_proposal_makes_the_run_green_until_torch_is_repaired(
     assert main(["waive", "red"]) == ExitCode.OK
     printed = capsys.readouterr()
     assert f"issue: {FILL_IN}" in printed.out
-    assert "\n1 waiver proposed; FILL-IN stands in 1 of them" in printed.err
+    assert "\n1 waiver proposed; 1 of them have FILL-IN" in printed.err
     Path("draft.yaml").write_text(printed.out[printed.out.index("# Known") :])
     assert (
         main(["validate", "specs", "--waivers", "draft.yaml"]) == ExitCode.USAGE
@@ -227,7 +227,7 @@ def test_what_failed_and_passed_alike_gets_a_flaky_waiver(
     ("arguments", "says"),
     [
         (["none"], "none"),
-        (["red", "--until", "tomorrow"], "--until 'tomorrow' is no date"),
+        (["red", "--until", "tomorrow"], "--until 'tomorrow' is not a date"),
         (["red", "--to", "specs/area/one.yaml"], "specs/area/one.yaml:"),
     ],
 )

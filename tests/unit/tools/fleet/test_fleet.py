@@ -241,7 +241,8 @@ def test_nodes_that_are_not_what_the_lab_says_are_not_used(
     assert {result.node["name"] for result in results().values()} == {"two"}
     printed = capsys.readouterr().err
     assert "node one is quarantined: lab.yaml:4:12: torch is 2.99.0 there, and 2." in printed
-    assert "node three is quarantined: it is not in lab.yaml (nodes there: one, two)" in printed
+    why = "'three' is not in lab.yaml (nodes there: one, two)"
+    assert f"node three is quarantined: {why}" in printed
     assert "lab.yaml:5:3: the lab has 2 of two, and 1 can be used" in printed
 
 

@@ -16,13 +16,13 @@ from typing import Any
 import yaml
 
 from torch_conformance.language.load import Suite, inspect_specs, load_specs, surroundings_of
-from torch_conformance.language.read.anatomy import SOURCE
 from torch_conformance.language.read.document import SPEC
 from torch_conformance.language.read.templates import replaced
 from torch_conformance.language.read.yaml_source import parse
 from torch_conformance.machine import output
 from torch_conformance.model.diagnostics import InvalidSpecs, UsageError, one_line
 from torch_conformance.model.document import DataPath, Document
+from torch_conformance.model.escaping import counted
 from torch_conformance.model.flow import flow
 from torch_conformance.model.outcomes import PASSED, ExitCode
 from torch_conformance.model.values import frozen
@@ -64,7 +64,7 @@ def _edit(document: Document, path: DataPath, value: object) -> tuple[int, int, 
         if node is None:
             raise NotBlessed(f"there is no value at {key!r}")
     if isinstance(node, yaml.CollectionNode) and not node.flow_style:
-        raise NotBlessed("the value stands on several lines: change it by hand")
+        raise NotBlessed("the value has several lines: change it by hand")
     return node.start_mark.index, node.end_mark.index, flow(value)
 
 
@@ -149,12 +149,12 @@ def bless(options: BlessOptions) -> tuple[list[ChangedSpec], dict[tuple[str, str
     chosen = {str(case.id) for case in select(cases, backends, options)}
     if not (options.backend or options.select or options.tag):  # also those whose specs are gone
         chosen.update(str(result.case_id) for _, result in red)
-    with_facts = {sample.key for sample in recorded}
     refused = {
         (run, str(result.case_id)): f"{result.outcome.label}: {result.reason}"
         for run, result in red
-        if (run, str(result.case_id)) not in with_facts
     }
+    for sample in recorded:
+        refused.pop(sample.key, None)
     specs: list[ChangedSpec] = []
     for spec in dict.fromkeys(sample.case.spec for sample in recorded if sample.is_red):
         samples = [sample for sample in recorded if sample.case.spec == spec]
@@ -165,33 +165,21 @@ def bless(options: BlessOptions) -> tuple[list[ChangedSpec], dict[tuple[str, str
         anatomy = inspection.valid().anatomies[0]
         others = [(case, surroundings) for case, surroundings in unrecorded if case.spec == spec]
         facts = SpecFacts(anatomy=anatomy, samples=samples, others=others, chosen=frozenset(chosen))
-        is_database = SOURCE in anatomy.data
-        changes = [] if is_database else propose(facts)
-        refused.update(facts.refused)
-        own = [sample.key for sample in facts.blessed]
-        if not changes:
-            reason = (
-                "its cases come from a database of operators"
-                if is_database
-                else "nothing in its spec can be blessed"
-            )
-            refused.update(dict.fromkeys(own, reason))
-            continue
         try:
-            after = changed(anatomy.document, changes)
+            after = changed(anatomy.document, propose(facts))
             judge_again(after, samples, facts.blessed)
         except NotBlessed as error:
-            refused.update(dict.fromkeys(own, str(error)))
+            refused.update(dict.fromkeys((sample.key for sample in facts.blessed), str(error)))
         else:
-            names = tuple(dict.fromkeys(case_id for _, case_id in own))
             specs.append(
                 ChangedSpec(
                     before=anatomy.document,
                     after=after,
-                    cases=names,
+                    cases=tuple(dict.fromkeys(sample.case.id for sample in facts.blessed)),
                     has_control="control" in anatomy.data,
                 )
             )
+        refused.update(facts.refused)
     return specs, {key: reason for key, reason in refused.items() if key[1] in chosen}, len(chosen)
 
 
@@ -199,7 +187,7 @@ def judge_again(after: Document, samples: Sequence[Sample], blessed: Iterable[Sa
     """Raise ``NotBlessed`` unless a changed spec validates, blessed cases pass by it, and the
     outcomes of others stay.
     """
-    must_pass = {id(sample) for sample in blessed}
+    must_pass = {sample.key for sample in blessed}
     suites: dict[object, Suite] = {}
     for sample in samples:
         key = (sample.torch, sample.backend_files)
@@ -222,10 +210,8 @@ def judge_again(after: Document, samples: Sequence[Sample], blessed: Iterable[Sa
         if not sample.steps:
             continue
         case = without_benches(case) if sample.result.benches_left_out else case
-        backend, files = (
-            suites[key].backends.by_name[case.backend],
-            RecordedFiles(sample.folder, sample.result.evidence),
-        )
+        backend = suites[key].backends.by_name[case.backend]
+        files = RecordedFiles(sample.folder, sample.result.evidence)
         now, then = (
             rejudge.judged_again(
                 judged, backend, sample.surroundings, sample.result, files, sample.folder
@@ -234,14 +220,13 @@ def judge_again(after: Document, samples: Sequence[Sample], blessed: Iterable[Sa
         )
         if isinstance(now, str) or isinstance(then, str):
             raise NotBlessed(now if isinstance(now, str) else str(then))
-        if id(sample) in must_pass and now.outcome not in PASSED:
+        outcome = f"{now.outcome.label}: {now.reason}"
+        if sample.key not in must_pass:
+            if now.outcome is not then.outcome:
+                raise NotBlessed(f"{case.id} of {sample.run} would become {outcome}")
+        elif now.outcome not in PASSED:
             raise NotBlessed(
-                f"{case.id} of {sample.run}, judged again by the changed spec, is "
-                f"{now.outcome.label}: {now.reason}"
-            )
-        if id(sample) not in must_pass and now.outcome is not then.outcome:
-            raise NotBlessed(
-                f"{case.id} of {sample.run} would become {now.outcome.label}: {now.reason}"
+                f"{case.id} of {sample.run}, judged again by the changed spec, is {outcome}"
             )
 
 
@@ -261,20 +246,16 @@ def main(options: BlessOptions) -> ExitCode:
             output.note(
                 f"{spec.before.file}: has a control; 'audit --run' shows whether it still fails"
             )
-    cases = sum(len(spec.cases) for spec in specs)
-    what = (
-        f"{cases} red case{'' if cases == 1 else 's'} blessed in {len(specs)} "
-        f"spec{'' if len(specs) == 1 else 's'}"
-    )
-    where = (
-        ", written"
-        if options.write
-        else ""
-        if not specs
-        else ": pass the output to 'git apply' or 'patch -p1'"
-    )
-    none = "no case of the runs is selected; " if not chosen else ""
-    output.note(f"{none}{what}{where}" + (f", {len(refused)} not blessed" if refused else ""))
+    cases = counted(sum(len(spec.cases) for spec in specs), "red case")
+    text = f"{cases} blessed in {counted(len(specs), 'spec')}"
+    if options.write:
+        text += ", written"
+    elif specs:
+        text += ": pass the output to 'git apply' or 'patch -p1'"
+    if refused:
+        text += f", {len(refused)} not blessed"
     if not chosen:
+        output.note(f"no case of the runs is selected; {text}")
         return ExitCode.NOTHING
+    output.note(text)
     return ExitCode.FAILED if refused else ExitCode.OK

@@ -12,7 +12,7 @@ from pathlib import Path
 from torch_conformance.machine import output
 from torch_conformance.model.codec import encode
 from torch_conformance.model.diagnostics import UsageError, shown_path, unknown
-from torch_conformance.model.escaping import one_line, plain
+from torch_conformance.model.escaping import counted, one_line, plain
 from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.model.results import CaseResult
 from torch_conformance.model.values import frozen
@@ -56,10 +56,11 @@ def lines_of(comparison: Comparison, *, with_code: bool = False) -> Iterator[str
         cases = comparison.listed(change)
         if cases:
             yield from ("", f"{change.word} ({len(cases)}): {change.meaning}")
-        alone = [case for case in cases if case.words == (SPEC_CHANGED,)]
-        for remark, count in Counter(remark for case in alone for remark in case.remarks).items():
-            yield f"  {count} case{'' if count == 1 else 's'} [{SPEC_CHANGED}]: {one_line(remark)}"
-        cases = [case for case in cases if case not in alone]
+        with_changed_spec = [case for case in cases if case.words == (SPEC_CHANGED,)]
+        remarks = Counter(remark for case in with_changed_spec for remark in case.remarks)
+        for remark, count in remarks.items():
+            yield f"  {counted(count, 'case')} [{SPEC_CHANGED}]: {one_line(remark)}"
+        cases = [case for case in cases if case not in with_changed_spec]
         for case in cases[:LISTED]:
             mark = f" [{SPEC_CHANGED}]" if case.spec_changed else ""
             yield f"  {shown_id(case.case_id)}  {', then '.join(case.outcomes)}{mark}"
@@ -237,7 +238,7 @@ class DiffOptions:
     """The options of ``diff``."""
 
     before: str = argument(
-        "RUN", "the first run: its folder, its id, latest, or a journal (a .jsonl file) alone"
+        "RUN", "the first run: its folder, its id, latest, or only a journal (a .jsonl file)"
     )
     after: str = argument("RUN", "the second run")
     fail_on: tuple[str, ...] = several(

@@ -1,8 +1,8 @@
 """``explain``: one case as a standalone spec, with where each value came from; above it, what a
 spec does not say.
 
-``document_of`` makes the spec that a person would write for a case alone: what the matrix, the
-defaults and the spec decided is written out. ``text_of`` writes it as YAML, with the origin of each
+``document_of`` makes the spec that a person would write for one case: what the matrix, the defaults
+and the spec decided is written out. ``text_of`` writes it as YAML, with the origin of each
 value as a comment. ``repro --shrink`` edits such a document.
 """
 
@@ -28,7 +28,14 @@ from torch_conformance.machine import capabilities, output
 from torch_conformance.machine.capabilities import CaseAvailability
 from torch_conformance.machine.installed_torch import installed_torch
 from torch_conformance.matching.patterns import Ids
-from torch_conformance.model.case import Availability, Case, Expected, Step, WrittenFunction
+from torch_conformance.model.case import (
+    Availability,
+    Case,
+    Expected,
+    Requirement,
+    Step,
+    WrittenFunction,
+)
 from torch_conformance.model.conditions import (
     CODE,
     CONDITIONS,
@@ -98,13 +105,9 @@ class Decision:
 
     def left_of(self, when: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """Return what stays of a condition; None where it does not hold."""
-        when = when or {}
-        decided = {word: accepted for word, accepted in when.items() if word in self.words}
-        return (
-            {word: accepted for word, accepted in when.items() if word not in self.words}
-            if holds(decided, self.surroundings)
-            else None
-        )
+        left = dict(when or {})
+        decided = {word: left.pop(word) for word in self.words & left.keys()}
+        return left if holds(decided, self.surroundings) else None
 
     def steps_of(self, case: Case) -> list[Step]:
         """Return the steps that may apply."""
@@ -112,20 +115,23 @@ class Decision:
 
 
 def decision_of(case: Case, backends: Backends) -> Decision:
-    """Return the conditions that a spec of this case alone decides: those on the backend and its
+    """Return the conditions that a spec of only this case decides: those on the backend and its
     device.
 
     A spec may not name a device that none of its backends has. The other conditions stay: the text
     is true for another torch too.
     """
-    words = {"backend", "device", MATRIX} | (
-        set() if is_accelerator(case.device) and not case.target else {"vendor", "arch"}
-    )
+    words = {"backend", "device", MATRIX}
+    if case.target or not is_accelerator(case.device):
+        words |= {"vendor", "arch"}
     stages = STAGES[TARGETS[case.target].backend] if case.target else ALL_STAGES
-    surroundings = surroundings_for(
-        backends.by_name[case.backend], surroundings_of(None, None), case.target
-    )
+    surroundings = surroundings_in(case, backends, surroundings_of(None, None))
     return Decision(surroundings, frozenset(words), frozenset(ALL_STAGES).difference(stages))
+
+
+def surroundings_in(case: Case, backends: Backends, known: Surroundings) -> Surroundings:
+    """Return what the conditions of a case ask for, on the machine of ``known``."""
+    return surroundings_for(backends.by_name[case.backend], known, case.target)
 
 
 def reduced_document_of(case: Case, surroundings: Surroundings) -> Document:
@@ -141,13 +147,13 @@ def reduced_document_of(case: Case, surroundings: Surroundings) -> Document:
         )
     document = _document(case, Decision(surroundings))
     for section, options in case.body.settings.by_section.items():
+        layers = case.options.get(section, {})
         # options of the backend come with it
-        own = {
-            name: value
+        document[section] = {
+            name: plain(value)
             for name, value in options.items()
-            if not case.options[section][name].layer.startswith("backend")
+            if not layers[name].layer.startswith("backend")
         }
-        document[section] = plain(own)
     document["torch"] = {**document["torch"], "seed": seed_of(case)}
     idle = "covers tags requires control timeout on_request exclusive retries".split()
     kept = {name: value for name, value in document.items() if value and name not in idle}
@@ -160,32 +166,26 @@ def document_of(case: Case, backends: Backends) -> Document:
     if case.backend in OFFLINE_BACKENDS:
         document["backends"] = None
     else:
-        others = [
-            backend.name
-            for backend in backends.of([case.backend], case.tags)
-            if backend.name != case.backend
-        ]
-        if others:
-            document["exclude"] = [
-                {"backend": others, "reason": f"they join {case.backend}, and this is one case"}
-            ]
+        joining = [backend.name for backend in backends.of([case.backend], case.tags)]
+        if others := [name for name in joining if name != case.backend]:
+            reason = f"they join {case.backend}, and this is one case"
+            document["exclude"] = [{"backend": others, "reason": reason}]
     steps = document["steps"]
     first: Document = steps[0] if steps else {}
     document = without_idle_spies(document)
+    left_out = {"steps"}
     if SAMPLES in first or TRITON in first:
-        for name in "function functions entry let spies handlers inputs".split():
-            document.pop(name, None)
-        document |= {"steps": None, "expect": first.get("expect"), TRITON: first.get(TRITON)}
-        if SAMPLES in first:
-            words = first[SAMPLES]
-            kept = {
-                name: words[name] for name in ("samples", "gradients", "forms") if name in words
-            }
-            opinfo = {"dtypes": [words["dtype"]], "calls": [words["call"]], **kept}
-            document["source"] = {"opinfo": opinfo}
-    elif len(steps) == 1 and set(first) <= {"call", "expect"} and first.get("call") == {}:
-        document |= {"steps": None, "expect": first.get("expect")}
-    return {name: document[name] for name in _ORDER if document.get(name)}
+        left_out |= {*"function functions entry let spies handlers inputs".split()}
+        if words := first.get(SAMPLES):
+            kept = [name for name in ("samples", "gradients", "forms") if name in words]
+            opinfo = {"dtypes": [words["dtype"]], "calls": [words["call"]]}
+            document["source"] = {"opinfo": opinfo | {name: words[name] for name in kept}}
+        document |= {TRITON: first.get(TRITON), "expect": first.get("expect")}
+    elif len(steps) == 1 and first.keys() <= {"call", "expect"} and first.get("call") == {}:
+        document["expect"] = first.get("expect")
+    else:
+        left_out.clear()
+    return {name: document[name] for name in _ORDER if document.get(name) and name not in left_out}
 
 
 def _document(case: Case, decision: Decision) -> Document:
@@ -207,16 +207,9 @@ def _document(case: Case, decision: Decision) -> Document:
         for name, function in body.functions.items()
     }
     only = body.functions.get("function") if list(functions) == ["function"] else None
-    several = (
-        isinstance(only, WrittenFunction)
-        and len(re.findall(r"^def ", only.block.text, re.MULTILINE)) > 1
-    )
-    implied = {*body.services, *((AXIS, SIMULATED) if case.target else ())}
-    required = {
-        str(requirement): requirement
-        for requirement in case.requires
-        if requirement.name not in implied
-    }
+    entry = None
+    if isinstance(only, WrittenFunction) and len(re.findall(r"(?m)^def ", only.block.text)) > 1:
+        entry = only.entry
     return {
         "summary": case.summary,
         "covers": list(case.covers),
@@ -225,12 +218,12 @@ def _document(case: Case, decision: Decision) -> Document:
         "matrix": {name: [point] for name, point in used.items()},
         "requires": [
             need.name if need.argument is None else {need.name: need.argument}
-            for need in required.values()
+            for need in _required(case)
         ],
         **{section: _options(case, section) for section in (*SECTIONS, "compile")},
         "context": plain(list(body.context)),
         "prelude": "\n".join(prelude.text.rstrip("\n") + "\n" for prelude in body.preludes),
-        "entry": only.entry if several and isinstance(only, WrittenFunction) else "",
+        "entry": entry,
         **({"functions": functions} if only is None else {"function": functions["function"]}),
         **{name: plain(getattr(body, name)) for name in ("let", "spies", "handlers")},
         "inputs": plain(list(body.inputs)),
@@ -250,24 +243,32 @@ def _document(case: Case, decision: Decision) -> Document:
     }
 
 
+def _required(case: Case) -> list[Requirement]:
+    """Return what a spec of the case requires: without what its services and targets imply."""
+    implied = {*case.body.services, *((AXIS, SIMULATED) if case.target else ())}
+    needs = {str(need): need for need in case.requires if need.name not in implied}
+    return list(needs.values())
+
+
 def _options(case: Case, section: str) -> Any:
-    """Return the options of a section; those that override what another layer set stand apart."""
+    """Return the options of a section; those that override what another layer set are the last
+    entry of a list.
+    """
     options = case.options.get(section, {})
-    usual = {name: as_text(option.value) for name, option in options.items() if not option.override}
-    if (
-        section == "torch"
-        and "seed" not in options
-        and not any(step.kind == TRITON for step in case.steps)
-    ):
-        usual["seed"] = seed_of(case)
-    overriding = {
-        name: as_text(option.value) for name, option in options.items() if option.override
-    }
-    return (
-        [*([usual] if usual else []), {"set": overriding, "override": True}]
-        if overriding
-        else usual
+    usual, overriding = (
+        {
+            name: as_text(option.value)
+            for name, option in options.items()
+            if option.override is overrides
+        }
+        for overrides in (False, True)
     )
+    is_seeded = not any(step.kind == TRITON for step in case.steps)
+    if section == "torch" and is_seeded and "seed" not in options:
+        usual["seed"] = seed_of(case)
+    if not overriding:
+        return usual
+    return [*filter(None, (usual,)), {"set": overriding, "override": True}]
 
 
 def without_idle_spies(document: Document) -> Document:
@@ -280,14 +281,15 @@ def without_idle_spies(document: Document) -> Document:
         for claim in step.get("expect", [])
         if "calls" in claim
     }
-    spies = document.get("spies") or {}
     kept = {
         name: spy
-        for name, spy in spies.items()
+        for name, spy in (document.get("spies") or {}).items()
         if name in claimed or {"result", "instead", "around"} & set(spy)
     }
-    rest = {name: value for name, value in document.items() if name != "spies"}
-    return {**rest, "spies": kept} if kept else rest
+    changed = {**document, "spies": kept}
+    if not kept:
+        del changed["spies"]
+    return changed
 
 
 def text_of(document: Document, origin: Origin = lambda *path: "") -> str:
@@ -398,14 +400,10 @@ def _decided(body: object, decision: Decision) -> Any:
     if not isinstance(body, Mapping):
         return body
     parts = {
-        name: decision.left_of(value) if name == "when" else _decided(value, decision)
+        name: (decision.left_of(value) or _NOTHING) if name == "when" else _decided(value, decision)
         for name, value in body.items()
     }
-    return {
-        name: part
-        for name, part in parts.items()
-        if part is not _NOTHING and not (name == "when" and not part)
-    }
+    return {name: part for name, part in parts.items() if part is not _NOTHING}
 
 
 # -- the command -----------------------------------------------------------------------------------
@@ -420,35 +418,36 @@ class ExplainOptions(SpecFiles):
     json: bool = flag("print an array of objects")
 
 
+def cases_named(text: str, suite: Suite) -> list[Case]:
+    """Return the cases that an id or a glob selects; raise ``UsageError`` where there is none."""
+    cases = select(suite.cases, suite.backends, Selection(select=(text,)))
+    if not cases:
+        raise UsageError(no_case(text, Ids(case.id for case in suite.cases)))
+    return cases
+
+
 def main(options: ExplainOptions) -> ExitCode:
     """Print every case that the id or glob selects."""
-    profile = (
-        profiles().load_profile(options.profile, options.paths, options.backends, None)
-        if options.profile
-        else None
-    )
-    suite = load(options.paths, options.backends) if profile is None else profile.suite
-    cases = select(suite.cases, suite.backends, Selection(select=(options.case,)))
-    if not cases:
-        raise UsageError(no_case(options.case, Ids(case.id for case in suite.cases)))
+    if options.profile:
+        profile = profiles().load_profile(options.profile, options.paths, options.backends, None)
+        suite, waiver_files = profile.suite, profile.profile.waivers
+    else:
+        suite, waiver_files = load(options.paths, options.backends), ()
+    cases = cases_named(options.case, suite)
     machine = capabilities.inspect_files(installed_torch())
     verdicts = [(case, capabilities.availability_of(case, machine)) for case in cases]
     if options.json:
         output.document(
             encode([{**as_json(case, verdict), **_details(case)} for case, verdict in verdicts])
         )
-    else:
-        files = load_waivers(() if profile is None else profile.profile.waivers, suite.backends)
-        waivers, known = (
-            Waivers(files, today=datetime.now(UTC).date()),
-            surroundings_of(machine.torch, machine),
-        )
-        for number, (case, verdict) in enumerate(verdicts):
-            output.raw("---\n" if number else "")
-            surroundings = surroundings_for(
-                suite.backends.by_name[case.backend], known, case.target
-            )
-            output.lines(_text(case, verdict, suite, waivers, surroundings))
+        return ExitCode.OK
+    files = load_waivers(waiver_files, suite.backends)
+    waivers = Waivers(files, today=datetime.now(UTC).date())
+    known = surroundings_of(machine.torch, machine)
+    for number, (case, verdict) in enumerate(verdicts):
+        output.raw("---\n" if number else "")
+        surroundings = surroundings_in(case, suite.backends, known)
+        output.lines(_text(case, verdict, suite, waivers, surroundings))
     return ExitCode.OK
 
 
@@ -497,26 +496,24 @@ def _text(
         ("proof", flow(backend.document.data[backend.name].get("proof", {}))),
         ("runs here", f"{runs}{f': {verdict.reason}' if verdict.reason else ''}"),
         ("process", "a new Python" if case.body.isolation == "process" else "a fork"),
+    ]
+    if (group := case.group) is not None:
+        facts.append(("group", f"{group.name}: {group.most} at a time, by {group.file}"))
+    if is_exclusive(case):
+        bench = "" if is_exclusive(without_benches(case)) else " under --bench"
+        facts.append(("exclusive", f"no other case runs at the same time{bench}"))
+    facts += [
         ("timeout", f"{timeout:g} seconds" if timeout else "that of run --timeout"),
         ("digest", digest_of(case)),
     ]
-    if is_exclusive(case):
-        bench = "" if is_exclusive(without_benches(case)) else " under --bench"
-        facts.insert(5, ("alone", f"nothing runs beside it{bench}"))
-    if (group := case.group) is not None:
-        facts.insert(5, ("group", f"{group.name}: {group.most} at a time, by {group.file}"))
     for waiver in waivers.of(case.id, surroundings):
         ended = ", flaky" * waiver.flaky + " (ended)" * waivers.is_expired(waiver)
-        facts.append(
-            (
-                "waiver",
-                f"{waiver.position}, until {waiver.until}{ended}: {waiver.reason}, {waiver.issue}",
-            )
-        )
+        until = f"{waiver.position}, until {waiver.until}{ended}"
+        facts.append(("waiver", f"{until}: {waiver.reason}, {waiver.issue}"))
     yield f"# {one_line(case.id)}"
     yield from (f"#   {word:<10} {one_line(text)}" for word, text in facts)
     origins = Origins(case, suite.documents, decision_of(case, suite.backends))
-    yield from text_of(document_of(case, suite.backends), origins).rstrip("\n").split("\n")
+    yield from text_of(document_of(case, suite.backends), origins).splitlines()
 
 
 class Origins:
@@ -525,7 +522,7 @@ class Origins:
     """
 
     def __init__(self, case: Case, documents: Sequence[SpecFile], decision: Decision) -> None:
-        """``documents`` are those of the suite: the defaults of each spec stand before it,
+        """``documents`` are those of the suite: the defaults of each spec precede it, the
         outermost first.
         """
         at = next(index for index, document in enumerate(documents) if document.file == case.spec)
@@ -544,9 +541,8 @@ class Origins:
             names = templates.parse(text).names
             for end in range(1, len(path) + 1):
                 for key in (True, False):
-                    self._names.setdefault(self._spec.position(path[:end], key=key), set()).update(
-                        names
-                    )
+                    place = self._spec.position(path[:end], key=key)
+                    self._names.setdefault(place, set()).update(names)
 
     def __call__(self, *path: str | int) -> str:
         """Return the origin of the value at a path."""
@@ -568,22 +564,17 @@ class Origins:
                     f"from {option.position.file}" if option.layer == "defaults" else option.layer
                 )
             case ("requires", int(number)):
-                position = list({str(need): need for need in self._case.requires}.values())[
-                    number
-                ].position
-                return (
-                    self._at(position)
-                    if position.file == self._case.spec
-                    else f"backend {self._case.backend}"
-                )
+                position = _required(self._case)[number].position
+                is_of_spec = position.file == self._case.spec
+                return self._at(position) if is_of_spec else f"backend {self._case.backend}"
             case ("tags",):
-                own = set(self._spec.data.get("tags", []))
-                inherited = [
-                    (part.file, [tag for tag in part.data.get("tags", []) if tag not in own])
+                tags_of_spec = self._spec.data.get("tags", [])
+                inherited = {
+                    part.file: [tag for tag in part.data.get("tags", []) if tag not in tags_of_spec]
                     for part in self._defaults
-                ]
+                }
                 return ", ".join(
-                    f"{' '.join(tags)} from {file}" for file, tags in inherited if tags
+                    f"{' '.join(tags)} from {file}" for file, tags in inherited.items() if tags
                 )
             case ("prelude" | "context" | "isolation" as key,) if (
                 key == "prelude" or key not in self._spec.data
@@ -591,8 +582,9 @@ class Origins:
                 files = [document.file for document in self._defaults if key in document.data]
                 if key == "prelude":  # all of them, the outermost first
                     files = files[::-1] + ["the spec"] * bool(files and key in self._spec.data)
-                    return f"from {', '.join(files)}" if files else ""
-                return f"from {files[0]}" if files else ""
+                else:
+                    del files[1:]
+                return f"from {', '.join(files)}" if files else ""
             case ("source",):
                 return f"a case for each operator; this one is op={self._case.params['op']}"
             case (str(name), *_) if name not in templates.SECTIONS - {"on_request"}:
@@ -600,7 +592,7 @@ class Origins:
         return self._at(self._spec.position(path, key=True))
 
     def _at(self, position: Position) -> str:
-        """Return the origin of what stands at a position of the spec: the templates in it."""
+        """Return the origin of what is at a position of the spec: the templates in it."""
         names = self._names.get(position, set())
         points = [
             f"{name}={self._labels.get(name, '')}" for name in self._case.params if name in names

@@ -5,7 +5,8 @@ anything.
 import ast
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
@@ -17,7 +18,7 @@ from torch_conformance.language.read.python_source import binds_dynamically
 from torch_conformance.language.torch_names import committed_tables
 from torch_conformance.machine import output
 from torch_conformance.model import devices
-from torch_conformance.model.case import Case, Expected
+from torch_conformance.model.case import Case
 from torch_conformance.model.conditions import VersionRange, as_list, is_conditional
 from torch_conformance.model.diagnostics import (
     InvalidSpecs,
@@ -28,6 +29,7 @@ from torch_conformance.model.diagnostics import (
     unknown,
 )
 from torch_conformance.model.document import DataPath, Document
+from torch_conformance.model.escaping import counted
 from torch_conformance.model.outcomes import ExitCode
 from torch_conformance.model.targets import STAGES_OF_VENDOR, TARGETS, WRAPPER
 from torch_conformance.model.values import frozen
@@ -45,51 +47,39 @@ class Spec:
     """A spec with its cases."""
 
     anatomy: Anatomy
-    cases: tuple[Case, ...]
+    cases: Sequence[Case]
+    backends: Backends
 
     @property
     def document(self) -> Document:
-        """Its own file."""
+        """The file of the spec, without the files that it inherits from."""
         return self.anatomy.document
-
-
-@frozen
-class Scene:
-    """What is linted."""
-
-    specs: tuple[Spec, ...]
-    backends: Backends
 
 
 # -- points without a case -------------------------------------------------------------------------
 
 
-def unreachable_point(scene: Scene) -> Iterator[Problem]:
-    """Yield values of the matrix and backends that no case has; where the cases come from a table,
-    it is not known which.
+def unreachable_point(spec: Spec) -> Iterator[Problem]:
+    """Yield values of the matrix and backends that no case has; none of a spec whose cases come
+    from a table of operators, which decides the points.
     """
-    hint = "remove it, or exclude less"
-    for spec in scene.specs:
-        if SOURCE in spec.anatomy.data:
-            continue
-        document = spec.document
-        backends = {case.backend for case in spec.cases}
-        for index, name in enumerate(document.data["backends"]):
-            if name not in backends:
-                message = f"every point of the backend '{name}' is excluded"
-                yield document.position(("backends", index)), message, hint
-        axes, _ = matrix.axes(document)
-        for axis in axes:
-            values = {repr(case.params.get(axis.key)) for case in spec.cases}
-            for index, (value, label) in enumerate(zip(axis.values, axis.labels, strict=True)):
-                if repr(value) not in values:
-                    path = (
-                        ("matrix", axis.key, index)
-                        if axis.key in document.data.get("matrix", {})
-                        else (axis.key,)
-                    )
-                    message = f"every point with {axis.key} = {label} is excluded"
-                    yield document.position(path), message, hint
+    if SOURCE in spec.anatomy.data:
+        return
+    document, hint = spec.document, "remove it, or exclude less"
+    backends = {case.backend for case in spec.cases}
+    for index, name in enumerate(document.data["backends"]):
+        if name not in backends:
+            message = f"every point of the backend '{name}' is excluded"
+            yield document.position(("backends", index)), message, hint
+    axes, _ = matrix.axes(document)
+    for axis in axes:
+        values = {repr(case.params.get(axis.key)) for case in spec.cases}
+        is_in_matrix = axis.key in document.data.get("matrix", {})
+        for index, (value, label) in enumerate(zip(axis.values, axis.labels, strict=True)):
+            if repr(value) not in values:
+                path = ("matrix", axis.key, index) if is_in_matrix else (axis.key,)
+                message = f"every point with {axis.key} = {label} is excluded"
+                yield document.position(path), message, hint
 
 
 # -- loose tolerances ------------------------------------------------------------------------------
@@ -105,18 +95,13 @@ _DTYPE = re.compile(
 _OTHER = {"half": "float16", "double": "float64"}
 
 
-def loose_tolerance(scene: Scene) -> Iterator[Problem]:
+def loose_tolerance(spec: Spec) -> Iterator[Problem]:
     """Yield tolerances far above the default of every dtype of the case, of which neither a covered
     test nor a comment says why.
     """
-    for spec in scene.specs:
-        loose: dict[tuple[int, int], tuple[Expected, float, tuple[str, ...]]] = {}
-        for case, expected in (
-            (owner, claim)
-            for owner in spec.cases
-            for step in owner.steps
-            for claim in step.expectations
-        ):
+    loose: dict[Position, tuple[float, tuple[str, ...]]] = {}
+    for case in spec.cases:
+        for expected in (claim for step in case.steps for claim in step.expectations):
             check = expected.check
             if (
                 not isinstance(check, Close)
@@ -128,44 +113,36 @@ def loose_tolerance(scene: Scene) -> Iterator[Problem]:
             dtypes = _dtypes(case)
             rtol, atol = default_tolerance(*dtypes)
             times = max(check.rtol / rtol, check.atol / atol) if rtol and atol else 0.0
-            place = (expected.position.line, expected.position.column)
-            if times > OVER_DEFAULT and times > loose.get(place, (None, 0.0))[1]:
-                loose[place] = (expected, times, dtypes)
-        # a test of PyTorch that the spec restates gives the tolerance
-        if not loose or spec.anatomy.data.get("covers"):
-            continue
-        rows = spec.document.content.decode("utf-8", "replace").split("\n")
-        if any(re.search(r"(?:^|\s)#.*restates ", row) for row in rows):
-            continue
-        for expected, times, dtypes in loose.values():
-            above, own = rows[max(0, expected.position.line - 2)], rows[expected.position.line - 1]
-            if not above.lstrip().startswith("#") and not re.search(r"\s#", own):
-                message = (
-                    f"the tolerance is {times:.0f} times the default of {' and '.join(dtypes)}, "
-                    "and nothing says why"
-                )
-                hint = (
-                    "remove atol and rtol, so that errors are compared with eager's own; or say "
-                    "the reason in a comment"
-                )
-                yield expected.position, message, hint
+            if times > max(OVER_DEFAULT, loose.get(expected.position, (0.0,))[0]):
+                loose[expected.position] = times, dtypes
+    # a test of PyTorch that the spec restates gives the tolerance
+    if not loose or spec.anatomy.data.get("covers"):
+        return
+    rows = spec.document.content.decode("utf-8", "replace").split("\n")
+    if any(re.search(r"(?:^|\s)#.*restates ", row) for row in rows):
+        return
+    hint = (
+        "remove atol and rtol, so that errors are compared with those of eager; or say the "
+        "reason in a comment"
+    )
+    for position, (times, dtypes) in loose.items():
+        above, row = rows[max(0, position.line - 2)], rows[position.line - 1]
+        if not above.lstrip().startswith("#") and not re.search(r"\s#", row):
+            message = (
+                f"the tolerance is {times:.0f} times the default of {' and '.join(dtypes)}, "
+                "and nothing says why"
+            )
+            yield position, message, hint
 
 
 def _dtypes(case: Case) -> tuple[str, ...]:
     """Return the floating dtypes that a case names anywhere; float32 where an input names none."""
-    texts = [
-        str(case.body.inputs),
-        str(case.body.let),
-        str(dict(case.params)),
-        str(case.body.context),
-    ]
-    texts += [block.text for block in case.body.blocks]
-    named = {_OTHER.get(word, word) for text in texts for word in _DTYPE.findall(text)} & set(
-        DEFAULTS
-    )
-    if not named or any(
-        isinstance(entry, dict) and "dtype" not in entry for entry in case.body.inputs
-    ):
+    body = case.body
+    texts = [str(part) for part in (body.inputs, body.let, dict(case.params), body.context)]
+    texts += [block.text for block in body.blocks]
+    words = {_OTHER.get(word, word) for text in texts for word in _DTYPE.findall(text)}
+    named = words & set(DEFAULTS)
+    if not named or any(isinstance(entry, dict) and "dtype" not in entry for entry in body.inputs):
         named.add("float32")
     return tuple(sorted(named))
 
@@ -175,50 +152,42 @@ def _dtypes(case: Case) -> tuple[str, ...]:
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def unused_prelude_name(scene: Scene) -> Iterator[Problem]:
+def unused_prelude_name(spec: Spec) -> Iterator[Problem]:
     """Yield functions, classes and constants of a spec's own prelude that nothing in the spec
     uses.
     """
-    for document, anatomy in ((spec.document, spec.anatomy) for spec in scene.specs):
-        file = str(document.path.absolute())
-        tree = anatomy.prelude_trees.get(file)
-        if tree is None or binds_dynamically(tree):
-            continue
-        read = [dict(inherited.data) for inherited in anatomy.defaults]
-        read.append({key: value for key, value in document.data.items() if key != "prelude"})
-        unread = ("summary", "covers", "tags")
-        text = json.dumps(
-            [
-                value
-                for data in read
-                for pair in data.items()
-                if pair[0] not in unread
-                for value in pair
-            ],
-            ensure_ascii=False,
-        )
-        words = set(_WORD.findall(re.sub(r"\\.", " ", text)))
-        for statement in tree.body:
-            # what the prelude itself uses, each outside of its own definition, and the words of its
-            # texts
-            for node in ast.walk(statement):
-                if (
-                    isinstance(node, ast.Name)
-                    and isinstance(node.ctx, ast.Load)
-                    and node.id != getattr(statement, "name", None)
-                ):
-                    words.add(node.id)
-                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    words.update(_WORD.findall(node.value))
-        block = next(block for block in anatomy.preludes if block.file == file)
-        for name, line in _definitions(tree):
-            if name not in words:
-                place = python_source.place(document, ("prelude",), block, line, 1)
-                yield (
-                    place,
-                    f"nothing in the spec uses '{name}'",
-                    "remove it, or name it where it is meant",
-                )
+    document, anatomy = spec.document, spec.anatomy
+    file = str(document.path.absolute())
+    tree = anatomy.prelude_trees.get(file)
+    if tree is None or binds_dynamically(tree):
+        return
+    unread = ("summary", "covers", "tags")
+    own = {key: value for key, value in document.data.items() if key != "prelude"}
+    text = json.dumps(
+        [
+            [key, value]
+            for data in (*(inherited.data for inherited in anatomy.defaults), own)
+            for key, value in data.items()
+            if key not in unread
+        ],
+        ensure_ascii=False,
+    )
+    words = set(_WORD.findall(re.sub(r"\\.", " ", text)))
+    for statement in tree.body:
+        # what the prelude itself uses, without a definition's uses of its own name, and the words
+        # of its texts
+        for node in ast.walk(statement):
+            match node:
+                case ast.Name(id=name, ctx=ast.Load()) if name != getattr(statement, "name", None):
+                    words.add(name)
+                case ast.Constant(value=str(value)):
+                    words.update(_WORD.findall(value))
+    block = next(block for block in anatomy.preludes if block.file == file)
+    for name, line in _definitions(tree):
+        if name not in words:
+            place = python_source.place(document, ("prelude",), block, line, 1)
+            message = f"nothing in the spec uses '{name}'"
+            yield place, message, "remove it, or name it where it is meant"
 
 
 def _definitions(tree: ast.Module) -> Iterator[tuple[str, int]]:
@@ -248,11 +217,9 @@ _ARCHS = {"nvidia": ("sm_",), "amd": ("gfx",)}
 """How the architectures of a vendor begin."""
 
 
-def may_hold(
-    when: Mapping[str, Any] | None, case: Case, backends: Backends, document: Document
-) -> bool:
-    """Whether a condition may hold for a case on some machine with a torch that the runner
-    knows.
+def may_hold(when: Mapping[str, Any] | None, case: Case, spec: Spec) -> bool:
+    """Whether a condition may hold for a case on some machine, with a torch that the runner has
+    names of.
     """
     vendors = _vendors(case)
     for word, required in (when or {}).items():
@@ -261,7 +228,7 @@ def may_hold(
             case "device":
                 may = devices.kind_of(case.device) in values
             case "backend":
-                may = bool(backends.by_name[case.backend].names & set(values))
+                may = bool(spec.backends.by_name[case.backend].names & set(values))
             case "vendor":
                 may = vendors is None or not vendors.isdisjoint(values)
             case "arch" if case.target:
@@ -270,7 +237,7 @@ def may_hold(
                 begins = tuple(begin for vendor in vendors for begin in _ARCHS.get(vendor, ("",)))
                 may = bool(begins) and any(str(arch).startswith(begins) for arch in values)
             case "matrix":
-                may = matrix.fulfils(document, required, case.params)
+                may = matrix.fulfils(spec.document, required, case.params)
             case "torch":
                 minors = [tuple(map(int, minor.split("."))) for minor in committed_tables()]
                 may = any(
@@ -286,70 +253,61 @@ def may_hold(
 
 
 def _vendors(case: Case) -> frozenset[str] | None:
-    """Return the vendors of which a case's device can be; None where they are not known."""
+    """Return the vendors that a case's device may be of; None where any is possible."""
     if case.target:
         return frozenset({TARGETS[case.target].vendor})
     if not devices.is_accelerator(case.device):
         return frozenset()
     named = {need.name for need in case.requires}
-    own = {build.vendor for build in devices.builds() if build.capability in named}
-    return frozenset(own) or None
+    return (
+        frozenset(build.vendor for build in devices.builds() if build.capability in named) or None
+    )
 
 
-def unjudged_expectation(scene: Scene) -> Iterator[Problem]:
+def unjudged_expectation(spec: Spec) -> Iterator[Problem]:
     """Yield expectations that no case judges, values under conditions that no case chooses, and
     cases without an expectation.
     """
-    backends = scene.backends
-    for spec in scene.specs:
-        if SOURCE in spec.anatomy.data or not spec.cases:
-            continue
-        document = spec.document
-        judged: set[str] = set()
-        for step in spec.anatomy.steps:
-            own = [case for case in spec.cases if may_hold(step.when, case, backends, document)]
-            for raw in step.expectations:
-                judging = [case for case in own if _judges(raw, case, backends, document)]
-                judged |= {str(case.id) for case in judging}
-                if not judging:
-                    names = ", ".join(dict.fromkeys(case.backend for case in spec.cases))
-                    message, hint = (
-                        f"no case judges this {raw.kind}: it never applies to {names}",
-                        "correct its condition, or remove it",
-                    )
-                    yield document.position(raw.path, key=True), message, hint
-                for path, entry in _conditional(raw.body, raw.path) if judging else ():
-                    if not any(
-                        may_hold(entry.get("when"), case, backends, document) for case in judging
-                    ):
-                        message = "no case of the spec fulfils the condition of this value"
-                        yield (
-                            document.position(path),
-                            message,
-                            "correct the condition, or remove the value",
-                        )
-        silent = [case for case in spec.cases if str(case.id) not in judged]
-        if silent and judged:
-            message = f"no expectation applies to {silent[0].id}" + (
-                f" and {len(silent) - 1} more" if len(silent) > 1 else ""
-            )
-            hint = "such a case is an ERROR when it is run: add an expectation, or exclude it"
-            yield document.position(()), message, hint
+    if SOURCE in spec.anatomy.data or not spec.cases:
+        return
+    document = spec.document
+    judged: set[str] = set()
+    for step in spec.anatomy.steps:
+        running = [case for case in spec.cases if may_hold(step.when, case, spec)]
+        for raw in step.expectations:
+            judging = [case for case in running if _judges(raw, case, spec)]
+            judged |= {case.id for case in judging}
+            if not judging:
+                names = ", ".join(dict.fromkeys(case.backend for case in spec.cases))
+                message = f"no case judges this {raw.kind}: it never applies to {names}"
+                hint = "correct its condition, or remove it"
+                yield document.position(raw.path, key=True), message, hint
+                continue
+            for path, entry in _conditional(raw.body, raw.path):
+                when = entry.get("when")
+                if not any(may_hold(when, case, spec) for case in judging):
+                    message = "no case of the spec fulfils the condition of this value"
+                    hint = "correct the condition, or remove the value"
+                    yield document.position(path), message, hint
+    silent = [case.id for case in spec.cases if case.id not in judged]
+    if silent and judged:
+        more = f" and {len(silent) - 1} more" if len(silent) > 1 else ""
+        hint = "such a case is an ERROR when it is run: add an expectation, or exclude it"
+        yield document.position(()), f"no expectation applies to {silent[0]}{more}", hint
 
 
-def _judges(raw: RawExpectation, case: Case, backends: Backends, document: Document) -> bool:
+def _judges(raw: RawExpectation, case: Case, spec: Spec) -> bool:
     body = raw.body if isinstance(raw.body, dict) else {}
     when = body.get("when")
-    if not may_hold(when if isinstance(when, dict) else None, case, backends, document):
+    if not may_hold(when if isinstance(when, dict) else None, case, spec):
         return False
-    compiles = case.target or backends.by_name[case.backend].compiles
+    compiles = case.target or spec.backends.by_name[case.backend].compiles
     if EXPECTATIONS[raw.kind].is_of_compiles and not compiles:
         return False
-    stages = {
-        stage for vendor in (_vendors(case) or ()) for stage in STAGES_OF_VENDOR.get(vendor, ())
-    }
     stage = body.get("stage")
-    return not isinstance(stage, str) or not case.target or stage == WRAPPER or stage in stages
+    if not isinstance(stage, str) or not case.target or stage == WRAPPER:
+        return True
+    return any(stage in STAGES_OF_VENDOR.get(vendor, ()) for vendor in _vendors(case) or ())
 
 
 def _conditional(value: object, path: DataPath) -> Iterator[tuple[DataPath, dict[str, Any]]]:
@@ -361,7 +319,7 @@ def _conditional(value: object, path: DataPath) -> Iterator[tuple[DataPath, dict
             yield from _conditional(item, (*path, key))
 
 
-RULES: Mapping[str, Callable[[Scene], Iterable[Problem]]] = {
+RULES: Mapping[str, Callable[[Spec], Iterator[Problem]]] = {
     "unreachable-point": unreachable_point,
     "loose-tolerance": loose_tolerance,
     "unused-prelude-name": unused_prelude_name,
@@ -376,7 +334,7 @@ RULES: Mapping[str, Callable[[Scene], Iterable[Problem]]] = {
 class LintOptions(SpecFiles):
     """The options of ``lint``."""
 
-    select: tuple[str, ...] = several("RULE", "apply this rule alone")
+    select: tuple[str, ...] = several("RULE", "apply only this rule")
     ignore: tuple[str, ...] = several("RULE", "do not apply this rule")
     json: bool = flag("print one object")
 
@@ -400,21 +358,19 @@ def lint(options: LintOptions) -> tuple[list[Finding], int]:
     inspection = inspect(options.paths, options.backends)
     if wrong := errors(inspection.problems):
         raise InvalidSpecs(wrong)
-    suite, cases = inspection.suite, dict[str, list[Case]]()
+    suite, cases = inspection.suite, defaultdict[str, list[Case]](list)
     for case in suite.cases:
-        cases.setdefault(case.spec, []).append(case)
-    specs = tuple(
-        Spec(anatomy=anatomy, cases=tuple(cases.get(anatomy.document.file, ())))
-        for anatomy in inspection.anatomies
-    )
-    scene = Scene(specs=specs, backends=suite.backends)
+        cases[case.spec].append(case)
     findings = [
         Finding(position=position, rule=name, message=message, hint=hint)
+        for anatomy in inspection.anatomies
         for name, check in RULES.items()
-        if (not options.select or name in options.select) and name not in options.ignore
-        for position, message, hint in check(scene)
+        if name in (options.select or RULES) and name not in options.ignore
+        for position, message, hint in check(
+            Spec(anatomy=anatomy, cases=cases[anatomy.document.file], backends=suite.backends)
+        )
     ]
-    return sorted(findings), len(specs)
+    return sorted(findings), len(inspection.anatomies)
 
 
 def main(options: LintOptions) -> ExitCode:
@@ -437,9 +393,6 @@ def main(options: LintOptions) -> ExitCode:
             for finding in findings
         )
         output.lines(map(one_line, lines))
-        count = len(findings)
-        output.line(
-            f"{specs} spec{'' if specs == 1 else 's'}, {count or 'no'} "
-            f"finding{'' if count == 1 else 's'}"
-        )
+        found = counted(len(findings), "finding") if findings else "no findings"
+        output.line(f"{counted(specs, 'spec')}, {found}")
     return ExitCode.FAILED if findings else ExitCode.OK

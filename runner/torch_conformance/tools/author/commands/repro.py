@@ -1,4 +1,4 @@
-"""``repro``: a script that needs torch alone and shows one case; with ``--shrink`` a smaller case
+"""``repro``: a script that needs only torch and shows one case; with ``--shrink`` a smaller case
 that fails in the same way.
 
 A case of torch's database of operators has a script for each sample.
@@ -7,8 +7,8 @@ With ``--shrink`` the case fails twice alike, a smaller spec is searched, its sc
 the cause of wrong numbers and the stage that breaks are named. The search is delta debugging over
 the edits of each pass, deterministic and without torch. What must stay the same of a failure is its
 signature. As between attempts (``model.results``) the observed values do not count. Lines change
-here, so that an expectation is known by its kind and by what it expects, without numbers that a
-smaller shape changes.
+here, so that an expectation is identified by its kind and by what it expects, without numbers that
+a smaller shape changes.
 """
 
 import contextlib
@@ -24,14 +24,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from torch_conformance.language.expand import surroundings_for
 from torch_conformance.language.load import Suite, load, surroundings_of
 from torch_conformance.language.read.templates import TemplateError
 from torch_conformance.machine import cache_dirs, capabilities, output, scratch
 from torch_conformance.machine.capabilities import Machine
 from torch_conformance.machine.installed_torch import installed_torch
 from torch_conformance.machine.redaction import KNOWN
-from torch_conformance.matching.patterns import Ids
 from torch_conformance.model.case import Case
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.devices import kind_of
@@ -42,7 +40,6 @@ from torch_conformance.model.results import CaseResult
 from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import (
     ExecutionOptions,
-    Selection,
     SpecFiles,
     argument,
     flag,
@@ -52,11 +49,17 @@ from torch_conformance.optional.options import (
 )
 from torch_conformance.plan import schedule
 from torch_conformance.plan.script import MODULES, NothingChecked, rendered, script_of
-from torch_conformance.plan.selection import is_of_operator, no_case, select, without_benches
+from torch_conformance.plan.selection import is_of_operator, without_benches
 from torch_conformance.plan.worker_plan import seed_of
 from torch_conformance.record.run_folder import RunFolder
 from torch_conformance.run.pipeline import CaseRunner
-from torch_conformance.tools.author.commands.explain import Document, reduced_document_of, text_of
+from torch_conformance.tools.author.commands.explain import (
+    Document,
+    cases_named,
+    reduced_document_of,
+    surroundings_in,
+    text_of,
+)
 from torch_conformance.tools.author.shrink_edits import PASSES, Edit, Pass, applied
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 
@@ -195,7 +198,7 @@ def _masked(text: str) -> str:
 class ReproOptions(ExecutionOptions, SpecFiles):
     """The options of ``repro``.
 
-    Each candidate of ``--shrink`` runs alone, in a process of its own.
+    Candidates of ``--shrink`` run one after the other, each in a new process.
     """
 
     case: str = argument("CASE", "a case's id")
@@ -261,11 +264,8 @@ class Trials:
     def surroundings(self, case: Case) -> Surroundings:
         """Return what the conditions of a case ask for."""
         machine = self.runner(case)[1]
-        return surroundings_for(
-            self.suite.backends.by_name[case.backend],
-            surroundings_of(machine.torch, machine),
-            case.target,
-        )
+        known = surroundings_of(machine.torch, machine)
+        return surroundings_in(case, self.suite.backends, known)
 
     def runner(self, case: Case) -> tuple[CaseRunner, Machine]:
         """Return what runs a case, and the facts of the machine."""
@@ -460,7 +460,7 @@ def shrink(
             say("looking for the switch that makes the numbers right")
             cause = cause_of(search.best, trials)
             head += f"# cause: {cause}\n"
-        # the script names positions of the spec beside it
+        # the script names positions of the spec, which is in the same folder
         smallest = trials.case_of(search.best, spec, head)
         assert smallest is not None, "the best document was run"
         machine = trials.runner(smallest)[1]
@@ -536,15 +536,9 @@ def main(options: ReproOptions) -> ExitCode:
     the same.
     """
     suite = load(options.paths, options.backends)
-    cases = select(suite.cases, suite.backends, Selection(select=(options.case,)))
-    if len(cases) != 1:
-        ids = Ids(case.id for case in suite.cases)
-        raise UsageError(
-            f"{len(cases)} cases match '{options.case}': name one by its id"
-            if cases
-            else no_case(options.case, ids)
-        )
-    case = cases[0]
+    case, *others = cases_named(options.case, suite)
+    if others:
+        raise UsageError(f"{len(others) + 1} cases match '{options.case}': name one by its id")
     if options.shrink:
         with contextlib.closing(scratch.make()) as place:
             lines, code = shrink(case, suite, options, place.path, output.note)
@@ -559,9 +553,8 @@ def main(options: ReproOptions) -> ExitCode:
     KNOWN.learn_environment(case.body.settings.env)
     again = shlex.join(["torch-conformance", "run", *map(str, options.paths), "--select", case.id])
     machine = capabilities.inspect_files(installed_torch())
-    surroundings = surroundings_for(
-        suite.backends.by_name[case.backend], surroundings_of(machine.torch, machine), case.target
-    )
+    known = surroundings_of(machine.torch, machine)
+    surroundings = surroundings_in(case, suite.backends, known)
     try:
         program = script_of(
             without_benches(case), surroundings, machine.facts, machine.torch or "unknown"

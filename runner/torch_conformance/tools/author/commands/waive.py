@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -81,32 +82,22 @@ def proposals(options: WaiveOptions) -> tuple[list[Draft], list[str]]:
         )
     except ValueError as error:
         raise UsageError(
-            f"--until '{one_line(options.until)}' is no date: write year, month and day: 2027-03-01"
+            f"--until '{one_line(options.until)}' is not a date: write one like 2027-03-01"
         ) from error
-    by_case: dict[str, list[Seen]] = {}
+    by_case = defaultdict[str, list[Seen]](list)
     for name in options.targets:
         run = recorded_run(name).run
-        usual = surroundings_of_record(run.header.environment)
         for result in run.results:
-            surroundings = surroundings_of_record(result.node) if result.node else usual
-            by_case.setdefault(result.case_id, []).append((run.header.run_id, surroundings, result))
+            surroundings = surroundings_of_record(result.node or run.header.environment)
+            by_case[result.case_id].append((run.header.run_id, surroundings, result))
     notes: list[str] = []
-    groups: dict[tuple[str, str], tuple[list[str], dict[str, Json]]] = {}
+    groups = defaultdict[tuple[str, str], list[tuple[str, Draft]]](list)
     for case_id, seen_results in by_case.items():
-        failing = [
-            result
-            for _, _, result in seen_results
-            if result.outcome in WAIVABLE
-            or (
-                result.outcome is Outcome.FLAKY
-                and Outcome.ERROR not in (seen := outcomes_of(result))
-                and not seen.isdisjoint(WAIVABLE)
-            )
-        ]
+        failing = [result for _, _, result in seen_results if _can_be_waived(result)]
         if not failing:
             notes += [
-                f"{case_id}: {result.outcome.label} in {run} cannot be waived"
-                for run, _, result in seen_results
+                f"{case_id}: {result.outcome.label} in {run_id} cannot be waived"
+                for run_id, _, result in seen_results
                 if result.outcome in (Outcome.ERROR, Outcome.FLAKY)
             ]
             continue
@@ -140,8 +131,10 @@ def proposals(options: WaiveOptions) -> tuple[list[Draft], list[str]]:
                 "failure from others"
             )
             continue
-        named = {"flaky": True} if when is None else {"when": when} if when else {}
-        explained = {**named, "failure": signatures[0] if len(signatures) == 1 else signatures}
+        explained: dict[str, Json] = {"flaky": True} if when is None else {}
+        if when:
+            explained["when"] = when
+        explained["failure"] = signatures[0] if len(signatures) == 1 else signatures
         seen_reason = shorten(
             f"proposed from: {one_line(failures[0].message)}", LONGEST_PATTERN, placeholder=" ..."
         )
@@ -151,18 +144,23 @@ def proposals(options: WaiveOptions) -> tuple[list[Draft], list[str]]:
             "issue": options.issue or FILL_IN,
             "until": until.isoformat(),
         }
-        groups.setdefault((case_id.partition("[")[0], json.dumps(explained)), ([], draft))[
-            0
-        ].append(case_id)
+        groups[case_id.partition("[")[0], json.dumps(explained)].append((case_id, draft))
     drafts: list[Draft] = []
-    for ids, draft in groups.values():
+    for group in groups.values():
+        ids = [case_id for case_id, _ in group]
         # one glob where one matches the failing cases and no other of the runs
         pattern = f"{os.path.commonprefix(ids)}*"  # noqa: RUF071 - the ids are compared as texts
-        is_one = len(ids) > 1 and {
-            case_id for case_id in by_case if glob(pattern).fullmatch(case_id)
-        } == set(ids)
-        drafts += [{"cases": cases, **draft} for cases in ([pattern] if is_one else ids)]
+        matching = set(filter(glob(pattern).fullmatch, by_case))
+        names = [pattern] if len(ids) > 1 and matching == set(ids) else ids
+        drafts += [{"cases": cases, **group[0][1]} for cases in names]
     return drafts, notes
+
+
+def _can_be_waived(result: CaseResult) -> bool:
+    """Whether a result, or a part of a flaky one without an ERROR, is a failure for waivers."""
+    seen = outcomes_of(result)
+    is_flaky = result.outcome is Outcome.FLAKY and Outcome.ERROR not in seen
+    return result.outcome in WAIVABLE or (is_flaky and not seen.isdisjoint(WAIVABLE))
 
 
 def outcomes_of(result: CaseResult) -> set[Outcome]:
@@ -190,9 +188,11 @@ def document_of(drafts: Sequence[Draft], before: str = "") -> str:
 # -- conditions ------------------------------------------------------------------------------------
 
 
-Separate: TypeAlias = Mapping[str, Callable[[Sequence[Surroundings], Sequence[Surroundings]], Json]]
-"""For each key of a condition what makes its value, or None, of where it must hold and where it
-must not.
+Separate: TypeAlias = Mapping[
+    str, Callable[[str, Sequence[Surroundings], Sequence[Surroundings]], Json]
+]
+"""For each key of a condition the function that makes its value, or None, from the key, the
+surroundings where it must hold, and those where it must not.
 """
 
 
@@ -208,12 +208,11 @@ def smallest_condition(
         return {}
     parts = [
         (word, accepted)
-        for word, make in (KEYS if keys is None else keys).items()
-        if (accepted := make(failed, passed)) is not None
+        for word, make in (keys or KEYS).items()
+        if (accepted := make(word, failed, passed)) is not None
     ]
     for size in range(1, len(parts) + 1):
-        for chosen in itertools.combinations(parts, size):
-            when = dict(chosen)
+        for when in map(dict, itertools.combinations(parts, size)):
             if all(holds(when, surroundings) for surroundings in failed) and not any(
                 holds(when, surroundings) for surroundings in passed
             ):
@@ -221,41 +220,28 @@ def smallest_condition(
     return None
 
 
-def _words(names: Sequence[str | None]) -> Json:
-    words = sorted({name for name in names if name})
-    return words if words and None not in names else None
+def _words(key: str, failed: Sequence[Surroundings], passed: Sequence[Surroundings]) -> Json:
+    """Return the values of a fact where a case failed; None where one is unknown."""
+    values = {getattr(surroundings, key) for surroundings in failed}
+    return (sorted(values) or None) if all(values) else None
 
 
-_Release = tuple[int, ...]
-
-
-def _range(failed: Sequence[_Release | None], passed: Sequence[_Release | None]) -> Json:
-    """Return the widest range that has every failed release, and none below or above it that
-    passed; None where one is unknown.
+def _range(key: str, failed: Sequence[Surroundings], passed: Sequence[Surroundings]) -> Json:
+    """Return the widest range of releases that has each of those that failed, and none below or
+    above them that passed; None where one is unknown.
     """
-    bad = sorted(release for release in failed if release is not None)
-    if not bad or None in failed:
+    bad, good = ({getattr(surroundings, key) for surroundings in side} for side in (failed, passed))
+    if None in bad or not bad:
         return None
-    good = sorted({release for release in passed if release is not None})
-    below = [release for release in good if release < bad[0]]
-    above = [release for release in good if release > bad[-1]]
-    clauses = [f">={'.'.join(map(str, bad[0]))}"] if below else []
-    clauses += [f"<{'.'.join(map(str, above[0]))}"] if above else []
+    good.discard(None)
+    below = [release for release in good if release < min(bad)]
+    above = [release for release in good if release > max(bad)]
+    clauses = [f">={'.'.join(map(str, min(bad)))}"] if below else []
+    clauses += [f"<{'.'.join(map(str, min(above)))}"] if above else []
     return ",".join(clauses) or None
 
 
-KEYS: Separate = {
-    "arch": lambda failed, passed: _words([surroundings.arch for surroundings in failed]),
-    "torch": lambda failed, passed: _range(
-        [surroundings.torch for surroundings in failed],
-        [surroundings.torch for surroundings in passed],
-    ),
-    "vendor": lambda failed, passed: _words([surroundings.vendor for surroundings in failed]),
-    "python": lambda failed, passed: _range(
-        [surroundings.python for surroundings in failed],
-        [surroundings.python for surroundings in passed],
-    ),
-}
+KEYS: Separate = {"arch": _words, "torch": _range, "vendor": _words, "python": _range}
 """The keys of a condition that are proposed, the preferred one first.
 
 Backend and device are parts of the id.
@@ -290,13 +276,12 @@ def _covers(signature: Mapping[str, Json], failure: Failure) -> bool:
     """Whether a signature that was made of another failure is for this one too: then one is
     enough.
     """
-    own = signature_of(failure)
-    if "error" not in signature or "error" not in own:
-        return signature == own
-    other = Signature(
-        failure.type, "", numbers={"error": signature["error"], **signature["answer"]}
-    )
-    return signature["match"] == own["match"] and other.covers(failure.numbers)
+    exact = signature_of(failure)
+    if "error" not in signature or "error" not in exact:
+        return signature == exact
+    numbers = {"error": signature["error"], **signature["answer"]}
+    other = Signature(failure.type, "", numbers=numbers)
+    return signature["match"] == exact["match"] and other.covers(failure.numbers)
 
 
 def main(options: WaiveOptions) -> ExitCode:
@@ -315,7 +300,7 @@ def main(options: WaiveOptions) -> ExitCode:
     words = f"{counted(len(drafts), 'waiver')} proposed"
     if unfinished := sum(FILL_IN in document_of([draft]) for draft in drafts):
         words += (
-            f"; {FILL_IN} stands in {unfinished} of them where a person must write something "
+            f"; {unfinished} of them have {FILL_IN} where a person must write something "
             "(--issue ID gives the issue)"
         )
     output.note(words)

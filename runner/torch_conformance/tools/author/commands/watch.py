@@ -32,6 +32,7 @@ from torch_conformance.model.diagnostics import (
     UsageError,
     shown_path,
 )
+from torch_conformance.model.escaping import counted
 from torch_conformance.model.events import Listener
 from torch_conformance.model.outcomes import ExitCode, Outcome
 from torch_conformance.model.results import CaseResult
@@ -157,7 +158,7 @@ class Watch:
         """The state of the installed packages with which the executor started."""
 
     def run(self) -> ExitCode:
-        """Run until the user quits; return the exit code of what is known then.
+        """Run until the user quits; return the exit code of the last result of each case.
 
         Raise ``UsageError`` for a path without specs.
         """
@@ -248,10 +249,7 @@ class Watch:
             results = self._run(request)
         except InvalidSpecs as error:
             output.lines(map(str, error.diagnostics))
-            why = (
-                f"{len(error.diagnostics)} problem{'' if len(error.diagnostics) == 1 else 's'}; "
-                "nothing was run"
-            )
+            why = f"{counted(len(error.diagnostics), 'problem')}; nothing was run"
         except (UsageError, JournalAltered) as error:
             output.notes(f"torch-conformance: {error}")
             why = "nothing was run"
@@ -377,11 +375,10 @@ def installed_state() -> str:
     """
     importlib.invalidate_caches()
     files = [
-        entry.path
+        str(entry)
         for place in sys.path
-        if os.path.isdir(place or ".")
-        for entry in os.scandir(place or ".")
-        if entry.name.endswith((".dist-info", ".egg-info", ".egg-link", ".pth"))
+        for entry in Path(place).glob("*")  # none of an archive, or of a folder that is gone
+        if entry.suffix in (".dist-info", ".egg-info", ".egg-link", ".pth")
     ]
     if (torch := installed_torch()) is not None:
         for folder, below, names in os.walk(torch.root):
@@ -439,9 +436,8 @@ class Keys:
                 data = b""
                 with contextlib.suppress(OSError):
                     data = os.read(self._input, 1 << 12)
-                self._input = (
-                    self._input if data else None
-                )  # closed: the watch goes on without keys
+                if not data:  # closed: the watch goes on without keys
+                    self._input = None
                 self._text += data.decode("utf-8", "replace")
         line, end, rest = self._text.partition("\n")
         if not end:
