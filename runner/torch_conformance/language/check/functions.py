@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch_conformance.language.read import python_source, spec_schema
-from torch_conformance.language.read.anatomy import Anatomy, RawFunction
+from torch_conformance.language.read.anatomy import Anatomy, RawExpectation, RawFunction
 from torch_conformance.language.read.matrix import TARGETS
 from torch_conformance.language.read.python_source import ALWAYS
 from torch_conformance.model import devices
@@ -215,68 +215,70 @@ def input_values(anatomy: Anatomy) -> Sequence[tuple[DataPath, Any]]:
 
 
 def path_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
-    """Yield unknown names of the prelude and of libraries: modules, api calls, exceptions,
-    functions outside of YAML.
+    """Yield unknown names of the prelude and of libraries: modules, functions outside of YAML,
+    calls, exceptions.
     """
-    document, prelude, required = (
-        anatomy.document,
-        prelude_names(anatomy),
-        required_packages(anatomy),
-    )
-    named = {
+    required = required_packages(anatomy)
+    bound_names = {
         *anatomy.data.get("let", {}),
         *(step.parsed.bound for step in anatomy.steps),
         *anatomy.functions,
         COMPILED,
     }
-    paths: list[tuple[DataPath, str]] = []
-    for function in anatomy.functions.values():
-        if isinstance(function.value, dict):
-            key = next(word for word in FUNCTION_KEYS if word in function.value)
-            paths.append(((*function.path, key), function.value[key]))
-    for path, entry in input_values(anatomy):
-        paths.extend(
-            ((*path, word), entry[word])
-            for word in INPUTS
-            if isinstance(entry.get(word), str) and INPUTS[word].names
-        )
-    exceptions: list[tuple[DataPath, str]] = []
-    for step in anatomy.steps:
-        paths.extend(
-            ((*step.path, *callee.place, "call"), callee.call)
-            for callee in step.parsed.callees
-            if isinstance(callee.call, str)
-        )
-        for raised in (
-            expectation for expectation in step.expectations if expectation.kind == "raises"
-        ):
-            if is_general(raised.body):
-                yield document.diagnostic(
-                    (*raised.path, "type"), "too-general-exception", type=raised.body["type"]
-                )
-            if "type" in raised.body:
-                exceptions.append(((*raised.path, "type"), raised.body["type"]))
-            if "cause" in raised.body:
-                exceptions.append(((*raised.path, "cause", "type"), raised.body["cause"]["type"]))
-    for path, dotted in paths:
+    for path, dotted in _dotted_paths(anatomy):
         # packages under ``requires`` may be missing on this machine, so their names are not
         # resolved
         if is_template(dotted) or dotted.replace(":", ".").split(".")[0] in required:
             continue
-        if (problem := python_source.find_name(dotted, prelude)) is not None:
-            if path[-1] == "call" and dotted.split(".")[0] in named:
+        if (problem := python_source.find_name(dotted, prelude_names(anatomy))) is not None:
+            if path[-1] == "call" and dotted.split(".")[0] in bound_names:
                 problem = Diagnostic.of("reference-as-a-path", name=dotted)
-            yield document.diagnostic(path, problem)
-    for path, name in exceptions:
+            yield anatomy.document.diagnostic(path, problem)
+    for step in anatomy.steps:
+        for expectation in step.expectations:
+            if expectation.kind == "raises":
+                yield from _exception_problems(anatomy.document, expectation, required)
+
+
+def _dotted_paths(anatomy: Anatomy) -> Iterator[tuple[DataPath, str]]:
+    """Yield the place and the text of each dotted path of functions, inputs and calls."""
+    for function in anatomy.functions.values():
+        if isinstance(function.value, dict):
+            key = next(word for word in FUNCTION_KEYS if word in function.value)
+            yield (*function.path, key), function.value[key]
+    for path, entry in input_values(anatomy):
+        for word, kind in INPUTS.items():
+            if isinstance(entry.get(word), str) and kind.names:
+                yield (*path, word), entry[word]
+    for step in anatomy.steps:
+        for callee in step.parsed.callees:
+            if isinstance(callee.call, str):
+                yield (*step.path, *callee.place, "call"), callee.call
+
+
+def _exception_problems(
+    document: Document, raised: RawExpectation, required: Collection[str]
+) -> Iterator[Diagnostic]:
+    """Yield the unknown exceptions of ``raises``, and one that almost any failure raises."""
+    if is_general(raised.body):
+        yield document.diagnostic(
+            (*raised.path, "type"), "too-general-exception", type=raised.body["type"]
+        )
+    for path, body in (
+        (raised.path, raised.body),
+        ((*raised.path, "cause"), raised.body.get("cause", {})),
+    ):
+        name = body.get("type", "")
+        first, dot, _ = name.partition(".")
+        if not name or is_template(name) or (dot and first in required):
+            continue
         problem = None
-        if "." in name and not is_template(name):
-            problem = (
-                None if name.split(".")[0] in required else python_source.find_name(name, set())
-            )
-        elif not is_template(name) and name not in python_source.EXCEPTIONS:
+        if dot:
+            problem = python_source.find_name(name, set())
+        elif name not in python_source.EXCEPTIONS:
             problem = unknown_word("exception", name, python_source.EXCEPTIONS)
         if problem is not None:
-            yield document.diagnostic(path, problem)
+            yield document.diagnostic((*path, "type"), problem)
 
 
 @functools.lru_cache(maxsize=4)

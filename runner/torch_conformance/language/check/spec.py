@@ -615,9 +615,7 @@ def _point_problems(
     seen: set[tuple[DataPath, str]] = set()
     misformed: set[tuple[DataPath, str]] = set()
     """Values that do not fit the schema: the other checks do not see them, at any point."""
-    for point in matrix.points(
-        document, matrix.axes(document)[0], backends.of(anatomy.data["backends"], anatomy.tags)
-    ):
+    for point in _points_of(anatomy, backends):
         values: dict[DataPath, str] = {}
         for path, template in parsed.items():  # which device is one depends on the backend too
             named = sorted({*template.names, "backend"} if path[-1] == "device" else template.names)
@@ -652,15 +650,28 @@ def _point_problems(
             problems.extend(check_values(filled, backends, names))
         elif not problems and affects_steps:
             problems.extend(named_value_problems(filled, backends))
-            for expectation in (
-                expectation for step in filled.steps for expectation in step.expectations
-            ):
-                if is_templated(expectation):
-                    continue  # a template with a problem of its own is not evaluated
-                if (key := (expectation.path, repr(expectation.body))) not in seen:
-                    seen.add(key)
-                    problems.extend(expectation_problems(filled.document, expectation))
+            problems.extend(_fresh_expectation_problems(filled, seen))
         yield from ((point, problem) for problem in problems)
+
+
+def _points_of(anatomy: Anatomy, backends: Backends) -> Iterator[matrix.Point]:
+    chosen = backends.of(anatomy.data["backends"], anatomy.tags)
+    return matrix.points(anatomy.document, matrix.axes(anatomy.document)[0], chosen)
+
+
+def _fresh_expectation_problems(
+    filled: Anatomy, seen: set[tuple[DataPath, str]]
+) -> Iterator[Diagnostic]:
+    """Yield the problems of the expectations of a point that no earlier point has; they are added
+    to ``seen``.
+    """
+    for step in filled.steps:
+        for expectation in step.expectations:
+            key = (expectation.path, repr(expectation.body))
+            # a template with a problem is not evaluated
+            if key not in seen and not is_templated(expectation):
+                seen.add(key)
+                yield from expectation_problems(filled.document, expectation)
 
 
 # -- templates in the place of a list or a map: inputs: "{{ row.inputs }}" -------------------------
@@ -697,10 +708,7 @@ def as_first_case(anatomy: Anatomy, backends: Backends) -> Anatomy | None:
         return anatomy
     names: dict[str, object] = {}
     if not any(matrix_problems(anatomy, backends)):
-        points = matrix.points(
-            document, matrix.axes(document)[0], backends.of(anatomy.data["backends"], anatomy.tags)
-        )
-        names = dict(next(points).names)
+        names = dict(next(_points_of(anatomy, backends)).names)
     data = anatomy.data
     for path, text in places:
         try:
