@@ -216,7 +216,7 @@ _DEEPEST = 8
 _DEFINITION = re.compile(rb"^(?:async def|def|class)\b.*\n(?:(?:[ \t#)\]].*)?\n)*", re.MULTILINE)
 """A function or class of a module, by the indentation of its lines."""
 _HOLE = "\0"
-"""Stands in a text for a part that is known only at run time."""
+"""In a text, a part that is known only at run time."""
 
 
 def scan_counters(root: Path) -> tuple[frozenset[str], dict[str, tuple[str, ...]], tuple[str, ...]]:
@@ -392,7 +392,7 @@ def _assigned(nodes: Iterable[ast.AST]) -> _Values:
 def _parameters(
     nodes: Sequence[ast.AST], passed: Callable[[str, str, int | None], Iterable[ast.expr | None]]
 ) -> _Values:
-    """Return what callers pass for each parameter of functions that stands in a name of a counter,
+    """Return what callers pass for each parameter that a function uses in the name of a counter,
     and its default.
     """
     used: set[str] = set()
@@ -522,7 +522,7 @@ def _options(body: Sequence[ast.stmt], outer: Mapping[str, Allowed]) -> dict[str
                         )
             case ast.ClassDef(name=group):
                 known = {**outer, **options}
-                own = _options(statement.body, known)
+                members = _options(statement.body, known)
                 for decorator in statement.decorator_list:
                     match decorator:
                         case ast.Call(args=[ast.Name(id=parent)]):
@@ -531,15 +531,15 @@ def _options(body: Sequence[ast.stmt], outer: Mapping[str, Allowed]) -> dict[str
                                 for name in known
                                 if name.startswith(f"{parent}.")
                             }
-                            own = {
+                            members = {
                                 **{
                                     name: inherited[name]
                                     for name in inherited
                                     if not name.startswith("_")
                                 },
-                                **own,
+                                **members,
                             }
-                options |= {f"{group}.{name}": allowed for name, allowed in own.items()}
+                options |= {f"{group}.{name}": allowed for name, allowed in members.items()}
     return options
 
 
@@ -663,7 +663,7 @@ def allowed_values(annotation: ast.expr | None, default: ast.expr | None) -> All
     if not words or _UNKNOWN in words or (annotation is None and "null" in words):
         return ()
     literals = [text for text in words if text not in KINDS]
-    # beside literals, the default is one of them and does not allow its whole kind
+    # with literals, the default is one of them and does not allow its whole kind
     kinds = [
         kind
         for kind in KINDS
@@ -800,7 +800,7 @@ class Lookup:
 class NameTables:
     """The committed list and the installed torch's source, each read at its first use.
 
-    The kind of a name is the key of specs and tables that it stands below: one of ``CONFIG_FILES``,
+    The kind of a name is the key above it in specs and tables: one of ``CONFIG_FILES``,
     ``COUNTER`` or ``METRIC``.
     """
 
@@ -808,7 +808,7 @@ class NameTables:
         self.installed = installed
         self._tables = committed_tables()
         self.untested = ""
-        """Why names are checked against the installed torch alone: the list does not have its
+        """Why names are checked only against the installed torch: the list does not have its
         minor; else empty.
         """
         if installed is not None and installed.minor not in self._tables:
@@ -820,7 +820,7 @@ class NameTables:
                 else f"older than the oldest tested, {oldest}"
             )
             self.untested = (
-                f"torch {installed.version} is {which}: names are checked against its source alone"
+                f"torch {installed.version} is {which}: names are checked only against its source"
             )
         self._lookups: dict[tuple[str, str], Lookup] = {}
 
@@ -1062,8 +1062,8 @@ def operators_of(root: Path) -> frozenset[str]:
     lines = _LINE_OF_OPERATORS.findall(text)
     return frozenset(
         f"aten.{name.partition('.')[0]}"
-        for own, others in lines
-        for name in (own, *others.split(", "))
+        for declared, others in lines
+        for name in (declared, *others.split(", "))
         if name
     )
 
@@ -1075,6 +1075,6 @@ def operator_problems(
     known = operators_of(root) if names else frozenset()
     for index, name in enumerate(names):
         if known and name.startswith("aten.") and name not in known:
-            # the libraries beside ATen have no list
+            # other libraries than ATen have no list
             near = nearest(name, known)
             yield document.diagnostic((*path, index), "unknown-operator", name=name, near=near)

@@ -96,19 +96,18 @@ def _compile_option_problems(
 
 def _operator_lists(anatomy: Anatomy) -> Iterator[tuple[DataPath, list[str]]]:
     """Yield each list of operators in an expectation, without those that have templates."""
-    for step in anatomy.steps:
-        for expectation in step.expectations:
-            if expectation.kind not in OF_OPERATORS:
-                continue
-            body, path = expectation.body, expectation.path
-            lists = (
-                {(*path, key): body.get(key) for key in ("allow", "operators")}
-                if isinstance(body, dict)
-                else {path: body}
-            )
-            for place, operators in lists.items():
-                if isinstance(operators, list) and not any(map(conditions.is_template, operators)):
-                    yield place, operators
+    for expectation in anatomy.expectations:
+        if expectation.kind not in OF_OPERATORS:
+            continue
+        lists = {expectation.path: expectation.body}
+        if isinstance(expectation.body, dict):
+            lists = {
+                (*expectation.path, key): expectation.body.get(key)
+                for key in ("allow", "operators")
+            }
+        for place, operators in lists.items():
+            if isinstance(operators, list) and not any(map(conditions.is_template, operators)):
+                yield place, operators
 
 
 def option_problems(
@@ -127,7 +126,7 @@ def option_problems(
 
 
 def filter_problem(value: object) -> Diagnostic | None:
-    """Return the problem of a filter of guards that is no reference."""
+    """Return the problem of a filter of guards that is not a reference."""
     if isinstance(value, dict) and set(value) == {"ref"}:
         return None
     return Diagnostic.of(
@@ -176,11 +175,9 @@ def judged_names(anatomy: Anatomy) -> Iterator[tuple[str, str, DataPath]]:
     """Yield kind, name and path of every counter and metric of a spec that must be in a table: that
     is not ``unlisted``.
     """
-    for step in anatomy.steps:
-        for expectation in step.expectations:
-            for name, count in (
-                expectation.body.items() if expectation.kind in (COUNTER, METRIC) else ()
-            ):
+    for expectation in anatomy.expectations:
+        if expectation.kind in (COUNTER, METRIC):
+            for name, count in expectation.body.items():
                 if not is_unlisted(count):
                     yield expectation.kind, name, (*expectation.path, name)
 

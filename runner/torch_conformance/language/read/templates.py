@@ -104,7 +104,7 @@ _OPERATORS = frozenset(
     ["and", "else", "if", "in", "is", "not", "or", "lambda", "True", "False", "None"]
 )
 _MARK = "\N{LATIN LETTER DENTAL CLICK}"
-"""Stands behind a key of the matrix, or of a value of it, that is a keyword of Python: ``from``."""
+"""Added to a key of the matrix, or of a value of it, that is a keyword of Python: ``from``."""
 
 
 def _parsed(expression: str, names: set[str]) -> ast.expr:
@@ -179,22 +179,7 @@ _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 }
 
 _ALLOWED = frozenset(
-    [
-        "Name",
-        "Load",
-        "Constant",
-        "Attribute",
-        "Compare",
-        "BoolOp",
-        "And",
-        "Or",
-        "UnaryOp",
-        "Not",
-        "USub",
-        "UAdd",
-        "BinOp",
-        "IfExp",
-    ]
+    "Name Load Constant Attribute Compare BoolOp And Or UnaryOp Not USub UAdd BinOp IfExp".split()
     + [kind.__name__ for kind in (*_ARITHMETIC, *_COMPARE)]
 )
 
@@ -325,34 +310,9 @@ def _bounded(value: object) -> Any:
 
 
 SECTIONS = frozenset(
-    [
-        "summary",
-        "covers",
-        "requires",
-        "config",
-        "dynamo_config",
-        "functorch_config",
-        "env",
-        "torch",
-        "context",
-        "function",
-        "functions",
-    ]
-    + [
-        "let",
-        "spies",
-        "handlers",
-        "inputs",
-        "compile",
-        "steps",
-        "expect",
-        "timeout",
-        "retries",
-        "group",
-        "on_request",
-        "control",
-        TRITON,
-    ]
+    "summary covers requires config dynamo_config functorch_config env torch context function "
+    "functions let spies handlers inputs compile steps expect timeout retries group on_request "
+    "control triton".split()
 )
 """The top-level keys in whose values ``{{`` begins a template."""
 
