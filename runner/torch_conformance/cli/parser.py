@@ -103,9 +103,9 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "audit": Command(
         "run.auditing:AuditOptions",
-        "print the expectations that could not have failed",
+        "print the expectations that cannot fail",
         "Judge recorded observations again with changed facts (mutants): an expectation that "
-        "still passes could not have failed. PATHs are "
+        "still passes cannot fail. PATHs are "
         "run first.",
         (
             ("audit latest", "a recorded run"),
@@ -125,8 +125,8 @@ COMMANDS: Mapping[str, Command] = {
     "report": Command(
         "cli.commands:ReportOptions",
         "write the reports of a run again",
-        "Write the HTML report of a recorded run again, from its journal and the files beside "
-        "it: index.html in the run's folder, and the "
+        "Write the HTML report of a recorded run again, from its journal and the files in its "
+        "folder: index.html in the run's folder, and the "
         "folder 'report', which the page loads. With --junit, write the JUnit report too. "
         "Nothing is run or judged: exit 0 says that the "
         "files were written.",

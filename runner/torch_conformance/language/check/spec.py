@@ -171,9 +171,9 @@ def clashing_keys(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield the problems of keys of which a spec has one; what the others mean is not known."""
     document, data = anatomy.document, anatomy.data
     if "steps" in data and "expect" in data and not data.keys() & {SOURCE, TRITON}:
-        yield document.diagnostic(("expect",), "expect-beside-steps", key=True)
+        yield document.diagnostic(("expect",), "expect-with-steps", key=True)
     if "function" in data and "functions" in data:
-        yield document.diagnostic(("functions",), "functions-beside-function", key=True)
+        yield document.diagnostic(("functions",), "functions-with-function", key=True)
 
 
 def _value_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
@@ -182,12 +182,12 @@ def _value_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """
     document, data = anatomy.document, anatomy.data
     if data.get("compile", {}).get("mode") is not None and "options" in data["compile"]:
-        yield document.diagnostic(("compile", "options"), "options-beside-mode", key=True)
+        yield document.diagnostic(("compile", "options"), "options-with-mode", key=True)
     for layer in (*anatomy.defaults, document):
         yield from process_problems(layer, ())
         for place, name in option_names(layer.data.get("env"), ("env",)):
             if "services" in data and name.startswith("TORCHINDUCTOR_REDIS_"):
-                yield layer.diagnostic(place, "address-beside-services", key=True, name=name)
+                yield layer.diagnostic(place, "address-with-services", key=True, name=name)
     if "control" in data:
         yield from process_problems(document, ("control",))
     for expectation in anatomy.expectations if "services" not in data else ():
@@ -335,7 +335,7 @@ def source_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         return
     for key in _NOT_WITH_SOURCE:
         if key in data:
-            yield document.diagnostic((key,), "beside-source", key=True, word=key)
+            yield document.diagnostic((key,), "key-with-source", key=True, word=key)
     for key in KEYS_OF_SOURCE:
         if key in data.get("matrix", {}):
             yield document.diagnostic(("matrix", key), "key-of-the-source", key=True, word=key)

@@ -227,7 +227,7 @@ def spy_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         yield from misplaced_keys(document, path, spy, SPY_KEYS)
         for key in ("result", "instead"):
             if "around" in spy and key in spy:
-                yield document.diagnostic((*path, key), "beside-around", key=True, word=key)
+                yield document.diagnostic((*path, key), "key-with-around", key=True, word=key)
         for word in ("record", "result", "instead", "around"):
             hook = spy.get(word)
             if isinstance(hook, str) and prelude.isdisjoint((hook, "*")):

@@ -61,7 +61,7 @@ COMMANDS: Mapping[str, Command] = {
         "write the schemas for editors to a folder",
         "Write the JSON schemas that editors complete and check specs with. With --with-torch "
         "the names of options, counters and metrics "
-        "are those of the installed torch alone, with types and defaults.",
+        "are only those of the installed torch, with types and defaults.",
         (
             (
                 "schema --with-torch --out schemas-here",
@@ -71,14 +71,15 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "repro": Command(
         "tools.author.commands.repro:ReproOptions",
-        "print a Python script that shows one case with torch alone",
-        "Print a script that imports torch alone and fails where the case fails: exit 0 where "
+        "print a Python script that shows one case with only torch",
+        "Print a script that imports only torch and fails where the case fails: exit 0 where "
         "every expectation held, 1 where one "
-        "failed, 2 where the machine cannot run it. What the script does not say is named in it.",
+        "failed, 2 where the machine cannot run it. The script names the claims that it does "
+        "not check.",
         (
             (
                 "repro 'padding/mm-zero-rows[backend=cpu]' > repro.py",
-                "a script that needs torch alone",
+                "a script that needs only torch",
             ),
             (
                 "repro 'padding/mm-zero-rows[backend=cpu]' --shrink --seconds 300",

@@ -237,7 +237,7 @@ class DiffOptions:
     """The options of ``diff``."""
 
     before: str = argument(
-        "RUN", "the first run: its folder, its id, latest, or a journal (a .jsonl file) alone"
+        "RUN", "the first run: its folder, its id, latest, or only a journal (a .jsonl file)"
     )
     after: str = argument("RUN", "the second run")
     fail_on: tuple[str, ...] = several(

@@ -375,7 +375,7 @@ RULES: Mapping[str, Callable[[Scene], Iterable[Problem]]] = {
 class LintOptions(SpecFiles):
     """The options of ``lint``."""
 
-    select: tuple[str, ...] = several("RULE", "apply this rule alone")
+    select: tuple[str, ...] = several("RULE", "apply only this rule")
     ignore: tuple[str, ...] = several("RULE", "do not apply this rule")
     json: bool = flag("print one object")
 

@@ -1,4 +1,4 @@
-"""``repro``: a script that needs torch alone and shows one case; with ``--shrink`` a smaller case
+"""``repro``: a script that needs only torch and shows one case; with ``--shrink`` a smaller case
 that fails in the same way.
 
 A case of torch's database of operators has a script for each sample.

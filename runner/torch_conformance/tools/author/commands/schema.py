@@ -37,7 +37,7 @@ class SchemaOptions:
     """The options of ``schema``."""
 
     with_torch: bool = flag(
-        "with the names of the installed torch alone: options, counters, metrics"
+        "with only the names of the installed torch: options, counters, metrics"
     )
     out: Path = option(
         "FOLDER", "write them to this folder (default: .schemas)", Path(".schemas"), reads=Path
