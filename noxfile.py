@@ -25,8 +25,8 @@ RUNTIME = [
 
 
 def named(*names: str) -> list[str]:
-    """Return the requirements of the extra ``test`` with these names, so that each version stands
-    in pyproject.toml alone.
+    """Return the requirements of the extra ``test`` with these names, so that versions are declared
+    only in pyproject.toml.
     """
     found = {
         re.split("[<>=~]", requirement)[0]: requirement

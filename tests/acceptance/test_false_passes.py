@@ -398,7 +398,7 @@ EXPECTED: dict[str, tuple[Outcome, str]] = {
     "differs-between-objects": (Outcome.ERROR, "this differs cannot fail"),
     "node-of-every-graph": (
         Outcome.ERROR,
-        "this graph cannot fail: it also holds with as many as x + 1 has of ops placeholder",
+        "this graph cannot fail: it also holds with what x + 1 has of ops placeholder",
     ),
     "child-exits-early": (
         Outcome.ERROR,

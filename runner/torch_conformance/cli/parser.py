@@ -101,9 +101,10 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "audit": Command(
         "run.auditing:AuditOptions",
-        "print the expectations that could not have failed",
+        "print the expectations that cannot fail",
         "Judge recorded observations again with changed facts (mutants): an expectation that "
-        "still passes could not have failed. PATHs are run first.",
+        "still passes cannot fail. PATHs are "
+        "run first.",
         (
             ("audit latest", "a recorded run"),
             ("audit specs/padding --run", "run the specs, and their controls"),
@@ -121,9 +122,10 @@ COMMANDS: Mapping[str, Command] = {
     "report": Command(
         "cli.commands:ReportOptions",
         "write the reports of a run again",
-        "Write the HTML report of a recorded run again, from its journal and the files beside it: "
-        "index.html in the run's folder, and the folder 'report', which the page loads. With "
-        "--junit, write the JUnit report too. Nothing is run or judged: exit 0 says that the "
+        "Write the HTML report of a recorded run again, from its journal and the files in its "
+        "folder: index.html in the run's folder, and the "
+        "folder 'report', which the page loads. With --junit, write the JUnit report too. "
+        "Nothing is run or judged: exit 0 says that the "
         "files were written.",
         (
             ("report latest --open", "write the page of the latest run again, and open it"),

@@ -69,17 +69,17 @@ class Backends:
 
     def of(self, names: Sequence[str], tags: Iterable[str] = ()) -> list[Backend]:
         """Return the backends of a spec with these ``tags`` that names ``names``, in order and
-        without duplicates.
+        without duplicates; none if a name is unknown or invalid.
         """
-        own = frozenset(tags)
+        tags_of_spec = frozenset(tags)
         backends: dict[str, Backend] = {}
-        for name in names:
+        for name in names if self.by_name.keys() >= {*names} else ():
             backends.setdefault(name, self.by_name[name])
             for backend in self.by_name.values():
                 if (
                     backend.name not in backends
                     and name in backend.names
-                    and self._runs(backend, name, own)
+                    and self._runs(backend, name, tags_of_spec)
                 ):
                     backends[backend.name] = backend
         return list(backends.values())
@@ -423,7 +423,7 @@ def read_requirements(
     Unknown capabilities and invalid arguments become problems.
 
     With ``templated``, entries with a template are left out: they are read at each point of the
-    matrix. Where templates are ``filled``, an empty name or argument is no requirement.
+    matrix. Where templates are ``filled``, an empty name or argument requires nothing.
     """
     requirements = []
     for index, entry in enumerate(entries):

@@ -15,22 +15,21 @@ from torch_conformance.vocabulary.inputs import INPUTS
 from torch_conformance.vocabulary.steps import SAMPLES, STEPS, traits_of
 
 _SECTIONS = ("config", "functorch_config")
-"""Sections whose options are inductor's, or those of what inductor alone is sure to use."""
+"""Sections with options of Inductor, or of parts that other compilers may not use."""
 
 _ENVIRONMENT = ("TORCHINDUCTOR_", "TRITON_")
 
 _NEUTRAL = ("fallback_random", "shape_padding")
-"""Options of inductor without which a spec says the same of another compiler: what it draws is
-eager's there too, or the claim fails.
+"""Options of Inductor that another compiler may ignore: its random numbers are eager's without
+them, or the claim fails.
 """
 
 
 def settled(case: Case, backend: Backend, *, is_joined: bool) -> Case:
-    """Return a case as a compiler runs it that claims less than Inductor, or is another, with why
-    it need not.
+    """Return a case for a compiler that claims less than Inductor, or is another one, with the
+    reasons why it need not run it.
 
-    A compiler that does not train gives answers without gradients: the case is compared forward
-    alone.
+    For a compiler that does not train, the case compares no gradients.
     """
     why = [*case.missing_names]
     if is_joined and backend.compiler != INDUCTOR:

@@ -38,7 +38,7 @@ from torch_conformance.model.case import (
 )
 from torch_conformance.model.conditions import Surroundings, holds
 from torch_conformance.model.devices import is_accelerator
-from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, Position, unknown_word
+from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, unknown_word
 from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.targets import AXIS, DEVICE, OFFLINE_BACKENDS, SIMULATED, TARGETS
 from torch_conformance.vocabulary.backend import INDUCTOR, Backend, Claims
@@ -102,13 +102,7 @@ def expand(
         layer.data["context"] for layer in reversed(anatomy.defaults) if "context" in layer.data
     ]
     preludes = anatomy.preludes
-    objects = {
-        name
-        for step in anatomy.steps
-        for raw in step.expectations
-        if raw.kind == "dead"
-        for name in raw.body
-    }
+    objects = {name for raw in anatomy.expectations if raw.kind == "dead" for name in raw.body}
     layers = (document, *reversed(anatomy.defaults))
     isolation = next(
         (str(layer.data["isolation"]) for layer in layers if "isolation" in layer.data), "case"
@@ -137,11 +131,11 @@ def expand(
         target = (
             str(point.values.get(AXIS, "")) if backend.name in OFFLINE_BACKENDS else ""
         )  # empty for a case that is executed
-        data, around = filled.data, surroundings_for(backend, known, target)
+        data, surroundings = filled.data, surroundings_for(backend, known, target)
         for section in SECTIONS:
             key = (section, backend.name, target)
             if key not in merged or section in templated:
-                section_options, conflicts = merge(filled, backend, around, section)
+                section_options, conflicts = merge(filled, backend, surroundings, section)
                 merged[key] = (
                     section_options,
                     {name: option.value for name, option in section_options.items()},
@@ -258,7 +252,9 @@ def expand(
                     )
                 ),
                 options=options,
-                control=_control(filled, around, options, problems) if "control" in data else None,
+                control=_control(filled, surroundings, options, problems)
+                if "control" in data
+                else None,
                 exclusive=data.get("exclusive") is True,
                 group=groups.get(group),
                 retries=data.get("retries"),
@@ -363,14 +359,14 @@ def _step(step: RawStep, filled: Anatomy, expected: dict[str, Expected]) -> Step
         if key not in expected:
             expected[key] = _expected(raw, body, document)
         expectations.append(expected[key])
-    beside: Any = {} if is_short else document.value(step.path[:-1])
+    entry_of_step: Any = {} if is_short else document.value(step.path[:-1])
     return Step(
         kind=step.kind,
         arguments=arguments if isinstance(arguments, dict) else {"items": arguments},
         expectations=tuple(expectations),
         position=document.position(step.path, key=True),
-        repeat=beside.get("repeat", 1),
-        when=beside.get("when"),
+        repeat=entry_of_step.get("repeat", 1),
+        when=entry_of_step.get("when"),
     )
 
 
@@ -387,13 +383,11 @@ def _wrong_values(
     """Yield the invalid values of options that come from templates; literal values are checked
     before.
     """
-    wrong: list[tuple[Position, Diagnostic | None]] = []
-    for section in CONFIG_FILES:
-        options = sections.get(section, {})
-        wrong += [
-            (option.position, value_problem(names, section, key, option.value))
-            for key, option in options.items()
-        ]
+    wrong = [
+        (option.position, value_problem(names, section, key, option.value))
+        for section in CONFIG_FILES
+        for key, option in sections.get(section, {}).items()
+    ]
     compile_ = sections.get("compile", {})
     for key, value in (compile_["options"].value if "options" in compile_ else {}).items():
         is_filter = key == GUARD_FILTER and not isinstance(value, templates.Deferred)
@@ -412,13 +406,12 @@ def _wrong_values(
 
 def _control(
     filled: Anatomy,
-    around: Surroundings,
+    surroundings: Surroundings,
     options: Mapping[str, Mapping[str, Option]],
     problems: list[Diagnostic],
 ) -> Control | None:
-    """Return the case's control; None if its conditions set nothing.
-
-    A control that changes nothing is a problem.
+    """Return the case's control, and add a problem for each part that changes nothing; None if its
+    conditions set nothing.
     """
     from torch_conformance.vocabulary.steps.triton import patched
 
@@ -426,7 +419,7 @@ def _control(
     patch: dict[str, Mapping[str, Any]] = {}
     for section in SECTIONS:
         set_otherwise = layer_options(
-            document, control.get(section), ("control", section), "control", around
+            document, control.get(section), ("control", section), "control", surroundings
         )
         if set_otherwise:
             patch[section] = {name: option.value for name, option in set_otherwise.items()}
@@ -471,7 +464,7 @@ OVERRIDABLE = ("config", "dynamo_config", "functorch_config")
 
 
 def merge(
-    filled: Anatomy, backend: Backend, around: Surroundings, section: str
+    filled: Anatomy, backend: Backend, surroundings: Surroundings, section: str
 ) -> tuple[dict[str, Option], list[Diagnostic]]:
     """Return the options of a section for one case (defaults < spec < backend), and its conflicts,
     which name both positions.
@@ -489,21 +482,27 @@ def merge(
     inherited: dict[str, Option] = {}
     for document in filled.defaults:
         inherited |= layer_options(
-            document, document.data.get(section), (section,), "defaults", around
+            document, document.data.get(section), (section,), "defaults", surroundings
         )
-    spec = layer_options(filled.document, filled.data.get(section), (section,), "spec", around)
-    own = layer_options(
-        backend.document, backend.settings.get(section), (backend.name, section), origin, around
+    spec = layer_options(
+        filled.document, filled.data.get(section), (section,), "spec", surroundings
     )
-    inherited, own = (
+    of_backend = layer_options(
+        backend.document,
+        backend.settings.get(section),
+        (backend.name, section),
+        origin,
+        surroundings,
+    )
+    inherited, of_backend = (
         {
             name: replace(option, value=templates.filled(option.value, names))
             for name, option in layer.items()
         }
-        for layer in (inherited, own)
+        for layer in (inherited, of_backend)
     )
     conflicts: list[Diagnostic] = []
-    for name, option in own.items():
+    for name, option in of_backend.items():
         mine = spec.get(name)
         if mine is None or mine.override or mine.value == option.value:
             continue
@@ -521,7 +520,7 @@ def merge(
         )
         conflicts.append(conflict.at(mine.position))
     overridden = {name: option for name, option in spec.items() if option.override}
-    return {**inherited, **spec, **own, **overridden}, conflicts
+    return {**inherited, **spec, **of_backend, **overridden}, conflicts
 
 
 def names_of(backend: Backend) -> dict[str, str]:
@@ -532,7 +531,7 @@ def names_of(backend: Backend) -> dict[str, str]:
 
 
 def layer_options(
-    document: Document, value: object, path: DataPath, layer: str, around: Surroundings
+    document: Document, value: object, path: DataPath, layer: str, surroundings: Surroundings
 ) -> dict[str, Option]:
     """Return the options of a section of one file whose conditions hold."""
     options: dict[str, Option] = {}
@@ -541,9 +540,11 @@ def layer_options(
             options[name] = Option(setting, document.position((*path, name), key=True), layer)
     for index, entry in enumerate(value if isinstance(value, list) else []):
         if "set" not in entry:
-            options |= layer_options(document, entry, (*path, index), layer, around)
-        elif holds(entry.get("when"), around):
-            inner = layer_options(document, entry["set"], (*path, index, "set"), layer, around)
+            options |= layer_options(document, entry, (*path, index), layer, surroundings)
+        elif holds(entry.get("when"), surroundings):
+            inner = layer_options(
+                document, entry["set"], (*path, index, "set"), layer, surroundings
+            )
             override = entry.get("override") is True
             options |= {name: replace(option, override=override) for name, option in inner.items()}
     return options

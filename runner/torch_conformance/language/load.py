@@ -3,7 +3,7 @@
 import functools
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -148,31 +148,80 @@ def inspect_specs(
     these paths: changes that are not written. Random programs that ``programs_folder`` has are
     read there, and others are files to be.
     """
-    problems = [*problems]
-    backends = read_backends(backend_files, problems)
-    installed = torch or installed_torch()
-    if (names := NameTables(installed)).untested:
-        _note_once(names.untested)
-    of_options = list(check_backends(backends, names))
-    problems.extend(of_options)
-    surroundings = known or surroundings_of(installed.version if installed else None, None)
-    cases: list[Case] = []
-    defaults = DefaultsReader()
-    anatomies: list[Anatomy] = []
-    tables: Tables = {}
-    unformed: list[tuple[Path, Sequence[Diagnostic]]] = []
-    sources: dict[str, Document] = {}
-    texts, waiting = dict(texts or {}), list(specs)
-    for spec in waiting:  # grows by the programs of a source
-        inherited = defaults.of(spec)
+    loader = _Loader(backend_files, known, torch or installed_torch(), problems)
+    return loader.inspection(list(specs), dict(texts or {}), programs_folder)
+
+
+class _Loader:
+    """What the specs of one call share, and what was read of them so far."""
+
+    def __init__(
+        self,
+        backend_files: Sequence[Path],
+        known: Surroundings | None,
+        torch: InstalledTorch | None,
+        problems: Sequence[Diagnostic],
+    ) -> None:
+        self.problems = [*problems]
+        self.backends = read_backends(backend_files, self.problems)
+        self.names = NameTables(torch)
+        if self.names.untested:
+            _note_once(self.names.untested)
+        of_options = list(check_backends(self.backends, self.names))
+        self.problems.extend(of_options)
+        self.has_invalid_backends = bool(of_options)
+        self.surroundings = known or surroundings_of(torch.version if torch else None, None)
+        self.defaults = DefaultsReader()
+        self.anatomies: list[Anatomy] = []
+        self.cases: list[Case] = []
+        self.tables: Tables = {}
+        self.unformed: list[tuple[Path, Sequence[Diagnostic]]] = []
+        """The problems of the form of each file."""
+        self.sources: dict[str, Document] = {}
+
+    def inspection(
+        self, specs: list[SpecPath], texts: dict[Path, bytes], programs_folder: Path | None
+    ) -> Inspection:
+        """Read and check specs; the arguments are those of ``inspect_specs``."""
+        for spec in specs:  # grows by the programs of a source
+            inherited = self.defaults.of(spec)
+            document = self._read(spec, texts.get(spec.path))
+            if document is None or inherited is None:
+                continue
+            if PROGRAMS in document.data.get(SOURCE, {}):
+                specs += self._programs(document, programs_folder or spec.path, texts)
+                continue
+            self.anatomies.append(take_apart(document, spec.area, inherited))
+            self.problems += self._checked(self.anatomies[-1])
+        # a file of rows in a folder of specs looks like a spec until a spec names it
+        for path, of_file in self.unformed:
+            self.problems += of_file if os.path.realpath(path) not in self.tables else ()
+        self.problems += [*self.defaults.problems, *_repeated_ids(self.cases)]
+        of_specs = (
+            document
+            for anatomy in self.anatomies
+            for document in (*anatomy.defaults, anatomy.document, *anatomy.document.rows)
+        )
+        suite = Suite(
+            cases=tuple(self.cases),
+            backends=self.backends,
+            documents=(*of_specs, *dict.fromkeys(self.sources.values())),
+            sources={file: document.file for file, document in self.sources.items()},
+        )
+        return Inspection(
+            suite=suite, problems=tuple(self.problems), anatomies=tuple(self.anatomies)
+        )
+
+    def _read(self, spec: SpecPath, content: bytes | None) -> Document | None:
+        """Return a spec with its rows; None where its form is wrong."""
         if (refused := link_problem(spec.path, spec.root)) is not None:
-            problems.append(refused)
-            continue
+            self.problems.append(refused)
+            return None
         try:
-            document = read_partly(spec.path, content=texts.get(spec.path))
+            document = read_partly(spec.path, content=content)
         except InvalidSpecs as error:
-            unformed.append((spec.path, error.diagnostics))
-            continue
+            self.unformed.append((spec.path, error.diagnostics))
+            return None
         data = document.data
         if isinstance(data, dict) and TARGETS in data and "backends" not in data:
             # a spec that names targets and no backend gets the backend of such cases: later stages
@@ -186,77 +235,74 @@ def inspect_specs(
                 key_marks={**document.key_marks, **place},
             )
         of_form = form_problems(document, SPEC)
-        unformed.append((spec.path, of_form))
-        if not of_form:
-            before = len(problems)
-            document = with_rows(document, spec, tables, problems)
-        if of_form or len(problems) > before or inherited is None:
-            continue
-        if PROGRAMS in document.data.get(SOURCE, {}):
-            from torch_conformance.language import programs
+        self.unformed.append((spec.path, of_form))
+        if of_form:
+            return None
+        before = len(self.problems)
+        document = with_rows(document, spec, self.tables, self.problems)
+        return document if len(self.problems) == before else None
 
-            if not (of_source := programs.problems(document)):
-                made = programs.files_of(document, programs_folder or spec.path)
-                texts.update({path: text for path, text in made.items() if not path.exists()})
-                sources.update(dict.fromkeys(map(shown_path, made), document))
-                waiting += [SpecPath(path=path, root=path.parent) for path in made]
-            problems += of_source
-            continue
-        anatomies.append(anatomy := take_apart(document, spec.area, inherited))
-        own = list(anatomy.problems)
-        unsettled = [
-            name for name in named_backends(anatomy.document) if name not in backends.by_name
-        ]
+    def _programs(
+        self, document: Document, folder: Path, texts: dict[Path, bytes]
+    ) -> list[SpecPath]:
+        """Return the specs of a source of programs, and add the texts of those that no folder has
+        yet.
+        """
+        from torch_conformance.language import programs
+
+        of_source = programs.problems(document)
+        self.problems += of_source
+        if of_source:
+            return []
+        made = programs.files_of(document, folder)
+        texts.update({path: text for path, text in made.items() if not path.exists()})
+        self.sources.update(dict.fromkeys(map(shown_path, made), document))
+        return [SpecPath(path=path, root=path.parent) for path in made]
+
+    def _checked(self, anatomy: Anatomy) -> list[Diagnostic]:
+        """Return the problems of a spec, and add the cases of one without errors."""
+        backends, names, found = self.backends, self.names, list(anatomy.problems)
         # a problem of a file of backends leaves open what a name means
-        if not any(not backends.is_whole or name in backends.names for name in unsettled):
+        is_open = any(
+            name not in backends.by_name and (not backends.is_whole or name in backends.names)
+            for name in named_backends(anatomy.document)
+        )
+        if not is_open:
             clashes = list(clashing_keys(anatomy))
-            own += clashes
+            found += clashes
             if not clashes:
                 first_case = as_first_case(anatomy, backends)
-                own += (
+                found += (
                     matrix_problems(anatomy, backends)
                     if first_case is None
                     else check(first_case, backends, names)
                 )
-                own += unused_key_problems(anatomy)
-                own += check_templates(anatomy, backends, names, own)
-            if not errors(own):
+                found += unused_key_problems(anatomy)
+                found += check_templates(anatomy, backends, names, found)
+            if not errors(found):
                 try:
-                    expanded = expand(anatomy, backends, names, surroundings)
-                    cases.extend(expanded)
-                    own += covers_problems(anatomy.document, expanded)
+                    expanded = expand(anatomy, backends, names, self.surroundings)
+                    self.cases += expanded
+                    found += covers_problems(anatomy.document, expanded)
                 except InvalidSpecs as error:
-                    own += error.diagnostics
+                    found += error.diagnostics
                 except (BadRange, TemplateError):
-                    if not of_options:
+                    if not self.has_invalid_backends:
                         # the diagnostic of an invalid option of a backend is there already
                         raise
-        problems.extend(own)
-    # a file of rows beside specs looks like a spec until a spec names it
-    for path, of_file in unformed:
-        problems.extend(of_file if os.path.realpath(path) not in tables else ())
-    problems.extend(defaults.problems)
+        return found
+
+
+def _repeated_ids(cases: Sequence[Case]) -> Iterator[Diagnostic]:
+    """Yield a problem for each pair of specs that give one id."""
     first: dict[str, Case] = {}
     pairs: set[tuple[str, str]] = set()
     for case in cases:
         other = first.setdefault(case.id, case)
         if other.spec != case.spec and (other.spec, case.spec) not in pairs:
             pairs.add((other.spec, case.spec))
-            problems.append(
-                Diagnostic.of("repeated-id", id=case.id, other=other.spec).at(case.position)
-            )
-    of_specs = (
-        document
-        for anatomy in anatomies
-        for document in (*anatomy.defaults, anatomy.document, *anatomy.document.rows)
-    )
-    suite = Suite(
-        cases=tuple(cases),
-        backends=backends,
-        documents=(*of_specs, *dict.fromkeys(sources.values())),
-        sources={file: document.file for file, document in sources.items()},
-    )
-    return Inspection(suite=suite, problems=tuple(problems), anatomies=tuple(anatomies))
+            problem = Diagnostic.of("repeated-id", id=case.id, other=other.spec)
+            yield problem.at(case.position)
 
 
 _note_once = functools.cache(output.note)

@@ -67,14 +67,14 @@ class Refused:
     on: Literal["everywhere", "cpu", "accelerators"] = "everywhere"
     """Where eager refuses."""
     takes: frozenset[str] | None = None
-    """The dtypes that eager takes all the same."""
+    """The dtypes that eager accepts, of those that the database names."""
 
 
-_JITERATOR = Refused("jiterator compiles for a GPU alone", on="cpu")
+_JITERATOR = Refused("jiterator compiles only for GPUs", on="cpu")
 
 REFUSED: Mapping[str, Refused] = {
     "_batch_norm_with_update.out": Refused("the overload with out= has other arguments"),
-    "equal.out": Refused("the result is a bool: there is no out="),
+    "equal.out": Refused("the result is a bool, which out= cannot hold"),
     "float_power_": Refused("the result is float64", takes=frozenset({"float64", "complex128"})),
     "jiterator_2inputs_2outputs": _JITERATOR,
     "jiterator_4inputs_with_extra_args": _JITERATOR,
@@ -102,7 +102,7 @@ WITHOUT_FORMS: Mapping[str, tuple[tuple[str, ...], str]] = {
         "new elements are whatever the memory held",
     ),
 }
-"""By the name that an id has, the forms in which eager's answer is no reference, and why."""
+"""By the name that an id has, the forms for which eager is not a reference, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ def load(minor: str) -> tuple[Operator, ...]:
 
 
 def _operator(said: str, label: str) -> Operator:
-    """Return an operator of the list: the dtypes of the CPU; what CUDA takes besides (``+``) or
+    """Return an operator of the list: the dtypes of the CPU; those that CUDA adds (``+``) or
     lacks (``-``); calls and kind.
     """
     (cpu, cuda, words), (op, _, variant) = (
@@ -228,13 +228,15 @@ def with_operators(
     }
     expected: dict[tuple[int, Judged | None], tuple[Expected, ...]] = {}
     of_operators: list[Case] = []
-    own = ("id", "params", "seed_key", "steps", "missing_names", "tags")
+    changed = ("id", "params", "seed_key", "steps", "missing_names", "tags")
     for case in cases:
         begin, _, end = case.id.partition(f"[backend={case.backend}")
         (step,) = case.steps
         # the constructor takes a third of the time of dataclasses.replace
         as_is = {
-            field.name: getattr(case, field.name) for field in fields(Case) if field.name not in own
+            field.name: getattr(case, field.name)
+            for field in fields(Case)
+            if field.name not in changed
         }
         for operator, call, dtypes in rows(
             operators, case.device, source["dtypes"], source["calls"]

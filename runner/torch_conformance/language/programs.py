@@ -530,7 +530,7 @@ def problems(document: Document) -> list[Diagnostic]:
     """Return the problems of keys that a source of programs does not take."""
     known = (*KEPT, "summary", "source", "expect", "on_request")
     return [
-        document.diagnostic((key,), "beside-programs", key=True, word=key, keys=", ".join(KEPT))
+        document.diagnostic((key,), "key-with-programs", key=True, word=key, keys=", ".join(KEPT))
         for key in document.data
         if key not in known
     ]
@@ -581,8 +581,8 @@ def text_of(source: Mapping[str, Any], seed: int, number: int) -> str:
         "steps:",
     ]
     for call, inputs in enumerate(program.inputs):
-        own = json.dumps({"inputs": inputs} if call else {})
-        lines += [f"  - call: {own}", f"    expect: {expect}"]
+        arguments = json.dumps({"inputs": inputs} if call else {})
+        lines += [f"  - call: {arguments}", f"    expect: {expect}"]
         if program.trains:
             lines += ["  - backward: {loss: loss}", f"    expect: {expect}"]
     return "\n".join(lines) + "\n"
@@ -592,9 +592,9 @@ def _grown(rng: random.Random) -> _Program | None:
     """Return a program; None where what was drawn leads nowhere."""
     program = _Program(rng, trains=rng.random() < 0.5)
     program.add_inputs(2 if rng.random() < 0.25 else 1)
-    wanted = len(program.values) + rng.randint(*_NODES)
+    size = len(program.values) + rng.randint(*_NODES)
     for _ in range(_TRIES):
         program.grow()
-        if len(program.values) == wanted:
+        if len(program.values) == size:
             return program if program.computed else None
     return None

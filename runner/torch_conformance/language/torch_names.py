@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from itertools import compress, product
+from itertools import chain, compress, product
 from pathlib import Path
 
 from torch_conformance.machine.cache_dirs import cache_folder
@@ -217,7 +217,7 @@ _DEEPEST = 8
 _DEFINITION = re.compile(rb"^(?:async def|def|class)\b.*\n(?:(?:[ \t#)\]].*)?\n)*", re.MULTILINE)
 """A function or class of a module, by the indentation of its lines."""
 _HOLE = "\0"
-"""Stands in a text for a part that is known only at run time."""
+"""In a text, a part that is known only at run time."""
 
 
 def scan_counters(root: Path) -> tuple[frozenset[str], dict[str, tuple[str, ...]], tuple[str, ...]]:
@@ -227,56 +227,104 @@ def scan_counters(root: Path) -> tuple[frozenset[str], dict[str, tuple[str, ...]
     names: set[str] = set()
     patterns: dict[str, set[str]] = defaultdict(set)
     unresolved: list[str] = []
-    contents = {
-        file: file.read_bytes()
-        for folder in FOLDERS
-        for file in sorted((root / folder).rglob("*.py"))
+    for place, namespace, text in _Counters(root).used():
+        if _HOLE in namespace:
+            unresolved += [] if text == _HOLE else [place]
+        elif _HOLE not in text:
+            names.add(f"{namespace}.{text}")
+        elif text == _HOLE:
+            patterns[namespace].add(ANYTHING)
+        else:
+            patterns[namespace].add(".+".join(map(re.escape, text.split(_HOLE))))
+    # a pattern that matches everything replaces all others
+    least = {
+        space: (ANYTHING,) if ANYTHING in patterns[space] else tuple(sorted(patterns[space]))
+        for space in sorted(patterns)
     }
+    return frozenset(names), least, tuple(dict.fromkeys(unresolved))
 
-    @cache
-    def blocks_of(file: Path, text: bytes) -> list[ast.stmt]:
-        """Return the blocks of a file, without the functions and classes that lack a text: to parse
-        and walk all takes seconds.
+
+class _Counters:
+    """The files of a torch that may use counters, each parsed as far as it is needed: to parse and
+    walk all of them takes seconds.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._contents = {
+            file: file.read_bytes()
+            for folder in FOLDERS
+            for file in sorted((root / folder).rglob("*.py"))
+        }
+        self._parsed: dict[tuple[Path, bytes], list[ast.stmt]] = {}
+
+    def used(self) -> Iterator[tuple[str, str, str]]:
+        """Yield the place, namespace and name of each counter that the source increments or reads;
+        ``_HOLE`` is in the place of a part that is known only at run time.
         """
+        for file, content in self._contents.items():
+            if not re.search(rb"counters\s*\[", content):
+                continue
+            relative = file.relative_to(self._root).as_posix()
+            outside = [
+                block
+                for block in self._blocks_of(file, b"counters")
+                if not isinstance(block, _FUNCTION)
+            ]
+            of_module = _assigned(node for block in outside for node in ast.walk(block))
+            for block in self._blocks_with(file, b"counters"):
+                nodes = [*ast.walk(block)]
+                values = of_module
+                if isinstance(block, _FUNCTION):
+                    values = of_module | _parameters(nodes, self._passed) | _assigned(nodes)
+                for node in nodes:
+                    if isinstance(node, ast.Subscript):
+                        place = f"{relative}:{node.lineno}"
+                        yield from ((place, *counter) for counter in _counters_of(node, values))
+
+    def _blocks_of(self, file: Path, text: bytes) -> list[ast.stmt]:
+        """Return the blocks of a file; functions and classes without a text are left empty."""
 
         def without_body(definition: re.Match[bytes]) -> bytes:
-            is_cut = (
-                definition[0].count(b'"""') % 2
-            )  # a line of a text in it begins as a statement of the module does
+            # within an open string a line may begin as a statement of the module does
+            is_cut = definition[0].count(b'"""') % 2
             return (
                 definition[0]
                 if text in definition[0] or is_cut
                 else b"def _(): ..." + b"\n" * definition[0].count(b"\n")
             )
 
-        try:
-            return [*_blocks(ast.parse(_DEFINITION.sub(without_body, contents[file])).body)]
-        except SyntaxError:
-            return [*_blocks(_parse(file).body)]
+        if (file, text) not in self._parsed:
+            try:
+                tree = ast.parse(_DEFINITION.sub(without_body, self._contents[file]))
+            except SyntaxError:
+                tree = _parse(file)
+            self._parsed[file, text] = [*_blocks(tree.body)]
+        return self._parsed[file, text]
 
-    def with_text(file: Path, text: bytes) -> list[ast.stmt]:
-        """Return the blocks of a file with a text in their lines."""
+    def _blocks_with(self, file: Path, text: bytes) -> list[ast.stmt]:
+        """Return the blocks of a file that have a text in their lines."""
         lines = [
-            number for number, line in enumerate(contents[file].split(b"\n"), 1) if text in line
+            number
+            for number, line in enumerate(self._contents[file].split(b"\n"), 1)
+            if text in line
         ]
-        ends = [(block, block.lineno, block.end_lineno or 0) for block in blocks_of(file, text)]
         return [
-            block for block, first, last in ends if any(first <= number <= last for number in lines)
+            block
+            for block in self._blocks_of(file, text)
+            if any(block.lineno <= number <= (block.end_lineno or 0) for number in lines)
         ]
 
-    def passed(function: str, parameter: str, index: int | None) -> Iterator[ast.expr | None]:
-        """Yield what the calls of a function in all files pass for a parameter; None where a call
-        does not show it.
+    def _passed(
+        self, function: str, parameter: str, index: int | None
+    ) -> Iterator[ast.expr | None]:
+        """Yield what the calls of a function in all files pass for a parameter, which has an index
+        among the positional ones; None where a call does not show it.
         """
-        for file in [
-            file for file, content in contents.items() if f"{function}(".encode() in content
-        ]:
-            for call in (
-                node
-                for block in with_text(file, f"{function}(".encode())
-                for node in ast.walk(block)
-            ):
-                match call:
+        call = f"{function}(".encode()
+        for file in [file for file, content in self._contents.items() if call in content]:
+            for node in chain.from_iterable(map(ast.walk, self._blocks_with(file, call))):
+                match node:
                     case ast.Call(
                         func=ast.Name(id=name) | ast.Attribute(attr=name),
                         args=args,
@@ -291,54 +339,17 @@ def scan_counters(root: Path) -> tuple[frozenset[str], dict[str, tuple[str, ...]
                         ]
                         yield from [] if index is None else args[index : index + 1]
 
-    for file in [
-        file for file, content in contents.items() if re.search(rb"counters\s*\[", content)
-    ]:
-        outside = [
-            block for block in blocks_of(file, b"counters") if not isinstance(block, _FUNCTION)
-        ]
-        of_module = _assigned(node for block in outside for node in ast.walk(block))
-        for block in with_text(file, b"counters"):
-            nodes = [*ast.walk(block)]
-            values = of_module | (
-                _parameters(nodes, passed) | _assigned(nodes)
-                if isinstance(block, _FUNCTION)
-                else {}
-            )
-            for node in nodes:
-                match node:
-                    case ast.Subscript(
-                        value=ast.Subscript(value=owner, slice=space), slice=key, ctx=context
-                    ) if _is_counters(owner):
-                        counters = [*product(_texts(space, values), _texts(key, values))]
-                    case _:
-                        continue
-                if isinstance(context, ast.Load) and any(
-                    _HOLE in space + text for space, text in counters
-                ):
-                    # a read with names that are no constants shows none:
-                    # ``counters["inductor"][key]`` in a loop
-                    continue
-                for namespace, text in counters:
-                    if _HOLE in namespace:
-                        if text != _HOLE:
-                            unresolved.append(f"{file.relative_to(root).as_posix()}:{node.lineno}")
-                        continue
-                    of_space = patterns[namespace]
-                    if _HOLE in text:
-                        of_space.add(
-                            ANYTHING
-                            if text == _HOLE
-                            else ".+".join(map(re.escape, text.split(_HOLE)))
-                        )
-                    else:
-                        names.add(f"{namespace}.{text}")
-    # a pattern that matches everything replaces all others
-    least = {
-        space: (ANYTHING,) if ANYTHING in patterns[space] else tuple(sorted(patterns[space]))
-        for space in sorted(patterns)
-    }
-    return frozenset(names), least, tuple(dict.fromkeys(unresolved))
+
+def _counters_of(node: ast.Subscript, values: "_Values") -> list[tuple[str, str]]:
+    """Return the namespaces and names that ``counters[NAMESPACE][NAME]`` may have; none for another
+    subscript.
+    """
+    if not (isinstance(node.value, ast.Subscript) and _is_counters(node.value.value)):
+        return []
+    counters = [*product(_texts(node.value.slice, values), _texts(node.slice, values))]
+    # a read with names that are not constant shows none: ``counters["inductor"][key]`` in a loop
+    is_open = any(_HOLE in space + name for space, name in counters)
+    return [] if is_open and isinstance(node.ctx, ast.Load) else counters
 
 
 _FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
@@ -382,7 +393,7 @@ def _assigned(nodes: Iterable[ast.AST]) -> _Values:
 def _parameters(
     nodes: Sequence[ast.AST], passed: Callable[[str, str, int | None], Iterable[ast.expr | None]]
 ) -> _Values:
-    """Return what callers pass for each parameter of functions that stands in a name of a counter,
+    """Return what callers pass for each parameter that a function uses in the name of a counter,
     and its default.
     """
     used: set[str] = set()
@@ -512,7 +523,7 @@ def _options(body: Sequence[ast.stmt], outer: Mapping[str, Allowed]) -> dict[str
                         )
             case ast.ClassDef(name=group):
                 known = {**outer, **options}
-                own = _options(statement.body, known)
+                members = _options(statement.body, known)
                 for decorator in statement.decorator_list:
                     match decorator:
                         case ast.Call(args=[ast.Name(id=parent)]):
@@ -521,15 +532,15 @@ def _options(body: Sequence[ast.stmt], outer: Mapping[str, Allowed]) -> dict[str
                                 for name in known
                                 if name.startswith(f"{parent}.")
                             }
-                            own = {
+                            members = {
                                 **{
                                     name: inherited[name]
                                     for name in inherited
                                     if not name.startswith("_")
                                 },
-                                **own,
+                                **members,
                             }
-                options |= {f"{group}.{name}": allowed for name, allowed in own.items()}
+                options |= {f"{group}.{name}": allowed for name, allowed in members.items()}
     return options
 
 
@@ -653,7 +664,7 @@ def allowed_values(annotation: ast.expr | None, default: ast.expr | None) -> All
     if not words or _UNKNOWN in words or (annotation is None and "null" in words):
         return ()
     literals = [text for text in words if text not in KINDS]
-    # beside literals, the default is one of them and does not allow its whole kind
+    # with literals, the default is one of them and does not allow its whole kind
     kinds = [
         kind
         for kind in KINDS
@@ -790,7 +801,7 @@ class Lookup:
 class NameTables:
     """The committed list and the installed torch's source, each read at its first use.
 
-    The kind of a name is the key of specs and tables that it stands below: one of ``CONFIG_FILES``,
+    The kind of a name is the key above it in specs and tables: one of ``CONFIG_FILES``,
     ``COUNTER`` or ``METRIC``.
     """
 
@@ -798,7 +809,7 @@ class NameTables:
         self.installed = installed
         self._tables = committed_tables()
         self.untested = ""
-        """Why names are checked against the installed torch alone: the list does not have its
+        """Why names are checked only against the installed torch: the list does not have its
         minor; else empty.
         """
         if installed is not None and installed.minor not in self._tables:
@@ -810,7 +821,7 @@ class NameTables:
                 else f"older than the oldest tested, {oldest}"
             )
             self.untested = (
-                f"torch {installed.version} is {which}: names are checked against its source alone"
+                f"torch {installed.version} is {which}: names are checked only against its source"
             )
         self._lookups: dict[tuple[str, str], Lookup] = {}
 
@@ -1052,8 +1063,8 @@ def operators_of(root: Path) -> frozenset[str]:
     lines = _LINE_OF_OPERATORS.findall(text)
     return frozenset(
         f"aten.{name.partition('.')[0]}"
-        for own, others in lines
-        for name in (own, *others.split(", "))
+        for declared, others in lines
+        for name in (declared, *others.split(", "))
         if name
     )
 
@@ -1065,6 +1076,6 @@ def operator_problems(
     known = operators_of(root) if names else frozenset()
     for index, name in enumerate(names):
         if known and name.startswith("aten.") and name not in known:
-            # the libraries beside ATen have no list
+            # other libraries than ATen have no list
             near = nearest(name, known)
             yield document.diagnostic((*path, index), "unknown-operator", name=name, near=near)

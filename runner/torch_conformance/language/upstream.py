@@ -141,7 +141,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class SeedTest:
-    """One seed test beside our specs."""
+    """A seed test, compared with our specs."""
 
     specs: tuple[str, ...]
     reason: str
@@ -154,16 +154,23 @@ class SeedTest:
         """Return the assertions that are not the same, each with the backends of our cases for
         which it holds.
         """
-        own = dict.fromkeys(
+        covering_backends = dict.fromkeys(
             case.backend for case in covering if f"{case.area}/{case.name}" in self.specs
         )
-        named = {name: backends.by_name[name].names for name in own}
+        named = {name: backends.by_name[name].names for name in covering_backends}
         pairs = [
-            (one, [name for name in own if not one.on or not named[name].isdisjoint(one.on)])
-            for one in self.assertions
-            if one.kind != SAME
+            (
+                assertion,
+                [
+                    name
+                    for name in covering_backends
+                    if not assertion.on or not named[name].isdisjoint(assertion.on)
+                ],
+            )
+            for assertion in self.assertions
+            if assertion.kind != SAME
         ]
-        return [(one, names) for one, names in pairs if names]
+        return [(assertion, names) for assertion, names in pairs if names]
 
 
 @functools.cache

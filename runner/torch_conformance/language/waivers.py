@@ -215,21 +215,23 @@ def _frames_of_numbers(kind: str, pattern: str) -> tuple[str, ...]:
     """Return what messages about wrong numbers say, with {0} for the numbers, of the values that a
     pattern may mean.
     """
-    own = (pattern.replace("\\", ""),) if re.fullmatch(r"[a-z][a-z0-9_.\\\[\]']*", pattern) else ()
+    literal = (
+        (pattern.replace("\\", ""),) if re.fullmatch(r"[a-z][a-z0-9_.\\\[\]']*", pattern) else ()
+    )
     values = (
         "output",
         "output['result'] gradients",
         "gradients: output['gradients'][0]",
         "argument [0]",
         "function.weight.grad",
-        *own,
+        *literal,
     )
     said = (
         *(
             "within 2 x eager's error against float64, observed {0} of {0} elements wrong; at "
-            f"[{{0}}]: got {{0}}, eager {{0}}, float64 {{0}}; greatest error of {{0}} ulp ({own}), "
-            "{0} times the bound"
-            for own in ("{0} times eager's greatest error", "eager has no error")
+            f"[{{0}}]: got {{0}}, eager {{0}}, float64 {{0}}; greatest error of {{0}} ulp "
+            f"({eager_error}), {{0}} times the bound"
+            for eager_error in ("{0} times eager's greatest error", "eager has no error")
         ),
         "within atol={0}, rtol={0} (no float64 reference: values of dtype int64 are exact), "
         "observed greatest difference {0}; "

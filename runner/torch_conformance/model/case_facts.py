@@ -228,7 +228,7 @@ class Mode:
 
 @frozen
 class Effects:
-    """What a call changed beside its result, compared with what eager changed."""
+    """The side effects of a call, compared with those of eager."""
 
     compared: int
     """How many values were compared."""
@@ -243,7 +243,7 @@ class Effects:
     that it left otherwise than eager.
     """
     changes: int = 0
-    """How many values beside its result the eager call changed."""
+    """How many values the eager call changed, apart from its result."""
 
 
 @frozen
@@ -378,7 +378,7 @@ class StepFacts:
     tunings: Tunings = field(default_factory=Tunings)
     """The outcome of every autotuning candidate, by tuned operator of the case's own functions."""
     code_pieces: Annotated[int, {"maximum": 10_000}] = field(default=0, metadata={KEY: "code"})
-    """How many pieces of generated code the worker wrote beside its message."""
+    """How many pieces of generated code the worker wrote, in addition to its message."""
     code_digests: Annotated[tuple[str, ...], Pieces] = ()
     """The sha256 of each piece as the worker wrote it; empty in runs of before it was recorded."""
     code_graphs: Annotated[tuple[GraphOfCode, ...], Pieces] = ()

@@ -258,7 +258,7 @@ class Expectation:
         Pure; asked only where the expectation held.
 
         Change one thing in a copy of the facts (``dataclasses.replace``) and leave the judging to
-        ``judge``: a mutant that is still HELD shows that the expectation could not have failed so.
+        ``judge``: a mutant that is still HELD shows that the expectation cannot fail in this way.
         ``count_mutants`` makes those of a count.
         """
         raise NotImplementedError

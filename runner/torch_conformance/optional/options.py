@@ -107,8 +107,8 @@ shard_option = partial(option, "I/N", "select the I-th of N parts, which take ab
 durations = partial(
     option,
     "RUN|FILE",
-    "make the shards by the durations of this run or table (default: durations.txt beside the "
-    "specs); all need the same",
+    "make the shards by the durations of this run or table (default: durations.txt in the "
+    "folder of the specs); all need the same",
 )
 github_option = partial(
     one_of,
@@ -312,7 +312,8 @@ class RunOptions(ExecutionOptions, SpecFiles, Selection, ReportFiles):
         "NAME", "a backend or capability that must be available; exit 4 if no executed case uses it"
     )
     bench: bool = flag(
-        "also run the bench steps: their cases run alone, their times are reported and never judged"
+        "also run the bench steps: no other case runs at the same time, their times are "
+        "reported and never judged"
     )
     min_executed: int = option(
         "N", "exit 4 when fewer cases were executed (default: 1)", 1, natural
@@ -324,7 +325,7 @@ class RunOptions(ExecutionOptions, SpecFiles, Selection, ReportFiles):
     max_failures: int = option("N", "stop after N cases failed (default: 0, never)", 0, natural)
     retries: int = option(
         "N",
-        "run a failed case up to N more times, alone; a case that then passes is FLAKY",
+        "run a failed case up to N more times, one at a time; a case that then passes is FLAKY",
         0,
         natural,
     )

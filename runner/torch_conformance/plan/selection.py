@@ -3,7 +3,7 @@ steps.
 
 Only ``*`` and ``?`` are special in a glob, so that an id selects itself. A case with ``on_request``
 is executed where a path, a tag or a glob names it. A path names it when it is its file, or a folder
-of only such cases; a glob when it matches only such cases. So ``run`` of the shipped specs, and
+with only such cases; a glob when it matches only such cases. So ``run`` of the shipped specs, and
 ``--select '*'``, leave it out. What follows ``!`` names nothing.
 """
 

@@ -195,7 +195,7 @@ def verdict_text(
     )
     # unlike Path.is_file, this is False for a text that is not a path
     if folder is not None and result.folder and os.path.isfile(folder / result.folder / SCRIPT):
-        beside.append(f"script with torch alone, in that folder: {SCRIPT}")
+        beside.append(f"script that needs only torch, in that folder: {SCRIPT}")
     repro = (
         clip(f"repro: {one_line(result.repro, 4 * MESSAGE_LIMIT)}", limit // 2)
         if result.repro

@@ -159,7 +159,7 @@ def problems(parts: Sequence[NamedRun]) -> list[str]:
             )
         elif mine.selection == other.selection and mine.assignment != other.assignment:
             given = " and ".join(
-                f"{header.options.get('durations') or 'the tables beside the specs'}"
+                f"{header.options.get('durations') or 'the tables of the specs'}"
                 for header in (mine, other)
             )
             wrong.append(

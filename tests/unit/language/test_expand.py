@@ -354,7 +354,7 @@ def test_variables_have_conditions(load_suite: LoadSuite, good: str) -> None:
         ('[{set: {A: "x\\0y"}}]', "nul-character"),
         ("[{when: {backend: cpuu}, set: {A: '1'}}]", "unknown-backend"),
         ("[{when: {torch: '2'}, set: {A: '1'}}]", "bad-range"),
-        ("[{set: {TORCHINDUCTOR_REDIS_URL: x}}]", "address-beside-services"),
+        ("[{set: {TORCHINDUCTOR_REDIS_URL: x}}]", "address-with-services"),
     ],
 )
 def test_what_is_wrong_in_conditional_variables(

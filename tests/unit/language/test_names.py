@@ -521,7 +521,7 @@ def test_a_name_is_looked_up_in_the_installed_source(
 ) -> None:
     tables = tables_for(tmp_path, version, **PATCHED)
     assert tables.untested == (
-        which and f"torch {version} is {which}: names are checked against its source alone"
+        which and f"torch {version} is {which}: names are checked only against its source"
     )
     for kind, name in NEW:
         found = tables.lookup(kind, name)

@@ -81,7 +81,7 @@ def test_keys_that_no_program_has(tmp_path: Path) -> None:
     source = _source(tmp_path, 3, 2, "compile: {dynamic: true}\ninputs: [1]\n")
     with pytest.raises(InvalidSpecs) as raised:
         load([source])
-    assert [problem.code for problem in raised.value.diagnostics] == ["beside-programs"] * 2
+    assert [problem.code for problem in raised.value.diagnostics] == ["key-with-programs"] * 2
 
 
 def test_a_sum_by_index_never_adds_what_it_adds_to() -> None:

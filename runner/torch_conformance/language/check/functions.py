@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch_conformance.language.read import python_source, spec_schema
-from torch_conformance.language.read.anatomy import Anatomy, RawFunction
+from torch_conformance.language.read.anatomy import Anatomy, RawExpectation, RawFunction
 from torch_conformance.language.read.matrix import TARGETS
 from torch_conformance.language.read.python_source import ALWAYS
 from torch_conformance.model import devices
@@ -98,13 +98,13 @@ def arity_problems(
             yield anatomy.document.diagnostic(place, problem, key=True)
     arity = arity.without(keywords)
     if not arity.takes(count):
-        takes, inputs_given = (
-            span(arity.least, arity.most),
-            "1 input is" if count == 1 else f"{count} inputs are",
-        )
-        missing = "" if "inputs" in anatomy.data or count else ", ".join(arity.names)
         yield anatomy.document.diagnostic(
-            path, "arity", name=arity.name, takes=takes, inputs=inputs_given, missing=missing
+            path,
+            "arity",
+            name=arity.name,
+            takes=span(arity.least, arity.most),
+            inputs="1 input is" if count == 1 else f"{count} inputs are",
+            missing="" if "inputs" in anatomy.data or count else ", ".join(arity.names),
         )
     elif arity.keywords:
         yield anatomy.document.diagnostic(
@@ -183,14 +183,12 @@ def input_values(anatomy: Anatomy) -> Sequence[tuple[DataPath, Any]]:
         for place, inputs in step.parsed.input_lists
     )
     places.extend((("let", name), entry) for name, entry in anatomy.data.get("let", {}).items())
-    for step in anatomy.steps:
-        for called in step.parsed.callees:
-            arguments = (("args", called.args), ("kwargs", called.kwargs))
-            places.extend(
-                ((*step.path, *called.place, key), value)
-                for key, value in arguments
-                if value is not None
-            )
+    places.extend(
+        ((*step.path, *callee.place, key), value)
+        for step in anatomy.steps
+        for callee in step.parsed.callees
+        for key, value in (("args", callee.args), ("kwargs", callee.kwargs))
+    )
 
     def collect(path: DataPath, value: Any) -> None:
         is_input = isinstance(value, dict) and kind_of(value) is not None
@@ -215,75 +213,74 @@ def input_values(anatomy: Anatomy) -> Sequence[tuple[DataPath, Any]]:
 
 
 def path_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
-    """Yield unknown names of the prelude and of libraries: modules, api calls, exceptions,
-    functions outside of YAML.
+    """Yield unknown names of the prelude and of libraries: modules, functions outside of YAML,
+    calls, exceptions.
     """
-    document, prelude, required = (
-        anatomy.document,
-        prelude_names(anatomy),
-        required_packages(anatomy),
-    )
-    named = {
+    required = required_packages(anatomy)
+    bound_names = {
         *anatomy.data.get("let", {}),
         *(step.parsed.bound for step in anatomy.steps),
         *anatomy.functions,
         COMPILED,
     }
-    paths: list[tuple[DataPath, str]] = []
-    for function in anatomy.functions.values():
-        if isinstance(function.value, dict):
-            key = next(word for word in FUNCTION_KEYS if word in function.value)
-            paths.append(((*function.path, key), function.value[key]))
-    for path, entry in input_values(anatomy):
-        paths.extend(
-            ((*path, word), entry[word])
-            for word in INPUTS
-            if isinstance(entry.get(word), str) and INPUTS[word].names
-        )
-    exceptions: list[tuple[DataPath, str]] = []
-    for step in anatomy.steps:
-        paths.extend(
-            ((*step.path, *callee.place, "call"), callee.call)
-            for callee in step.parsed.callees
-            if isinstance(callee.call, str)
-        )
-        for raised in (
-            expectation for expectation in step.expectations if expectation.kind == "raises"
-        ):
-            if is_general(raised.body):
-                yield document.diagnostic(
-                    (*raised.path, "type"), "too-general-exception", type=raised.body["type"]
-                )
-            if "type" in raised.body:
-                exceptions.append(((*raised.path, "type"), raised.body["type"]))
-            if "cause" in raised.body:
-                exceptions.append(((*raised.path, "cause", "type"), raised.body["cause"]["type"]))
-    for path, dotted in paths:
+    for path, dotted in _dotted_paths(anatomy):
         # packages under ``requires`` may be missing on this machine, so their names are not
         # resolved
         if is_template(dotted) or dotted.replace(":", ".").split(".")[0] in required:
             continue
-        if (problem := python_source.find_name(dotted, prelude)) is not None:
-            if path[-1] == "call" and dotted.split(".")[0] in named:
+        if (problem := python_source.find_name(dotted, prelude_names(anatomy))) is not None:
+            if path[-1] == "call" and dotted.split(".")[0] in bound_names:
                 problem = Diagnostic.of("reference-as-a-path", name=dotted)
-            yield document.diagnostic(path, problem)
-    for path, name in exceptions:
+            yield anatomy.document.diagnostic(path, problem)
+    for expectation in anatomy.expectations:
+        if expectation.kind == "raises":
+            yield from _exception_problems(anatomy.document, expectation, required)
+
+
+def _dotted_paths(anatomy: Anatomy) -> Iterator[tuple[DataPath, str]]:
+    """Yield the place and the text of each dotted path of functions, inputs and calls."""
+    for function in anatomy.functions.values():
+        if isinstance(function.value, dict):
+            key = next(word for word in FUNCTION_KEYS if word in function.value)
+            yield (*function.path, key), function.value[key]
+    for path, entry in input_values(anatomy):
+        for word, kind in INPUTS.items():
+            if isinstance(entry.get(word), str) and kind.names:
+                yield (*path, word), entry[word]
+    for step in anatomy.steps:
+        for callee in step.parsed.callees:
+            if isinstance(callee.call, str):
+                yield (*step.path, *callee.place, "call"), callee.call
+
+
+def _exception_problems(
+    document: Document, raised: RawExpectation, required: Collection[str]
+) -> Iterator[Diagnostic]:
+    """Yield the unknown exceptions of ``raises``, and one that almost any failure raises."""
+    if is_general(raised.body):
+        yield document.diagnostic(
+            (*raised.path, "type"), "too-general-exception", type=raised.body["type"]
+        )
+    for path, body in (
+        (raised.path, raised.body),
+        ((*raised.path, "cause"), raised.body.get("cause", {})),
+    ):
+        name = body.get("type", "")
+        first, dot, _ = name.partition(".")
+        if not name or is_template(name) or (dot and first in required):
+            continue
         problem = None
-        if "." in name and not is_template(name):
-            problem = (
-                None if name.split(".")[0] in required else python_source.find_name(name, set())
-            )
-        elif not is_template(name) and name not in python_source.EXCEPTIONS:
+        if dot:
+            problem = python_source.find_name(name, set())
+        elif name not in python_source.EXCEPTIONS:
             problem = unknown_word("exception", name, python_source.EXCEPTIONS)
         if problem is not None:
-            yield document.diagnostic(path, problem)
+            yield document.diagnostic((*path, "type"), problem)
 
 
 @functools.lru_cache(maxsize=4)
 def prelude_names(anatomy: Anatomy) -> frozenset[str]:
-    """Return the names that the preludes define; ``*`` stands for those of a prelude that does not
-    parse.
-    """
+    """Return the names that the preludes define; ``*`` if one of them does not parse."""
     unread = len(anatomy.prelude_trees) < len({block.file for block in anatomy.preludes})
     return python_source.GIVEN.union(
         *map(python_source.top_level_names, anatomy.prelude_trees.values()), "*" if unread else ""
@@ -302,8 +299,8 @@ def required_packages(anatomy: Anatomy) -> set[str]:
 
 
 def python_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
-    """Yield the problems of undefined names, and of attributes of ``params`` that are no keys of
-    the matrix.
+    """Yield the problems of undefined names, and of attributes of ``params`` that the matrix does
+    not define.
     """
     keys = [
         *anatomy.data.get("matrix", {}),
@@ -318,12 +315,12 @@ def python_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     as_references = {*anatomy.data.get("let", {}), *(step.parsed.bound for step in anatomy.steps)}
     for document, path, block, tree in anatomy.python:
         problems: list[tuple[int, int, Diagnostic]] = []
-        own = {*known, *python_source.top_level_names(tree), *python_source.guarded_names(tree)}
-        is_shown = not (is_open or "*" in own or python_source.binds_dynamically(tree))
-        for use in python_source.unknown_names(tree, ALWAYS.union(own)) if is_shown else ():
-            if (name := use.name) in own:
+        bound = {*known, *python_source.top_level_names(tree), *python_source.guarded_names(tree)}
+        is_shown = not (is_open or "*" in bound or python_source.binds_dynamically(tree))
+        for use in python_source.unknown_names(tree, ALWAYS.union(bound)) if is_shown else ():
+            if (name := use.name) in bound:
                 continue
-            own.add(name)  # reported once
+            bound.add(name)  # reported once
             code, near = "undefined-name", ""
             if name in keys:
                 code = "undefined-key"
@@ -333,7 +330,8 @@ def python_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
                 code = "undefined-module"
             else:
                 near = nearest(
-                    name, [*sorted(use.around - {name}), *sorted(own - {name}), *sorted(ALWAYS)]
+                    name,
+                    [*sorted(use.enclosing - {name}), *sorted(bound - {name}), *sorted(ALWAYS)],
                 )
             problems.append((use.line, use.column, Diagnostic.of(code, name=name, near=near)))
         for line, column, form, word in python_source.uses_of_params(tree):
@@ -376,15 +374,15 @@ def device_problems(
         place, device = (*path, "device"), entry.get("device")
         if not any(place[: len(start)] == start for start in among):
             continue
-        if (
-            not isinstance(device, str)
-            or is_template(device)
-            or (kind := devices.kind_of(device)) in devices.WITHOUT_MODULE
-        ):
+        if not isinstance(device, str) or is_template(device):
+            continue
+        if (kind := devices.kind_of(device)) in devices.WITHOUT_MODULE:
             continue
         if kind not in kinds.values():
             yield anatomy.document.diagnostic(
                 place, unknown_word("device", device, {*devices.WITHOUT_MODULE, *kinds.values()})
             )
-        elif other := next((name for name, own in kinds.items() if own != kind), ""):
+        elif other := next(
+            (name for name, kind_of_backend in kinds.items() if kind_of_backend != kind), ""
+        ):
             yield anatomy.document.diagnostic(place, "wrong-device", backend=other, device=kind)

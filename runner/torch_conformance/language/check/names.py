@@ -24,8 +24,8 @@ from torch_conformance.vocabulary.expectations.expectation_base import allows_ze
 from torch_conformance.vocabulary.expectations.served import OF_OPERATORS
 
 GUARD_FILTER = "guard_filter_fn"
-"""An entry of ``compile: {options: ...}`` that is no option of Inductor: torch.compile takes it
-out, in each torch since 2.11.
+"""An entry of ``compile: {options: ...}`` that torch.compile itself reads, since torch 2.11:
+Inductor has no such option.
 """
 
 _AOTI = "use_aoti"
@@ -45,51 +45,15 @@ def name_problems(anatomy: Anatomy, tables: NameTables) -> Iterator[Diagnostic]:
                 document, settings.get(section), (*above, section), section, tables
             )
         compile_ = settings.get("compile", {})
-        path, options = (*above, "compile", "options"), compile_.get("options")
-        for name in options if isinstance(options, dict) else ():
-            if name == GUARD_FILTER:
-                problem = (
-                    None if conditions.is_template(options[name]) else filter_problem(options[name])
-                )
-                is_key = False
-            else:
-                problem, is_key = name_problem(tables, "config", name), True
-                if name == _AOTI:
-                    problem = Diagnostic.of("aoti-option", name=name)
-                elif problem is not None and nearest(name, [GUARD_FILTER]):
-                    problem = Diagnostic.of(
-                        "unknown-option", kind="config", name=name, near=GUARD_FILTER
-                    )
-            if problem is not None:
-                yield document.diagnostic((*path, name), problem, key=is_key)
-            elif (problem := value_problem(tables, "config", name, options[name])) is not None:
-                yield document.diagnostic((*path, name), problem)
-            elif (problem := late_problem(tables, "config", name)) is not None:
-                yield document.diagnostic((*path, name), problem, key=True)
+        yield from _compile_option_problems(
+            document, compile_.get("options"), (*above, "compile", "options"), tables
+        )
         mode = compile_.get("mode")
         if not conditions.is_template(mode) and (problem := tables.mode_problem(mode)) is not None:
             yield document.diagnostic((*above, "compile", "mode"), problem)
-    for expectation in (
-        expectation
-        for step in anatomy.steps
-        for expectation in step.expectations
-        if expectation.kind in OF_OPERATORS
-    ):
-        body, path = expectation.body, expectation.path
-        lists = (
-            {(*path, key): body.get(key, ()) for key in ("allow", "operators")}
-            if isinstance(body, dict)
-            else {path: body}
-        )
-        for place, operators in lists.items():
-            if (
-                tables.installed is not None
-                and isinstance(operators, list)
-                and not any(map(conditions.is_template, operators))
-            ):
-                yield from operator_problems(
-                    anatomy.document, place, operators, tables.installed.root
-                )
+    if tables.installed is not None:
+        for path, operators in _operator_lists(anatomy):
+            yield from operator_problems(anatomy.document, path, operators, tables.installed.root)
     for kind, name, path in judged_names(anatomy):
         if (problem := name_problem(tables, kind, name)) is not None:
             yield anatomy.document.diagnostic(path, problem, key=True)
@@ -101,6 +65,49 @@ def name_problems(anatomy: Anatomy, tables: NameTables) -> Iterator[Diagnostic]:
             yield anatomy.document.diagnostic(
                 path, "unlisted-counter-of-zero", key=True, name=name, **lookup.hints
             )
+
+
+def _compile_option_problems(
+    document: Document, options: object, path: DataPath, tables: NameTables
+) -> Iterator[Diagnostic]:
+    """Yield the problems of the ``options`` of ``compile``: those of Inductor, and what
+    torch.compile reads in them itself.
+    """
+    if not isinstance(options, dict):
+        return
+    for name, value in options.items():
+        if name == GUARD_FILTER:
+            if not conditions.is_template(value) and (problem := filter_problem(value)) is not None:
+                yield document.diagnostic((*path, name), problem)
+        elif name == _AOTI:
+            yield document.diagnostic((*path, name), "aoti-option", key=True, name=name)
+        elif name_problem(tables, "config", name) is not None and nearest(name, [GUARD_FILTER]):
+            yield document.diagnostic(
+                (*path, name),
+                "unknown-option",
+                key=True,
+                kind="config",
+                name=name,
+                near=GUARD_FILTER,
+            )
+        else:
+            yield from option_problems(document, {name: value}, path, "config", tables)
+
+
+def _operator_lists(anatomy: Anatomy) -> Iterator[tuple[DataPath, list[str]]]:
+    """Yield each list of operators in an expectation, without those that have templates."""
+    for expectation in anatomy.expectations:
+        if expectation.kind not in OF_OPERATORS:
+            continue
+        lists = {expectation.path: expectation.body}
+        if isinstance(expectation.body, dict):
+            lists = {
+                (*expectation.path, key): expectation.body.get(key)
+                for key in ("allow", "operators")
+            }
+        for place, operators in lists.items():
+            if isinstance(operators, list) and not any(map(conditions.is_template, operators)):
+                yield place, operators
 
 
 def option_problems(
@@ -119,7 +126,7 @@ def option_problems(
 
 
 def filter_problem(value: object) -> Diagnostic | None:
-    """Return the problem of a filter of guards that is no reference."""
+    """Return the problem of a filter of guards that is not a reference."""
     if isinstance(value, dict) and set(value) == {"ref"}:
         return None
     return Diagnostic.of(
@@ -168,11 +175,9 @@ def judged_names(anatomy: Anatomy) -> Iterator[tuple[str, str, DataPath]]:
     """Yield kind, name and path of every counter and metric of a spec that must be in a table: that
     is not ``unlisted``.
     """
-    for step in anatomy.steps:
-        for expectation in step.expectations:
-            for name, count in (
-                expectation.body.items() if expectation.kind in (COUNTER, METRIC) else ()
-            ):
+    for expectation in anatomy.expectations:
+        if expectation.kind in (COUNTER, METRIC):
+            for name, count in expectation.body.items():
                 if not is_unlisted(count):
                     yield expectation.kind, name, (*expectation.path, name)
 

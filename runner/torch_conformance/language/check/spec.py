@@ -78,18 +78,17 @@ def check(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagn
     problems = [*matrix_problems(anatomy, backends)]
     if "entry" in data and not isinstance(data.get("function"), str):
         problems.append(document.diagnostic(("entry",), "entry-without-python", key=True))
-    if not any(step.expectations for step in anatomy.steps):
+    if not anatomy.expectations:
         problems.append(
             document.diagnostic(("steps",) if "steps" in data else (), "expects-nothing", key=True)
         )
     problems += [*requirement_problems(anatomy), *python_problems(anatomy)]
-    if all(name in backends.by_name for name in data["backends"]):
-        problems += device_problems(anatomy, backends.of(anatomy.data["backends"], anatomy.tags))
+    problems += device_problems(anatomy, backends.of(data["backends"], anatomy.tags))
     return [*problems, *check_values(anatomy, backends, names), *control_problems(anatomy)]
 
 
 def check_values(anatomy: Anatomy, backends: Backends, names: NameTables) -> list[Diagnostic]:
-    """Return the problems that may differ from case to case, where templates stand for lists and
+    """Return the problems that may differ from case to case, where templates give lists and
     maps.
     """
     if TARGETS in anatomy.data and not anatomy.functions and TRITON not in anatomy.data:
@@ -126,7 +125,6 @@ def _problems_of_targets(anatomy: Anatomy) -> Iterator[Diagnostic]:
         offline: TargetChecks = hooks("offline")
         yield from offline.target_problems(anatomy)
         return
-    expectations = [expectation for step in anatomy.steps for expectation in step.expectations]
     for backend in OFFLINE_BACKENDS:
         if backend in data["backends"]:
             path = ("backends", data["backends"].index(backend))
@@ -137,7 +135,7 @@ def _problems_of_targets(anatomy: Anatomy) -> Iterator[Diagnostic]:
         yield document.diagnostic((TRITON,), "triton-without-targets", key=True, example=EXAMPLE)
     if TRITON in data.get("control", {}):
         yield document.diagnostic(("control", TRITON), "control-without-triton", key=True)
-    for raw in expectations:
+    for raw in anatomy.expectations:
         if EXPECTATIONS[raw.kind].needs_target:
             yield document.diagnostic(
                 raw.path, "expectation-without-targets", key=True, kind=raw.kind
@@ -155,10 +153,9 @@ def matrix_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagnostic
             yield anatomy.document.diagnostic(
                 ("backends", index), unknown_word("backend", name, backends.names)
             )
-    if any(name not in backends.by_name for name in anatomy.data["backends"]):
-        return
     document = anatomy.document
-    chosen = backends.of(anatomy.data["backends"], anatomy.tags)
+    if not (chosen := backends.of(anatomy.data["backends"], anatomy.tags)):
+        return
     axes, wrong = matrix.axes(document)
     yield from wrong
     if (too_many := matrix.size_problem(document, axes, len(chosen))) is not None:
@@ -174,9 +171,9 @@ def clashing_keys(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield the problems of keys of which a spec has one; what the others mean is not known."""
     document, data = anatomy.document, anatomy.data
     if "steps" in data and "expect" in data and not data.keys() & {SOURCE, TRITON}:
-        yield document.diagnostic(("expect",), "expect-beside-steps", key=True)
+        yield document.diagnostic(("expect",), "expect-with-steps", key=True)
     if "function" in data and "functions" in data:
-        yield document.diagnostic(("functions",), "functions-beside-function", key=True)
+        yield document.diagnostic(("functions",), "functions-with-function", key=True)
 
 
 def _value_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
@@ -185,20 +182,15 @@ def _value_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """
     document, data = anatomy.document, anatomy.data
     if data.get("compile", {}).get("mode") is not None and "options" in data["compile"]:
-        yield document.diagnostic(("compile", "options"), "options-beside-mode", key=True)
+        yield document.diagnostic(("compile", "options"), "options-with-mode", key=True)
     for layer in (*anatomy.defaults, document):
         yield from process_problems(layer, ())
         for place, name in option_names(layer.data.get("env"), ("env",)):
             if "services" in data and name.startswith("TORCHINDUCTOR_REDIS_"):
-                yield layer.diagnostic(place, "address-beside-services", key=True, name=name)
+                yield layer.diagnostic(place, "address-with-services", key=True, name=name)
     if "control" in data:
         yield from process_problems(document, ("control",))
-    for expectation in (
-        expectation
-        for step in anatomy.steps
-        for expectation in step.expectations
-        if "services" not in data
-    ):
+    for expectation in anatomy.expectations if "services" not in data else ():
         if EXPECTATIONS[expectation.kind].needs_service:
             yield document.diagnostic(expectation.path, "no-service", key=True)
 
@@ -248,9 +240,8 @@ def all_condition_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Dia
     """Yield the problems of conditions in a spec and its defaults."""
     for document in (*anatomy.defaults, anatomy.document):
         yield from condition_problems(document, (), backends)
-    if any(name not in backends.by_name for name in anatomy.data["backends"]):
+    if not (chosen := backends.of(anatomy.data["backends"], anatomy.tags)):
         return
-    chosen = backends.of(anatomy.data["backends"], anatomy.tags)
     known, of_targets = _known_words(backends), TARGETS in anatomy.data
     for path, when in matrix.find_conditions(anatomy.document):
         for word in when.keys() & {"torch", "python"}:
@@ -331,23 +322,10 @@ def _known_words(backends: Backends) -> Mapping[str, set[str]]:
 # -- source ----------------------------------------------------------------------------------------
 
 
-_BESIDE = (
-    "function",
-    "functions",
-    "entry",
-    "inputs",
-    "steps",
-    "let",
-    "spies",
-    "handlers",
-    "services",
-    "covers",
-    "control",
-    "audit",
+_NOT_WITH_SOURCE = tuple(
+    "function functions entry inputs steps let spies handlers services covers control".split()
 )
-"""Keys without a meaning beside a source: its cases have functions, inputs and one step of their
-own.
-"""
+"""Keys that a spec with a source cannot have: the source gives functions, inputs and one step."""
 
 
 def source_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
@@ -355,23 +333,23 @@ def source_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     document, data = anatomy.document, anatomy.data
     if SOURCE not in data:
         return
-    for key in _BESIDE:
+    for key in _NOT_WITH_SOURCE:
         if key in data:
-            yield document.diagnostic((key,), "beside-source", key=True, word=key)
+            yield document.diagnostic((key,), "key-with-source", key=True, word=key)
     for key in KEYS_OF_SOURCE:
         if key in data.get("matrix", {}):
             yield document.diagnostic(("matrix", key), "key-of-the-source", key=True, word=key)
-    for step in anatomy.steps:
-        for expectation in step.expectations:
-            body = (
-                expectation.body
-                if expectation.kind == Close.kind and isinstance(expectation.body, dict)
-                else None
+    for expectation in anatomy.expectations:
+        body = expectation.body
+        if not (
+            expectation.kind == Close.kind
+            and isinstance(body, dict)
+            and body.get("to", EAGER) == EAGER
+            and body.get("of", OUTPUT) == OUTPUT
+        ):
+            yield document.diagnostic(
+                expectation.path, "expectation-of-samples", key=True, kind=expectation.kind
             )
-            if body is None or body.get("to", EAGER) != EAGER or body.get("of", OUTPUT) != OUTPUT:
-                yield document.diagnostic(
-                    expectation.path, "expectation-of-samples", key=True, kind=expectation.kind
-                )
     from torch_conformance.language.operators import operators_for
 
     known = {
@@ -395,7 +373,7 @@ def source_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
 
 def control_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield the problems of kinds of a control that the spec does not expect."""
-    expected = {expectation.kind for step in anatomy.steps for expectation in step.expectations}
+    expected = {expectation.kind for expectation in anatomy.expectations}
     for index, kind in enumerate(anatomy.data.get("control", {}).get("fails", [])):
         path = ("control", "fails", index)
         if kind not in EXPECTATIONS:
@@ -488,7 +466,7 @@ def covers_problems(document: Document, cases: Iterable[Case]) -> Iterator[Diagn
 
 
 _OF_A_BACKEND = frozenset(["backend", "device"])
-"""The names, besides ``facts``, for templates in files that many specs share."""
+"""The names, in addition to ``facts``, for templates in files that many specs share."""
 
 
 def check_templates(
@@ -615,9 +593,7 @@ def _point_problems(
     seen: set[tuple[DataPath, str]] = set()
     misformed: set[tuple[DataPath, str]] = set()
     """Values that do not fit the schema: the other checks do not see them, at any point."""
-    for point in matrix.points(
-        document, matrix.axes(document)[0], backends.of(anatomy.data["backends"], anatomy.tags)
-    ):
+    for point in _points_of(anatomy, backends):
         values: dict[DataPath, str] = {}
         for path, template in parsed.items():  # which device is one depends on the backend too
             named = sorted({*template.names, "backend"} if path[-1] == "device" else template.names)
@@ -652,24 +628,34 @@ def _point_problems(
             problems.extend(check_values(filled, backends, names))
         elif not problems and affects_steps:
             problems.extend(named_value_problems(filled, backends))
-            for expectation in (
-                expectation for step in filled.steps for expectation in step.expectations
-            ):
-                if is_templated(expectation):
-                    continue  # a template with a problem of its own is not evaluated
-                if (key := (expectation.path, repr(expectation.body))) not in seen:
-                    seen.add(key)
-                    problems.extend(expectation_problems(filled.document, expectation))
+            problems.extend(_fresh_expectation_problems(filled, seen))
         yield from ((point, problem) for problem in problems)
+
+
+def _points_of(anatomy: Anatomy, backends: Backends) -> Iterator[matrix.Point]:
+    chosen = backends.of(anatomy.data["backends"], anatomy.tags)
+    return matrix.points(anatomy.document, matrix.axes(anatomy.document)[0], chosen)
+
+
+def _fresh_expectation_problems(
+    filled: Anatomy, seen: set[tuple[DataPath, str]]
+) -> Iterator[Diagnostic]:
+    """Yield the problems of the expectations of a point that no earlier point has; they are added
+    to ``seen``.
+    """
+    for expectation in filled.expectations:
+        key = (expectation.path, repr(expectation.body))
+        # a template with a problem is not evaluated
+        if key not in seen and not is_templated(expectation):
+            seen.add(key)
+            yield from expectation_problems(filled.document, expectation)
 
 
 # -- templates in the place of a list or a map: inputs: "{{ row.inputs }}" -------------------------
 
 
 _OF_STRUCTURE = ("repeat", "type")
-"""Keys whose values are no lists and no maps, and that checks of a whole step or a whole list
-depend on.
-"""
+"""Keys with scalar values on which checks of a whole step or a whole list depend."""
 
 _INERT = "{\N{WORD JOINER}{"
 
@@ -697,10 +683,7 @@ def as_first_case(anatomy: Anatomy, backends: Backends) -> Anatomy | None:
         return anatomy
     names: dict[str, object] = {}
     if not any(matrix_problems(anatomy, backends)):
-        points = matrix.points(
-            document, matrix.axes(document)[0], backends.of(anatomy.data["backends"], anatomy.tags)
-        )
-        names = dict(next(points).names)
+        names = dict(next(_points_of(anatomy, backends)).names)
     data = anatomy.data
     for path, text in places:
         try:

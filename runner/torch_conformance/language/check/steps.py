@@ -156,7 +156,7 @@ def scope_of(anatomy: Anatomy) -> Scope:
 
 
 def references(value: object, path: DataPath) -> Iterator[tuple[DataPath, str]]:
-    """Yield the path and name of every ``{ref: NAME}``; what stands below ``value`` is data."""
+    """Yield the path and name of every ``{ref: NAME}``; what is below ``value`` is data."""
     for place, item in walk(value, path):
         if isinstance(item, dict) and set(item) == {"ref"} and "value" not in place[len(path) :]:
             yield (*place, "ref"), item["ref"]
@@ -218,8 +218,7 @@ def spy_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     document, prelude = anatomy.document, prelude_names(anatomy)
     expected = {
         expectation.body["of"]
-        for step in anatomy.steps
-        for expectation in step.expectations
+        for expectation in anatomy.expectations
         if expectation.kind == "calls"
     }
     for name, spy in anatomy.data.get("spies", {}).items():
@@ -228,7 +227,7 @@ def spy_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         yield from misplaced_keys(document, path, spy, SPY_KEYS)
         for key in ("result", "instead"):
             if "around" in spy and key in spy:
-                yield document.diagnostic((*path, key), "beside-around", key=True, word=key)
+                yield document.diagnostic((*path, key), "key-with-around", key=True, word=key)
         for word in ("record", "result", "instead", "around"):
             hook = spy.get(word)
             if isinstance(hook, str) and prelude.isdisjoint((hook, "*")):
@@ -266,7 +265,7 @@ def spy_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
 
 
 def _around(anatomy: Anatomy, backends: Backends, index: int) -> Around:
-    """Return the spec around one of its steps, as the checks of the step's kind see it."""
+    """Return what the checks of a step's kind may read of the spec."""
     step, script = anatomy.steps[index], anatomy.scripts.get(anatomy.steps[index].path)
     scope = scope_of(anatomy)
     chosen = [
@@ -434,7 +433,7 @@ def _is_given(anatomy: Anatomy, name: str) -> bool:
 
 def _uncalled(anatomy: Anatomy, step: RawStep) -> Iterator[str]:
     """Yield what cannot end a child: functions that nothing names, asserts that an option of Python
-    leaves out, and what runs in vain.
+    leaves out, and code whose failure is lost.
     """
     argv = [*map(str, step.arguments.get("argv", [])), "-c", ""]
     at = argv.index("-c")
@@ -448,13 +447,13 @@ def _uncalled(anatomy: Anatomy, step: RawStep) -> Iterator[str]:
     trees = [*anatomy.prelude_trees.values()]
     with contextlib.suppress(SyntaxError):  # the child will report it
         trees.append(ast.parse(text))
-        yield from _in_vain(trees[-1], trees)
+        yield from _lost_failures(trees[-1], trees)
     for decorator, name in re.findall(r"(@.*\n *)?\bdef (\w+)\((?!self|cls)", text):
         if not decorator and len(re.findall(rf"\b{name}\b", text)) == 1:
             yield name
 
 
-def _in_vain(tree: ast.Module, trees: Sequence[ast.Module]) -> Iterator[str]:
+def _lost_failures(tree: ast.Module, trees: Sequence[ast.Module]) -> Iterator[str]:
     """Yield what a Python program runs and cannot fail by: calls of generators and coroutines whose
     body never runs, asserts of a tuple, what an except clause swallows, what a thread raises, what
     follows an exit.

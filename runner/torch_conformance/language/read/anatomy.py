@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torch_conformance.language.read import python_source
-from torch_conformance.language.read.document import BESIDE_KIND
+from torch_conformance.language.read.document import KEYS_OF_STEPS
 from torch_conformance.model.case import CodeBlock
 from torch_conformance.model.diagnostics import Diagnostic
 from torch_conformance.model.document import DataPath, Document
@@ -46,7 +46,7 @@ class RawExpectation:
 
 
 WEAK = "weak"
-"""The key of an expectation beside its kind."""
+"""The key of an entry of ``expect`` that is not its kind."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,11 @@ class Anatomy:
     """Syntax errors of Python."""
 
     @property
+    def expectations(self) -> list[RawExpectation]:
+        """The expectations of all steps, in order."""
+        return [expectation for step in self.steps for expectation in step.expectations]
+
+    @property
     def preludes(self) -> tuple[CodeBlock, ...]:
         """The Python of the preludes."""
         return tuple(raw.block for _, raw in self.own_preludes if raw.block is not None)
@@ -118,11 +123,11 @@ class Anatomy:
     @property
     def python(self) -> list[tuple[Document, DataPath, CodeBlock, ast.Module]]:
         """All Python that parses, with its file and its path; preludes come first."""
-        own = [
+        of_document = [
             (self.document, function)
             for function in (*self.functions.values(), *self.scripts.values())
         ]
-        raws = (*self.own_preludes, *own)
+        raws = (*self.own_preludes, *of_document)
         return [
             (file, raw.path, raw.block, raw.tree)
             for file, raw in raws
@@ -204,7 +209,7 @@ def _steps(data: Any) -> tuple[RawStep, ...]:
         return (RawStep(SHORT_FORM, {}, ("expect",), expectations),)
     steps = []
     for index, step in enumerate(data["steps"]):
-        kind = next(key for key in step if key not in BESIDE_KIND)
+        kind = next(key for key in step if key not in KEYS_OF_STEPS)
         steps.append(
             RawStep(
                 kind,

@@ -14,8 +14,8 @@ from torch_conformance.model.document import DataPath
 from torch_conformance.model.problem_texts import KINDS
 from torch_conformance.model.values import frozen
 
-BESIDE_KIND = ("expect", "when", "repeat")
-"""The keys of a step beside its kind."""
+KEYS_OF_STEPS = ("expect", "when", "repeat")
+"""The keys that a step of any kind may have; its other key is its kind."""
 
 
 def walk(value: object, path: DataPath = ()) -> list[tuple[DataPath, Any]]:
@@ -30,7 +30,7 @@ def walk(value: object, path: DataPath = ()) -> list[tuple[DataPath, Any]]:
 
 
 def mapped(value: object, change: Callable[[Any], Any]) -> Any:
-    """Return plain data in which everything that is no list and no map is changed."""
+    """Return plain data with each leaf changed: each value that is neither a list nor a map."""
     if isinstance(value, dict):
         return {key: mapped(item, change) for key, item in value.items()}
     return [mapped(item, change) for item in value] if isinstance(value, list) else change(value)

@@ -274,8 +274,8 @@ def points(
     for backend in backends:
         of_backend = [
             places
-            for places, own in zip(exclusions, names, strict=True)
-            if own is None or backend.names & own
+            for places, excluded_names in zip(exclusions, names, strict=True)
+            if excluded_names is None or backend.names & excluded_names
         ]
         for indices in _combinations(axes):
             if not any(

@@ -113,8 +113,8 @@ def place(document: Document, path: DataPath, block: CodeBlock, line: int, colum
     try:
         # the columns by which the YAML file indents the block
         written = document.content.decode("utf-8-sig").split("\n")[block.line + line - 2].rstrip()
-        own = block.text.split("\n")[line - 1].rstrip()
-        indent = len(written) - len(own) if written.endswith(own.strip()) else 0
+        text_line = block.text.split("\n")[line - 1].rstrip()
+        indent = len(written) - len(text_line) if written.endswith(text_line.strip()) else 0
     except (IndexError, UnicodeDecodeError):
         indent = 0
     return Position(file=document.file, line=block.line + line - 1, column=column + indent)
@@ -167,7 +167,9 @@ def arity(function: ast.FunctionDef | ast.AsyncFunctionDef, *, method: bool = Fa
         most=most,
         names=tuple(names),
         keywords=keywords,
-        optional=tuple(each.arg for each in arguments.kwonlyargs if each.arg not in keywords),
+        optional=tuple(
+            argument.arg for argument in arguments.kwonlyargs if argument.arg not in keywords
+        ),
         without_name=max(len(arguments.posonlyargs) - int(method), 0),
         takes_any_name=arguments.kwarg is not None,
     )
@@ -187,14 +189,14 @@ ALWAYS = frozenset([*dir(builtins), "__file__", "__builtins__", "__class__", "__
 
 @dataclass(frozen=True, slots=True)
 class FreeName:
-    """A use of a name that no function around it binds."""
+    """A use of a name that no enclosing function binds."""
 
     name: str
     line: int
     column: int
     """From 0."""
-    around: frozenset[str]
-    """The names of the functions and classes around it."""
+    enclosing: frozenset[str]
+    """The names of the enclosing functions and classes."""
 
 
 def _uses_of_globals(tree: ast.Module, matches: Callable[[str], bool]) -> list[FreeName]:
@@ -206,31 +208,33 @@ def _uses_of_globals(tree: ast.Module, matches: Callable[[str], bool]) -> list[F
     module = _compiled(tree)
     waiting: list[tuple[CodeType, frozenset[str]]] = [(module, frozenset())]
     free: dict[tuple[int, int], FreeName] = {}  # the code of a 'finally' is compiled twice
-    for code, around in waiting:
+    for code, enclosing in waiting:
         is_class = code is not module and not code.co_flags & inspect.CO_OPTIMIZED
         instructions = (
             list(dis.get_instructions(code)) if is_class or any(map(matches, code.co_names)) else []
         )
-        own = {
+        class_names = {
             item.argval
             for item in instructions
             if is_class and item.opname in ("STORE_NAME", "DELETE_NAME")
         }
-        around = around.union(own, code.co_varnames, code.co_cellvars)
+        enclosing = enclosing.union(class_names, code.co_varnames, code.co_cellvars)
         for item in (
             item
             for item in instructions
             if item.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
         ):
-            if matches(item.argval) and not (item.opname == "LOAD_NAME" and item.argval in own):
+            if matches(item.argval) and not (
+                item.opname == "LOAD_NAME" and item.argval in class_names
+            ):
                 place = item.positions
                 if place is not None and place.lineno is not None and place.col_offset is not None:
                     free.setdefault(
                         (place.lineno, place.col_offset),
-                        FreeName(item.argval, place.lineno, place.col_offset, around),
+                        FreeName(item.argval, place.lineno, place.col_offset, enclosing),
                     )
         waiting.extend(
-            (constant, around) for constant in code.co_consts if isinstance(constant, CodeType)
+            (constant, enclosing) for constant in code.co_consts if isinstance(constant, CodeType)
         )
     return [free[place] for place in sorted(free)]
 
@@ -263,8 +267,7 @@ def top_level_names(tree: ast.Module) -> frozenset[str]:
             if item.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")
         )
         codes.extend(constant for constant in code.co_consts if isinstance(constant, CodeType))
-    # the compiler drops what stands behind a raise: what it binds is bound for a reader all the
-    # same
+    # the compiler drops statements after a raise: the names that they bind count as bound
     for statement in tree.body:
         match statement:
             case (
@@ -408,14 +411,14 @@ def find_name(path: str, prelude: Set[str]) -> Diagnostic | None:
     if "*" in prelude or (first in prelude and not (first == "torch" and rest)):
         return None
     if not rest:
-        is_builtin, own = hasattr(builtins, first), prelude - GIVEN
+        is_builtin, of_prelude = hasattr(builtins, first), prelude - GIVEN
         near = "" if is_builtin else nearest(first, prelude)
         return Diagnostic.of(
             "unknown-prelude-name",
             word=first,
             builtin=first if is_builtin else "",
             near=near,
-            allowed=one_of(own) if own else "",
+            allowed=one_of(of_prelude) if of_prelude else "",
         )
     if not is_installed(first):
         return Diagnostic.of(

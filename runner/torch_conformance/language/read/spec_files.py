@@ -76,12 +76,9 @@ def link_problem(path: Path, root: Path) -> Diagnostic | None:
 DEFAULTS = "_defaults.yaml"
 SUFFIXES = (".yaml", ".yml")
 _NO_SPECS = ("backends", "claims", "expected", "waivers", "conformance")
-"""Names of files beside specs that are not specs."""
+"""Names of files in folders of specs that are not specs."""
 _PROFILES = "profiles"
-"""The name of a folder beside specs whose profiles are not specs.
-
-Any other file in it is read as a spec.
-"""
+"""The name of the folders of profiles. Any other file in such a folder is read as a spec."""
 _MEANT_IN_IDS = "][*?,=%"
 """Characters with a meaning in an id or in a glob over ids."""
 
@@ -124,7 +121,7 @@ def discover(paths: Sequence[Path], problems: list[Diagnostic]) -> list[SpecPath
             raise UsageError(f"{shown} contains defaults and is not a spec: name its folder")
         if is_file and path.stem in _NO_SPECS:
             use = (
-                "it is read where it stands in the working folder"
+                "a run in its folder reads it"
                 if path.stem == "conformance"
                 else f"use --{path.stem} for such files"
             )

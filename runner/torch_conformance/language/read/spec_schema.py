@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from torch_conformance.language.read.document import BESIDE_KIND, SPEC, Kind
+from torch_conformance.language.read.document import KEYS_OF_STEPS, SPEC, Kind
 from torch_conformance.language.read.yaml_source import read_partly, recognised
 from torch_conformance.machine.schemas import (
     NEAR,
@@ -42,10 +42,10 @@ options.
 
 
 def describe(data: Any, name: str, path: DataPath = (), *, pointer: str = "") -> list[Problem]:
-    """Return the problems of plain data, or of its value at ``path`` alone, where a template stood
-    in an otherwise valid document.
+    """Return the problems of plain data, or only of its value at ``path``, which replaced a
+    template in an otherwise valid document.
 
-    Problems that follow from others are left out: a key is not missing where a misspelt one stands.
+    Problems that follow from others are left out: a misspelt key is not also a missing one.
     ``pointer`` is as for ``resolved``.
     """
     value = data
@@ -85,8 +85,8 @@ _UNKNOWN_KEYS = ("unknown-key", "key-of-specs")
 
 
 def containers_at(data: object, name: str, path: DataPath) -> frozenset[str]:
-    """Return which of ``array`` and ``object`` a template at ``path`` stands for; empty where it
-    stands for a text or a number.
+    """Return which of ``array`` and ``object`` a template at ``path`` may give; empty where it
+    gives a text or a number.
     """
     validator = validator_of(name)
     for part in _parts_at(validator, validator.schema, data, path):
@@ -128,16 +128,16 @@ def _unknown_key(key: str, value: Mapping[str, Any], node: Any, path: DataPath) 
         if title == "input"
         else "key"
     )
-    if what == "step":  # a step is a kind, with other keys beside it
-        is_beside = bool(nearest(key, BESIDE_KIND, cutoff=NEAR))
-        allowed = [name for name in allowed if (name in BESIDE_KIND) is is_beside]
-        what = "key" if is_beside else what
+    if what == "step" and nearest(key, KEYS_OF_STEPS, cutoff=NEAR):
+        what, allowed = "key", [*KEYS_OF_STEPS]
+    elif what == "step":
+        allowed = [name for name in allowed if name not in KEYS_OF_STEPS]
     if what == "input kind" and any(name in INPUTS for name in value):
         what = "key"
     if title == "defaults" and key in SPEC.keys:
         arguments = {"word": key, "allowed": one_of(allowed, limit=20)}
         return Problem("key-of-specs", (*path, key), arguments, at_key=True)
-    # the reason of an expectation is a key of its entry
+    # 'weak' is a key of the entry of the expectation
     beside = title if key == "weak" and path[-3:-2] == ("expect",) else ""
     return unknown_key(key, value, node, path, allowed=allowed, what=what, beside=beside)
 
@@ -152,9 +152,9 @@ def read_formed(path: Path, kind: Kind, problems: list[Diagnostic]) -> Document 
     except InvalidSpecs as error:
         problems.extend(error.diagnostics)
         return None
-    own = form_problems(document, kind)
-    problems.extend(own)
-    return None if own else document
+    of_form = form_problems(document, kind)
+    problems.extend(of_form)
+    return None if of_form else document
 
 
 def form_problems(document: Document, kind: Kind) -> list[Diagnostic]:
@@ -172,8 +172,8 @@ def form_problems(document: Document, kind: Kind) -> list[Diagnostic]:
         of_what_was_read = [problem for problem in problems if not _is_unread(problem, document)]
         return list(dict.fromkeys([*document.problems, *diagnostics(document, of_what_was_read)]))
     is_map = isinstance(document.data, dict)
-    # the file may be of another kind and have secrets: a key that is none of its own, and resembles
-    # none, is not quoted
+    # the file may be of another kind and have secrets: a key that resembles none of this kind is
+    # not quoted
     of_ours = [
         problem
         for problem in problems

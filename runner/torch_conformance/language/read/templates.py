@@ -104,7 +104,7 @@ _OPERATORS = frozenset(
     ["and", "else", "if", "in", "is", "not", "or", "lambda", "True", "False", "None"]
 )
 _MARK = "\N{LATIN LETTER DENTAL CLICK}"
-"""Stands behind a key of the matrix, or of a value of it, that is a keyword of Python: ``from``."""
+"""Added to a key of the matrix, or of a value of it, that is a keyword of Python: ``from``."""
 
 
 def _parsed(expression: str, names: set[str]) -> ast.expr:
@@ -179,22 +179,7 @@ _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 }
 
 _ALLOWED = frozenset(
-    [
-        "Name",
-        "Load",
-        "Constant",
-        "Attribute",
-        "Compare",
-        "BoolOp",
-        "And",
-        "Or",
-        "UnaryOp",
-        "Not",
-        "USub",
-        "UAdd",
-        "BinOp",
-        "IfExp",
-    ]
+    "Name Load Constant Attribute Compare BoolOp And Or UnaryOp Not USub UAdd BinOp IfExp".split()
     + [kind.__name__ for kind in (*_ARITHMETIC, *_COMPARE)]
 )
 
@@ -237,20 +222,14 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
             return node.value
         case ast.Name():
             return _CONSTANTS[node.id] if node.id in _CONSTANTS else names[node.id]
-        case ast.Attribute(attr=attribute):
-            value = _evaluate(node.value, names)
-            if not isinstance(value, Mapping):
-                raise _error("template-no-attributes", name=attribute)
-            if attribute not in value:
-                raise TemplateError(unknown_word("attribute", attribute, value, place="a template"))
-            return value[attribute]
+        case ast.Attribute():
+            return _attribute(_evaluate(node.value, names), node.attr)
         case ast.UnaryOp(op=ast.Not()):
             return not _evaluate(node.operand, names)
+        case ast.UnaryOp(op=ast.USub()):
+            return -_number(_evaluate(node.operand, names), "-")
         case ast.UnaryOp():
-            number = _number(
-                _evaluate(node.operand, names), "-" if isinstance(node.op, ast.USub) else "+"
-            )
-            return -number if isinstance(node.op, ast.USub) else number
+            return _number(_evaluate(node.operand, names), "+")
         case ast.BoolOp():
             value = None
             for part in node.values:
@@ -264,34 +243,45 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
             left = _evaluate(node.left, names)
             for compare, operand in zip(node.ops, node.comparators, strict=True):
                 right = _evaluate(operand, names)
-                try:
-                    holds = _COMPARE[type(compare)](left, right)
-                except TypeError as error:
-                    raise _error(
-                        "template-comparison", left=f"{left!r:.40}", right=f"{right!r:.40}"
-                    ) from error
-                if not holds:
+                if not _compared(_COMPARE[type(compare)], left, right):
                     return False
                 left = right
             return True
         case ast.BinOp():
-            symbol, calculate = _ARITHMETIC[type(node.op)]
-            left, right = _evaluate(node.left, names), _evaluate(node.right, names)
-            if symbol == "+" and isinstance(left, str) and isinstance(right, str):
-                return _bounded(left + right)
-            left, right = _number(left, symbol), _number(right, symbol)
-            try:
-                result = calculate(left, right)
-            except (ZeroDivisionError, OverflowError) as error:
-                raise _error(
-                    "template-arithmetic",
-                    formula=f"{left!r:.40} {symbol} {right!r:.40}",
-                    reason=str(error),
-                ) from error
-            if result not in WHOLE if isinstance(result, int) else not math.isfinite(result):
-                raise _error("template-too-large", symbol=symbol)
-            return result
+            return _calculated(node.op, _evaluate(node.left, names), _evaluate(node.right, names))
     raise AssertionError(node)
+
+
+def _attribute(value: object, name: str) -> Any:
+    if not isinstance(value, Mapping):
+        raise _error("template-no-attributes", name=name)
+    if name not in value:
+        raise TemplateError(unknown_word("attribute", name, value, place="a template"))
+    return value[name]
+
+
+def _compared(compare: Callable[[Any, Any], bool], left: object, right: object) -> bool:
+    try:
+        return compare(left, right)
+    except TypeError as error:
+        raise _error("template-comparison", left=f"{left!r:.40}", right=f"{right!r:.40}") from error
+
+
+def _calculated(operation: ast.operator, left: object, right: object) -> Any:
+    symbol, calculate = _ARITHMETIC[type(operation)]
+    if symbol == "+" and isinstance(left, str) and isinstance(right, str):
+        return _bounded(left + right)
+    try:
+        result = calculate(_number(left, symbol), _number(right, symbol))
+    except (ZeroDivisionError, OverflowError) as error:
+        raise _error(
+            "template-arithmetic",
+            formula=f"{left!r:.40} {symbol} {right!r:.40}",
+            reason=str(error),
+        ) from error
+    if result not in WHOLE if isinstance(result, int) else not math.isfinite(result):
+        raise _error("template-too-large", symbol=symbol)
+    return result
 
 
 def _number(value: object, symbol: str) -> Any:
@@ -320,34 +310,9 @@ def _bounded(value: object) -> Any:
 
 
 SECTIONS = frozenset(
-    [
-        "summary",
-        "covers",
-        "requires",
-        "config",
-        "dynamo_config",
-        "functorch_config",
-        "env",
-        "torch",
-        "context",
-        "function",
-        "functions",
-    ]
-    + [
-        "let",
-        "spies",
-        "handlers",
-        "inputs",
-        "compile",
-        "steps",
-        "expect",
-        "timeout",
-        "retries",
-        "group",
-        "on_request",
-        "control",
-        TRITON,
-    ]
+    "summary covers requires config dynamo_config functorch_config env torch context function "
+    "functions let spies handlers inputs compile steps expect timeout retries group on_request "
+    "control triton".split()
 )
 """The top-level keys in whose values ``{{`` begins a template."""
 

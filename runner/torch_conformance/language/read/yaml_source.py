@@ -48,7 +48,7 @@ def _unquoted(problem: Diagnostic) -> Diagnostic:
 
 
 def _failure(path: Path, before: str, code: str, **arguments: str | int) -> InvalidSpecs:
-    """Return the exception for one problem of a file, which stands after the text ``before``."""
+    """Return the exception for a problem of a file that follows the text ``before``."""
     line, column = _end(before)
     position = Position(file=shown_path(path), line=line, column=column)
     return InvalidSpecs([Diagnostic.of(code, **arguments).at(position)])
@@ -207,7 +207,7 @@ class _Reader:
                 self.root = self._value(event, (), 0)
                 self.is_whole = True
 
-    def _value(self, event: Any, path: DataPath, depth: int, *, in_flow: bool = False) -> Any:
+    def _value(self, event: Any, path: DataPath, depth: int) -> Any:
         if type(event) is yaml.AliasEvent:
             return self._aliased(event, path, depth)
         has_tag = event.tag not in (None, "!")
@@ -232,20 +232,10 @@ class _Reader:
             self.root = data
         while not isinstance(inner := self._loader.get_event(), yaml.CollectionEndEvent):
             if isinstance(data, list):
-                data.append(
-                    self._value(
-                        inner, (*path, len(data)), depth + 1, in_flow=bool(event.flow_style)
-                    )
-                )
+                data.append(self._value(inner, (*path, len(data)), depth + 1))
             else:
                 key = self._key(inner, path, in_flow=bool(event.flow_style))
-                value = self._value(
-                    self._loader.get_event(),
-                    (*path, key),
-                    depth + 1,
-                    in_flow=bool(event.flow_style),
-                )
-                data[key] = value
+                data[key] = self._value(self._loader.get_event(), (*path, key), depth + 1)
         if event.anchor:
             self._anchors[event.anchor] = (data, *_measure(data))
         return data
@@ -355,17 +345,15 @@ _LOADER: Any = getattr(
 
 def read(path: Path, kind: Kind = SPEC) -> Document:
     """Parse one YAML file; raise ``InvalidSpecs`` with a positioned diagnostic for each problem."""
-    document = read_partly(path, kind)
-    if document.problems:
-        raise InvalidSpecs(document.problems)
-    return document
+    return _whole(read_partly(path, kind))
 
 
 def parse(text: str, *, path: Path, kind: Kind = SPEC) -> Document:
-    """Parse YAML text of the file ``path``; raise ``InvalidSpecs`` with a diagnostic for each
-    problem.
-    """
-    document = _parse(text.encode("utf-8"), path, kind)
+    """Like ``read``, for a text of the file ``path``."""
+    return _whole(_parse(text.encode("utf-8"), path, kind))
+
+
+def _whole(document: Document) -> Document:
     if document.problems:
         raise InvalidSpecs(document.problems)
     return document
@@ -423,7 +411,7 @@ def read_bytes(path: Path, limit: int = MAX_BYTES, article: str = "a spec") -> b
 
 
 def decoded(content: bytes, path: Path, kind: Kind) -> str:
-    """Return the text of a file; raise ``InvalidSpecs`` for bytes that are no text of YAML."""
+    """Return the text of a file; raise ``InvalidSpecs`` for bytes that YAML does not allow."""
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise _failure(path, "", "not-utf-8-but-16")
     if b"\0" in content:
@@ -448,7 +436,7 @@ def decoded(content: bytes, path: Path, kind: Kind) -> str:
 
 
 def _parse(content: bytes, path: Path, kind: Kind) -> Document:
-    """Parse as far as possible; raise ``InvalidSpecs`` for bytes that are no text of YAML."""
+    """Parse as far as possible; raise ``InvalidSpecs`` for bytes that YAML does not allow."""
     text, file = decoded(content, path, kind), shown_path(path)
     for loader_class in (_LOADER, yaml.SafeLoader):
         reader = _Reader(loader_class(text), file, kind)

@@ -155,7 +155,7 @@ class Verification:
     words: tuple[str, ...] = ()
     """Claims for which the archive has no evidence."""
     weak: tuple[str, ...] = ()
-    """The expectations that could not have failed, each with its place and the reason that its spec
+    """The expectations that cannot fail, each with its place and the reason that its spec
     writes.
     """
     run: str = ""
@@ -1296,7 +1296,7 @@ def _lines(verification: Verification) -> Iterator[str]:
         "tested, as the author says:": verification.tested,
         "follows from the archive, if the observations are true:": verification.follows,
         "the author's word:": verification.words,
-        "weak: could not have failed, as the specs say": verification.weak,
+        "weak: cannot fail, as the specs say": verification.weak,
     }
     for title, claims in parts.items():
         if claims:

@@ -50,7 +50,7 @@ _SECONDS = 1.0
 def target_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield the problems of a spec with targets."""
     document, data = anatomy.document, anatomy.data
-    expectations = [expectation for step in anatomy.steps for expectation in step.expectations]
+    expectations = anatomy.expectations
     if document.marks.get(("backends",)) != document.marks.get((KEY,)):
         message = "'backends' together with 'targets'"
         yield document.problem(
@@ -221,7 +221,7 @@ def _simulated_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
             yield document.problem(
                 (*step.path, "eager"), "an eager call on a simulated GPU", hint, code="target"
             )
-    for raw in [raw for step in anatomy.steps for raw in step.expectations]:
+    for raw in anatomy.expectations:
         if not EXPECTATIONS[raw.kind].is_offline and raw.kind != "choices":
             hint = f"nothing runs: it may have {one_of([*_offline_kinds(), 'choices'])}"
             yield document.problem(

@@ -427,7 +427,7 @@ class GraphOfStage(Conditional):
     needs_result = False
     stage: Literal["dynamo", "pre_grad", "joint", "post_grad"]
     """dynamo: what Dynamo gives to the backend; pre_grad: before AOTAutograd; joint: forward and
-    backward in one graph, or the forward alone where nothing needs a gradient; post_grad: what
+    backward in one graph, or only the forward where nothing needs a gradient; post_grad: what
     Inductor lowers."""
     index: Annotated[int | str, CHOICE, Form({"title": "choice of graph"})] | None = None
     """Which of several graphs ops and checks are about: its index in the order of compilation, or

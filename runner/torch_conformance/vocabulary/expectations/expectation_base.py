@@ -355,7 +355,7 @@ def count_mutants(
                 ("far more than observed", 2 * observed + (_MOST_BUDGET if is_budget else 9))
             )
         elif trivial is not None:
-            numbers.append(("as many as x + 1 has", trivial))
+            numbers.append(("what x + 1 has", trivial))
     for name, number in numbers:
         if number < 0:
             yield Mutant.not_applicable(name, "counts are not negative", leaf=leaf, where=where)

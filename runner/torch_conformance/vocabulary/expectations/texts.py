@@ -302,7 +302,7 @@ class _OfText(ConditionalOnCode):
     lacks: Texts | None = None
     """Parts of which none is in it.
 
-    Needs contains or matches beside it: an empty text lacks everything.
+    Needs contains or matches too: an empty text lacks everything.
     """
 
     @classmethod

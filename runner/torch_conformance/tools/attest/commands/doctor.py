@@ -44,7 +44,7 @@ class DoctorOptions(SpecFiles):
     """The options of ``doctor``."""
 
     profile: str | None = profile_option(
-        "look at this profile alone, with the specs and backends that it names"
+        "look only at this profile, with the specs and backends that it names"
     )
     json: bool = flag("print one object")
 

@@ -71,10 +71,11 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "repro": Command(
         "tools.author.commands.repro:ReproOptions",
-        "print a Python script that shows one case and needs only torch",
+        "print a Python script that shows one case with only torch",
         "Print a script that imports only torch and fails where the case fails: exit 0 where "
         "every expectation held, 1 where one "
-        "failed, 2 where the machine cannot run it. What the script does not say is named in it.",
+        "failed, 2 where the machine cannot run it. The script names the claims that it does "
+        "not check.",
         (
             (
                 "repro 'padding/mm-zero-rows[backend=cpu]' > repro.py",
