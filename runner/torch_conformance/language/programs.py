@@ -19,7 +19,7 @@ from torch_conformance.language.read.anatomy import PROGRAMS
 from torch_conformance.model.diagnostics import Diagnostic
 from torch_conformance.model.document import Document
 
-VERSION = 3
+VERSION = 4
 """The number in the ids; another one wherever the same seed gives another text."""
 
 Shape: TypeAlias = tuple[int, ...]
@@ -208,7 +208,7 @@ torch.{floor;trunc;round}(X * 4) | range=4x-1,4x+1 slope=0 kind=jump
 torch.{ceil;sign;frac}(X) | range={ceil;-1,1;-1,1} slope={0;0;1} kind=jump
 torch.where(X > 0.25, X, -0.5) | range=x,-0.5 kind=jump
 X.to(torch.{float32;float64;bfloat16;float16}) | dtype={float32;float64;bfloat16;float16}
-X.to(torch.bfloat16).to(X.dtype)
+X.to(torch.bfloat16).to(X.dtype) | view=yes
 X {> 0.25;<= -0.5} | range=0,1 slope=0 kind=jump dtype=bool
 (X * 4).{to(torch.int64);round()} | range=4x-1,4x+1 slope=0 kind=jump dtype={int64;}
 # 8 float shape=without

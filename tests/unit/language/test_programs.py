@@ -1,5 +1,6 @@
 """Random programs: the same texts for a seed, valid ones, and their folder."""
 
+import itertools
 import re
 import subprocess
 import sys
@@ -51,7 +52,7 @@ def test_three_hundred_programs_are_valid_and_bounded(tmp_path: Path) -> None:
     assert not inspection.problems
     assert len(inspection.suite.cases) == 300
     assert all(case.on_request for case in inspection.suite.cases)
-    assert inspection.suite.cases[3].id == "programs-3-s11-0003[backend=cpu]"
+    assert inspection.suite.cases[3].id == "programs-4-s11-0003[backend=cpu]"
     texts = [document.content.decode() for document in inspection.suite.documents]
     bodies = [text.partition("):\n")[2].partition("return (")[0] for text in texts[:300]]
     assert all(3 <= len(re.findall(r"^ +v\d+ = ", body, re.MULTILINE)) <= 12 for body in bodies)
@@ -65,7 +66,7 @@ def test_what_a_folder_has_is_read_and_not_made_again(tmp_path: Path) -> None:
     assert not frozen.exists()
     suite.freeze()
     first, second = sorted(frozen.iterdir())
-    assert first.name == "programs-3-s3-0000.yaml"
+    assert first.name == "programs-4-s3-0000.yaml"
     named = requested(suite.cases, suite.cases, Selection(), paths=[source], sources=suite.sources)
     assert named == list(suite.cases)
     old = frozen / "programs-0-s3-0000.yaml"
@@ -103,3 +104,12 @@ def test_the_generator_stays_small() -> None:
     lines = Path(programs.__file__).read_text().splitlines()
     assert len(lines) <= 600
     assert max(map(len, lines)) <= _LONGEST
+
+
+def test_a_cast_that_may_return_its_operand_is_not_all_that_a_program_computes() -> None:
+    for seed, number in itertools.product((6, 10), range(50)):
+        text = programs.text_of({"backends": ["cpu"]}, seed, number)
+        function = text.partition("\ninputs:")[0]
+        returned = re.findall(r"v\d+", function.rpartition("return ")[2])
+        casts = set(re.findall(r"(v\d+) = \w+\.to\(torch\.bfloat16\)\.to\(", function))
+        assert set(returned) - casts, text
