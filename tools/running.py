@@ -20,6 +20,7 @@ from torch_conformance.language.load import load
 from torch_conformance.matching.patterns import Ids
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult
+from torch_conformance.optional.options import Selection
 from torch_conformance.plan.selection import select
 from torch_conformance.record.journal import read_run
 
@@ -81,7 +82,7 @@ def cases_of(devices: Sequence[str] = ("cpu",), extra: Sequence[Path] = ()) -> d
     suite = load([*SPECS, *extra])
     return {
         case.id: Path(case.spec).resolve()
-        for case in select(suite.cases, suite.backends)
+        for case in select(suite.cases, suite.backends, Selection())
         if case.device in devices
     }
 

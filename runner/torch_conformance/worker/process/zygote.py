@@ -87,7 +87,7 @@ def warm(words: list[str]) -> None:
     def end_phase(name: str) -> None:
         nonlocal begin
         end = time.perf_counter()
-        entry.START_UP[name] = round(end - begin, 2)
+        entry.START_UP.append((name, round(end - begin, 2)))
         begin = end
 
     kinds = [word for word in words if not word.startswith(protocol.MODULE)]
