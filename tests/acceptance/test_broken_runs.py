@@ -283,7 +283,7 @@ def test_a_killed_run_that_is_gone_on_with_gives_the_report_of_an_unbroken_one(
     # the end of a crash's stderr is cut by bytes, and lists what its process happened to have
     # imported
     without_place = [
-        re.sub(r"report: .*|folder: .*|page: .*|(?m:^ {4}.*)", "", text)
+        re.sub(r"report: .*|folder: .*|page: .*|seconds until .*|(?m:^ {4}.*)", "", text)
         for text in (done.stdout, whole.stdout)
     ]
     assert without_place[0] == without_place[1]
