@@ -103,6 +103,7 @@ class LocalExecutor:
         self,
         settings: ExecutorSettings,
         make_starter: Callable[[Path], ProcessStarter] | None = None,
+        grace: Grace | None = None,
     ) -> None:
         """``make_starter`` makes the starter of other processes, from the scratch folder."""
         self._settings = settings
@@ -114,7 +115,7 @@ class LocalExecutor:
         self._starter = make(self._scratch.path)
         self._services: Services | None = None
         """The servers of cases, from the first job on that uses one."""
-        self._grace = Grace()
+        self._grace = grace or Grace()
         self._start_seconds = self._grace.start * settings.timeout_factor
         self._selector = selectors.DefaultSelector()
         self._numbers = itertools.count(1)
