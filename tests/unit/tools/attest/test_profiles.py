@@ -559,11 +559,20 @@ TRAINING = pytest.mark.nightly(
     reason="the operators of compiler-core once more, with gradients; its version is always tested"
 )
 
+IN_CI = ("CPU", "H200", "MI300X", "RX 7900 XTX")
+OTHERS = pytest.mark.nightly(
+    reason="a machine of one kind with those that every run has: H200, MI300X, RX 7900 XTX"
+)
+
 
 @pytest.mark.parametrize(
     ("name", "gpu"),
     [
-        pytest.param(name, gpu, marks=TRAINING if name.endswith("-training") else ())
+        pytest.param(
+            name,
+            gpu,
+            marks=TRAINING if name.endswith("-training") else () if gpu in IN_CI else OTHERS,
+        )
         for name in shipped_profiles()
         for gpu in PERFECT[name]
     ],
