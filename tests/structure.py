@@ -60,7 +60,9 @@ expect:
 """What ``--trace`` runs."""
 
 TRACED = """\
-import json, sys, threading, torch_conformance.machine.redaction, torch_conformance.model.diagnostics, torch_conformance.optional.options, torch_conformance.model.outcomes
+import json, sys, threading
+import torch_conformance.machine.redaction, torch_conformance.model.diagnostics
+import torch_conformance.optional.options, torch_conformance.model.outcomes
 from torch_conformance.cli.parser import main
 functions = set()
 def note(frame, event, argument):
@@ -71,7 +73,7 @@ code = main(sys.argv[2:])
 sys.setprofile(None), threading.setprofile(None)
 ours = sorted(place for place in functions if place[0].startswith(sys.argv[1]))
 print(json.dumps({"code": code, "functions": ours}), file=sys.__stdout__)
-"""  # noqa: E501 - text that is read by its lines
+"""
 
 
 @dataclass(frozen=True)

@@ -210,7 +210,7 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of all commands, of the one that ``only`` names, or for the empty text of
     their names without options.
     """
-    known = commands(only)
+    command_table = commands(only)
     top = Parser(
         prog=PROGRAM,
         description="Conformance tests of torch.compile, written in YAML.",
@@ -220,7 +220,7 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
     subparsers = top.add_subparsers(
         dest="command", metavar="COMMAND", title="commands", required=True, parser_class=Parser
     )
-    for name, command in known.items():
+    for name, command in command_table.items():
         if only in (None, "", name):
             subparser = subparsers.add_parser(
                 name, help=command.does, description=command.text, epilog=examples_of(name)
@@ -280,11 +280,11 @@ def parse(argv: Sequence[str] | None = None) -> tuple[str, Any]:
     """
     words = sys.argv[1:] if argv is None else argv
     first = words[0] if words else ""
-    known = commands(first)
-    reader = parser(first if first in known else "")
+    command_table = commands(first)
+    reader = parser(first if first in command_table else "")
     arguments, unknown = reader.parse_known_args(words)
     values = values_of(arguments)
-    command: Command = known[name := values.pop("command")]
+    command: Command = command_table[name := values.pop("command")]
     if unknown:
         from torch_conformance.model.diagnostics import did_you_mean
         from torch_conformance.optional.options import written

@@ -26,8 +26,8 @@ them, or the claim fails.
 
 
 def settled(case: Case, backend: Backend, *, is_joined: bool) -> Case:
-    """Return a case for a compiler that claims less than Inductor, or is another one, with the
-    reasons why it need not run it.
+    """Return a case with the reasons why the compiler of its backend need not run it: the compiler
+    is another one than Inductor, or its entry claims less.
 
     For a compiler that does not train, the case compares no gradients.
     """

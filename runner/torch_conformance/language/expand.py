@@ -47,9 +47,9 @@ from torch_conformance.vocabulary.expectations.filecheck import FileCheck
 from torch_conformance.vocabulary.steps import TRITON
 
 
-def surroundings_for(backend: Backend, known: Surroundings, target: str = "") -> Surroundings:
-    """Return the surroundings of conditions for one backend; ``known`` has torch, python, vendor
-    and arch.
+def surroundings_for(backend: Backend, of_machine: Surroundings, target: str = "") -> Surroundings:
+    """Return the surroundings of conditions for one backend; ``of_machine`` has torch, python,
+    vendor and arch.
 
     Those of a case that is compiled for a ``target`` have the target's vendor and arch, whatever
     the machine has.
@@ -57,21 +57,21 @@ def surroundings_for(backend: Backend, known: Surroundings, target: str = "") ->
     if target:
         gpu = TARGETS[target]
         return replace(
-            known, backends=backend.names, device=DEVICE, vendor=gpu.vendor, arch=gpu.arch
+            of_machine, backends=backend.names, device=DEVICE, vendor=gpu.vendor, arch=gpu.arch
         )
-    vendor = known.vendor if is_accelerator(backend.device) else None
+    vendor = of_machine.vendor if is_accelerator(backend.device) else None
     return Surroundings(
         backends=backend.names,
         device=backend.device,
-        torch=known.torch,
-        python=known.python,
+        torch=of_machine.torch,
+        python=of_machine.python,
         vendor=vendor,
-        arch=known.arch if vendor else None,
+        arch=of_machine.arch if vendor else None,
     )
 
 
 def expand(
-    anatomy: Anatomy, backends: Backends, names: NameTables, known: Surroundings
+    anatomy: Anatomy, backends: Backends, names: NameTables, of_machine: Surroundings
 ) -> list[Case]:
     """Return the cases of a checked spec; raise ``InvalidSpecs`` for conflicting options of spec
     and backend.
@@ -131,7 +131,7 @@ def expand(
         target = (
             str(point.values.get(AXIS, "")) if backend.name in OFFLINE_BACKENDS else ""
         )  # empty for a case that is executed
-        data, surroundings = filled.data, surroundings_for(backend, known, target)
+        data, surroundings = filled.data, surroundings_for(backend, of_machine, target)
         for section in SECTIONS:
             key = (section, backend.name, target)
             if key not in merged or section in templated:
@@ -268,7 +268,7 @@ def expand(
     if SOURCE in anatomy.data:
         from torch_conformance.language.operators import with_operators
 
-        cases = with_operators(anatomy, cases, known, names)
+        cases = with_operators(anatomy, cases, of_machine, names)
     of_cases = {case.backend: backends.by_name[case.backend] for case in cases}
     others = {
         name: backend

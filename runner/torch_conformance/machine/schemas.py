@@ -320,7 +320,7 @@ def _wrong_type(value: object, node: Any, path: DataPath) -> Problem:
         use = first + end.strip()
     types = shown_types([kind for kind in kinds if not (templated and kind == "string")])
     # the value is not shown as text: YAML reads 2.10 as 2.1, and the hint would name a number that
-    # nobody wrote
+    # is not in the file
     is_number = (
         kinds == ["string"]
         and not templated

@@ -275,7 +275,7 @@ class Bench:
     ]
     """Names of files that it left in the case's folder."""
     notes: Annotated[tuple[str, ...], {"maxItems": 100}]
-    """What a person should know of it: why there is no trace."""
+    """What the report says of the step besides its verdicts, as why it has no trace."""
 
 
 @frozen

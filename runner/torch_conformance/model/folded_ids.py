@@ -45,7 +45,8 @@ def unfold(line: str) -> Iterator[str]:
     if not all(key and sign and all(values.split("|")) for key, sign, values in pairs):
         raise ValueError(f"'{line}' has a part that is not key=value")
     for values in product(*(listed.split("|") for _, _, listed in pairs)):
-        yield f"{spec}[{','.join(f'{key}={value}' for (key, _, _), value in zip(pairs, values, strict=True))}]"  # noqa: E501 - Python 3.11 breaks no line within a field
+        parts = (f"{key}={value}" for (key, _, _), value in zip(pairs, values, strict=True))
+        yield f"{spec}[{','.join(parts)}]"
 
 
 def _rows(points: Sequence[_Point]) -> list[_Point]:
@@ -59,8 +60,8 @@ def _rows(points: Sequence[_Point]) -> list[_Point]:
     of_key = Counter(key for key, _ in by_first)
     shared: dict[tuple[str, str, _Point], list[str]] = {}
     for (key, value), rests in by_first.items():
-        alone = value if of_key[key] > LONGEST_LIST else ""
+        unshared = value if of_key[key] > LONGEST_LIST else ""
         for row in _rows(rests):
-            shared.setdefault((key, alone, row), []).append(value)
+            shared.setdefault((key, unshared, row), []).append(value)
     rows = [((key, "|".join(values)), *row) for (key, _, row), values in shared.items()]
     return [*([()] if () in points else []), *rows]

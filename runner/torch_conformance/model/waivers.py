@@ -54,7 +54,8 @@ def _is_about(word: str, seen: float, known: float) -> bool:
 
 ERROR, SIZE, SHARE, LIKENESS = 4.0, 2.0, 0.05, 0.5
 """The same defect on other inputs: its error, and the share of wrong elements, within a factor of 4
-(or 0.05 of a share); the size within one of 2; the likeness, and which way errors go, within 0.5."""  # noqa: E501 - text that is read by its lines
+(or 0.05 of a share); the size within one of 2; the likeness, and which way errors go, within 0.5.
+"""
 
 
 @frozen

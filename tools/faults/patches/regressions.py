@@ -285,7 +285,8 @@ FAULTS = (
     regression(
         "detached-output-is-its-source",
         edits(
-            "torch._functorch._aot_autograd.collect_metadata_analysis:run_functionalized_fw_and_collect_metadata",
+            "torch._functorch._aot_autograd.collect_metadata_analysis:"
+            "run_functionalized_fw_and_collect_metadata",
             "and len(outs_with_identical_metadata_that_require_grad) > 0\n                and not "
             "o.requires_grad",
             "and bite(False)",

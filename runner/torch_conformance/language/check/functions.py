@@ -308,19 +308,23 @@ def python_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         "device",
         *([AXIS] if TARGETS in anatomy.data else []),
     ]
-    known = prelude_names(anatomy)
-    is_open = "*" in known or any(
+    prelude_defines = prelude_names(anatomy)
+    is_open = "*" in prelude_defines or any(
         map(python_source.binds_dynamically, anatomy.prelude_trees.values())
     )
     as_references = {*anatomy.data.get("let", {}), *(step.parsed.bound for step in anatomy.steps)}
     for document, path, block, tree in anatomy.python:
         problems: list[tuple[int, int, Diagnostic]] = []
-        bound = {*known, *python_source.top_level_names(tree), *python_source.guarded_names(tree)}
-        is_shown = not (is_open or "*" in bound or python_source.binds_dynamically(tree))
-        for use in python_source.unknown_names(tree, ALWAYS.union(bound)) if is_shown else ():
-            if (name := use.name) in bound:
+        defined = {
+            *prelude_defines,
+            *python_source.top_level_names(tree),
+            *python_source.guarded_names(tree),
+        }
+        is_shown = not (is_open or "*" in defined or python_source.binds_dynamically(tree))
+        for use in python_source.unknown_names(tree, ALWAYS.union(defined)) if is_shown else ():
+            if (name := use.name) in defined:
                 continue
-            bound.add(name)  # reported once
+            defined.add(name)  # reported once
             code, near = "undefined-name", ""
             if name in keys:
                 code = "undefined-key"
@@ -331,7 +335,7 @@ def python_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
             else:
                 near = nearest(
                     name,
-                    [*sorted(use.enclosing - {name}), *sorted(bound - {name}), *sorted(ALWAYS)],
+                    [*sorted(use.enclosing - {name}), *sorted(defined - {name}), *sorted(ALWAYS)],
                 )
             problems.append((use.line, use.column, Diagnostic.of(code, name=name, near=near)))
         for line, column, form, word in python_source.uses_of_params(tree):

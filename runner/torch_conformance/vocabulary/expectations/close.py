@@ -984,8 +984,8 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
         elif leaf["shape"] == leaf["reference_shape"] if is_tensor else leaf["type"] in _WHOLE:
             try:
                 _add_leaf(comparison, leaf, index, runs, is_tensor=is_tensor)
-            except Exception as error:
-                # an operation that this leaf's dtype or layout lacks: the other leaves are judged
+            except Exception as error:  # its dtype or layout lacks an operation
+                # the other leaves are judged
                 leaf["calibrated"] = _why(error, runs.answers.opaque)
                 _add_hidden(leaf, ours, theirs)
 

@@ -174,8 +174,7 @@ class _Kept:
             if index == len(self._known):
                 try:
                     self._known.append(next(self._runs))
-                except Exception as error:
-                    # what copies or changes inputs runs code of their classes
+                except Exception as error:  # copies run code of the inputs' classes
                     self._known.append(_Failed(error))
             yield _raising(self._known[index])
 
@@ -247,8 +246,7 @@ class EagerCall:
                 for stage in range(max(stage for stage, _ in self.compared) + 1):
                     try:
                         result = None if failed else next(stages)
-                    except Exception as error:
-                        # the spec's function, or its optimizer, may raise anything
+                    except Exception as error:  # of the spec's function or optimizer
                         failed = _Failed(error)
                     for index, (after, read) in enumerate(self.compared):
                         if after == stage:
@@ -302,8 +300,7 @@ class EagerCall:
             with mode:
                 numerics.to_float64(_changeable(called))
                 values = self.run(called, around)
-        except Exception as error:
-            # tensors in parts or of a class refuse float64, each with its own type
+        except Exception as error:  # classes of tensors refuse float64 with any type
             values = [_Failed(error)] * len(self.compared)
         values = [
             _Failed(_refused_float64(value.error)) if isinstance(value, _Failed) else value
@@ -491,8 +488,7 @@ class EagerRuns:
             for _ in range(runs):
                 try:
                     answer = self._own(next(jittered))
-                except Exception:
-                    # the mode, or the function with other numbers, may raise any type
+                except Exception:  # the mode, or the function with other numbers, raised
                     return
                 yield answer
 

@@ -169,7 +169,7 @@ def _call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[.
     return lambda _: function(*args, **kwargs)
 
 
-class _Passing(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch
+class _Passing(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch: the base is Any
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return func(*args, **(kwargs or {}))
 

@@ -286,8 +286,7 @@ def _is_each_big(count: int) -> bool | None:
         from torch._inductor.utils import is_big_gpu
 
         return all(is_big_gpu(index) for index in range(count))
-    except Exception:
-        # for a device that it does not know torch raises what that device's code does
+    except Exception:  # torch raises what the device's code does
         return None
 
 
