@@ -1,5 +1,6 @@
 """What every test may ask for."""
 
+import contextlib
 import gc
 import os
 import signal
@@ -16,6 +17,7 @@ from tests import clusters, prestart
 from tests.fakes import ROOT, import_torch, inspected_once
 from tests.fences import write_site
 from tests.timeouts import pytest_timeout_cancel_timer, pytest_timeout_set_timer  # noqa: F401 - hooks of pytest-timeout
+from torch_conformance.execute.spawn import ProcessStarter
 from torch_conformance.language import backends
 from torch_conformance.language import load as load_module
 from torch_conformance.language.load import Suite, load
@@ -128,6 +130,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     config.option.loadscopereorder = False
     return LoadFileScheduling(config, log)
+
+
+@pytest.fixture(autouse=True)
+def no_early_zygotes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let runs of this process start a zygote only when a case needs it: most have a fake
+    executor.
+    """
+    monkeypatch.setattr(ProcessStarter, "early", lambda jobs: contextlib.nullcontext())
 
 
 @pytest.fixture(scope="session", autouse=True)

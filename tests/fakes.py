@@ -436,6 +436,7 @@ class FakeExecutor:
         """Whether it answers the questions of cases, with yes; else it does not know."""
         self.activity = Activity()
         self.warnings: tuple[str, ...] = ()
+        self.start_up = None
         self._waiting: deque[Job] = deque()
         self._check: Callable[[], None] = lambda: None
 

@@ -167,6 +167,7 @@ def become(request: Mapping[str, Any], descriptors: list[int]) -> NoReturn:
         sys.argv = [request["module"], arguments[0], str(os.getppid()), *arguments[2:]]
         module = importlib.import_module(request["module"])
         if hasattr(module, "warm"):
+            module.import_torch = functools.partial(_imported_already, module, module.import_torch)
             module.warm = functools.partial(_warm_already, module, module.warm)
         module.main()
     except BaseException:
@@ -174,14 +175,23 @@ def become(request: Mapping[str, Any], descriptors: list[int]) -> NoReturn:
     os._exit(1)
 
 
-def _warm_already(module: Any, warm: Callable[[list[str]], None], words: list[str]) -> None:
+def _imported_already(module: Any, import_torch: Callable[[], object]) -> dict[str, float]:
+    """Replace the imports of a zygote: the server has imported torch."""
+    module.import_torch = import_torch  # the seal takes another one for a replaced measurement
+    return {}
+
+
+def _warm_already(
+    module: Any, warm: Callable[..., dict[str, float]], words: list[str], *, few: bool
+) -> dict[str, float]:
     """Stand for the warm-up of a zygote: the server has done that for the CPU, and its forks
     inherit it. What is left is the part of other devices, and the modules of compilers.
     """
     module.warm = warm  # the seal takes another one for a replaced measurement
     left = [word for word in words if word != devices.CPU]
     if any(map(devices.is_accelerator, left)) or len(words) > 1:
-        warm(left)
+        return warm(left, few=few)
+    return {}
 
 
 def _take(descriptors: list[int], control: int) -> None:
@@ -208,6 +218,7 @@ def main() -> None:
     entry.follow(int(sys.argv[2]))
     os.set_inheritable(int(sys.argv[3]), False)  # the lock, which is held until this process ends
     server = Server(sys.argv[1])
+    zygote.import_torch()
     zygote.warm([devices.CPU])
     server.danger = zygote.danger()
     server.run()

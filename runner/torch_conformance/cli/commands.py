@@ -3,6 +3,7 @@
 Each imports what it needs when it runs.
 """
 
+from dataclasses import replace
 from functools import partial
 
 from torch_conformance.machine import output
@@ -18,11 +19,15 @@ def run(options: RunOptions) -> ExitCode:
 
     The stages are in ``run/controller``.
     """
-    from torch_conformance.report.reporters import Reporters
-    from torch_conformance.run.controller import run_prepared
-    from torch_conformance.run.preparation import prepare
+    from torch_conformance.run.start import early_zygotes
 
-    return run_prepared(prepare(options), partial(Reporters, "run"))
+    with early_zygotes(options) as make_executor:
+        from torch_conformance.report.reporters import Reporters
+        from torch_conformance.run.controller import run_prepared
+        from torch_conformance.run.preparation import prepare
+
+        prepared = replace(prepare(options), make_executor=make_executor)
+        return run_prepared(prepared, partial(Reporters, "run"))
 
 
 def merge(options: MergeOptions) -> ExitCode:

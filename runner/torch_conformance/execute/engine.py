@@ -26,7 +26,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torch_conformance.execute.executor_protocol import Execution, ExecutorSettings, Job, with_paths
+from torch_conformance.execute.executor_protocol import (
+    Execution,
+    ExecutorSettings,
+    Job,
+    StartUp,
+    with_paths,
+)
 from torch_conformance.execute.room import Lease, Queue, Room
 from torch_conformance.execute.spawn import Orphans, ProcessStarter, ZygoteProcess
 from torch_conformance.execute.workers import OUTPUTS, MemoryWatch, Worker, bound
@@ -102,17 +108,17 @@ class LocalExecutor:
     def __init__(
         self,
         settings: ExecutorSettings,
-        make_starter: Callable[[Path], ProcessStarter] | None = None,
+        starter: ProcessStarter | None = None,
         grace: Grace | None = None,
     ) -> None:
-        """``make_starter`` makes the starter of other processes, from the scratch folder."""
+        """``starter`` is one that starts other processes, or has started early zygotes."""
         self._settings = settings
-        self._scratch = scratch.make()
         self._orphans = Orphans()
-        make = make_starter or (
-            lambda folder: ProcessStarter(settings.threads, folder, settings.warm_folder)
-        )
-        self._starter = make(self._scratch.path)
+        if starter is not None and starter.threads != settings.threads:
+            starter.close()
+            starter = None
+        self._starter = starter or ProcessStarter(settings.threads, settings.warm_folder)
+        self._scratch = self._starter.scratch.path
         self._services: Services | None = None
         """The servers of cases, from the first job on that uses one."""
         self._grace = grace or Grace()
@@ -140,6 +146,8 @@ class LocalExecutor:
         GPUs.
         """
         self._memory = MemoryWatch()
+        self.start_up: StartUp | None = None
+        """That of the first zygote that is warm."""
         self._is_cancelled = False
         self._check: Callable[[], None] = lambda: None
         self._wake: int | None = None
@@ -155,6 +163,8 @@ class LocalExecutor:
         while self._ahead:
             self._start_zygote(self._ahead.pop(0))
         room = Room(capacity)
+        self._start(room)
+        self._starter.end_early_zygotes()
         while self._waiting.lines or self._busy():
             self._check()
             self._start(room)
@@ -233,7 +243,7 @@ class LocalExecutor:
         if self._services is not None:
             self._services.close()
         self._orphans.close()
-        self._scratch.close()
+        self._starter.close()
 
     @property
     def warnings(self) -> list[str]:
@@ -250,7 +260,7 @@ class LocalExecutor:
     def activity(self) -> Activity:
         """What the run waits for now. While cases run, none waits for the warm-up of a worker."""
         busy = self._busy()
-        starting = [zygote.warm_until for zygote in self._zygotes.values() if not zygote.is_ready]
+        starting = [zygote.warm_until for zygote in self._zygotes.values() if not zygote.is_warm]
         warming = [
             worker.warm_until
             for worker in self._workers.values()
@@ -276,11 +286,11 @@ class LocalExecutor:
         """Return the folder of a job's artifacts: in the folder of the run, or in the scratch
         folder for a job without one.
         """
-        return self._settings.folder / job.folder if job.folder else self._scratch.path / _FACTS
+        return self._settings.folder / job.folder if job.folder else self._scratch / _FACTS
 
     def _cache_of(self, job: Job) -> Path:
         """Return the folder for the caches of a job and the addresses of its services."""
-        return self._scratch.path / Path(job.folder).name
+        return self._scratch / Path(job.folder).name
 
     def _prepare(self, job: Job) -> tuple[str, Path]:
         """Start the services of a job and write its plan with the paths of this machine; a second
@@ -292,7 +302,7 @@ class LocalExecutor:
         if job.services:
             from torch_conformance.execute.redis_service import Services
 
-            self._services = self._services or Services(self._scratch.path)
+            self._services = self._services or Services(self._scratch)
             self._services.start(job.name, self._cache_of(job))
         folder = self._folder_of(job)
         folder.mkdir(parents=True, exist_ok=True)
@@ -337,7 +347,7 @@ class LocalExecutor:
             services=(self._services.stop(job.name),)
             if job.services and self._services is not None
             else (),
-            space=scratch.space_of(self._scratch.path),
+            space=scratch.space_of(self._scratch),
             printed=""
             if job.folder
             else scratch.tail(self._folder_of(job) / OUTPUTS[1], _PRINTED_BYTES),
@@ -366,6 +376,10 @@ class LocalExecutor:
             self._selector.register(
                 running.descriptor, selectors.EVENT_READ, functools.partial(self._on_pipe, worker)
             )
+        for key, zygote in self._zygotes.items():
+            # after the job that looks at the machine is forked, which needs no warm zygote
+            if zygote.is_ready and not zygote.is_asked:
+                zygote.warm_up(self._environments[key].words, few=self._settings.few)
         for (key, gpus), environment in self._missing.items():
             if all(worker.is_warm or worker.is_retired for worker in self._at(key, gpus)):
                 self._start_worker(environment, gpus, warms=True)
@@ -385,11 +399,12 @@ class LocalExecutor:
             return True
         if key not in self._zygotes:
             self._start_zygote(job.environment)
-        if key not in self._zygotes or not self._zygotes[key].is_ready:
-            return False
+        zygote = self._zygotes.get(key)
+        if zygote is None or job.plan is None or not zygote.is_warm:
+            return zygote is not None and job.plan is None and zygote.is_ready
         gpus = _pins(job, room, lease)
         warms_workers = job.environment.uses_accelerator and key not in self._cold
-        if job.plan is None or not warms_workers or self._idle_for(job, gpus):
+        if not warms_workers or self._idle_for(job, gpus):
             return True
         self._missing.setdefault((key, gpus), job.environment)
         return False
@@ -406,7 +421,7 @@ class LocalExecutor:
             }
             waiting = {line for _, line in self._waiting.lines}
             used = {worker.key for worker in self._busy()} | {
-                key for key in zygotes if key in waiting or not self._zygotes[key].is_ready
+                key for key in zygotes if key in waiting or not self._zygotes[key].is_warm
             }
             if len(used & zygotes) >= self._settings.zygotes:
                 return
@@ -434,7 +449,7 @@ class LocalExecutor:
         """
         for key, zygote in self._zygotes.items():
             environment = self._environments[key]
-            if not zygote.is_ready or not environment.uses_accelerator or key in self._cold:
+            if not zygote.is_warm or not environment.uses_accelerator or key in self._cold:
                 continue
             live = [worker for worker in self._workers.values() if not worker.is_retired]
             # one for several GPUs starts when these have room
@@ -553,6 +568,10 @@ class LocalExecutor:
             self._lose(key, "the zygote ended" + (f": {words}" if words else ""))
         elif "ready" in message:
             zygote.is_ready = True
+        elif "warm" in message:
+            zygote.is_warm = True
+            start_up = StartUp(begun=zygote.begun, phases=message["warm"])
+            self.start_up = self.start_up or start_up
         elif (
             worker := self._workers.get(
                 int(message.get("refused", message.get("started", message.get("ended"))))
@@ -590,7 +609,7 @@ class LocalExecutor:
         ):
             return _SHORT_SECONDS
         deadlines = [case.deadline for case in running]
-        deadlines += [zygote.warm_until for zygote in self._zygotes.values() if not zygote.is_ready]
+        deadlines += [zygote.warm_until for zygote in self._zygotes.values() if not zygote.is_warm]
         if any(case.job.memory_limit for case in running):
             deadlines.append(self._memory.due)
         return min(max(min(deadlines, default=now + 1.0) - now, 0.0), _MOST_SECONDS_ASLEEP)
@@ -632,7 +651,7 @@ class LocalExecutor:
         self._leaving = [zygote for zygote in self._leaving if not zygote.has_left()]
         for key, zygote in list(self._zygotes.items()):
             zygote.wake()
-            if not zygote.is_ready and now > zygote.warm_until:
+            if not zygote.is_warm and now > zygote.warm_until:
                 self._lose(key, f"the zygote did not warm up within {self._start_seconds:g} s")
 
     def _watch_case(self, worker: Worker, now: float) -> None:

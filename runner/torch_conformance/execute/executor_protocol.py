@@ -143,6 +143,16 @@ class Execution:
 
 
 @frozen
+class StartUp:
+    """How torch started in the first zygote of a run."""
+
+    begun: float
+    """In seconds since the epoch."""
+    phases: Mapping[str, float]
+    """The seconds of its phases, which follow each other, by name."""
+
+
+@frozen
 class ExecutorSettings:
     """The settings with which a run starts its executor. Paths are of the runner's machine."""
 
@@ -163,6 +173,10 @@ class ExecutorSettings:
     """How many environments may have a zygote with jobs: each zygote uses a core while it starts,
     and some 300 MB.
     """
+    few: bool = False
+    """Whether the run has fewer cases than this machine has cores: a long warm-up of a zygote would
+    take more time than it saves.
+    """
     environments: tuple[Environment, ...] = ()
     """Those whose zygotes start before a job is there for them: all that have cores to start on at
     the same time.
@@ -179,6 +193,8 @@ class ExecutorSettings:
         timeout_factor: float,
         torch_root: str | None,
         environments: Iterable[Environment] = (),
+        *,
+        few: bool = False,
     ) -> Self:
         """Return the settings for so many jobs in parallel on this machine, in these
         environments.
@@ -191,6 +207,7 @@ class ExecutorSettings:
             timeout_factor=timeout_factor,
             warm_folder=cache_dirs.cache_folder("warm"),
             zygotes=schedule.zygotes(),
+            few=few,
             environments=tuple(environments)[: schedule.zygotes(least=0)],
             torch_root=torch_root,
         )

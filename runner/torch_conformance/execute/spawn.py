@@ -10,19 +10,20 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from torch_conformance.machine import child_python
+from torch_conformance.machine import cache_dirs, child_python, scratch
+from torch_conformance.machine.capabilities import has_device_nodes
 from torch_conformance.model.protocol import (
-    MODULE,
     SIMULATED,
     TARGET,
     THREADS,
     THREADS_OF_LIBRARIES,
     WARM,
 )
+from torch_conformance.plan import schedule
 from torch_conformance.plan.schedule import Environment
 
 _PACKAGES = {
@@ -32,8 +33,8 @@ _PACKAGES = {
 """The package of zygotes, and of workers that are new Pythons; of an environment with a target."""
 
 _CLOSE_SECONDS = 6.0
-"""How long a zygote may take to kill orphans of its workers; a zygote that is not ready has no
-workers.
+"""How long a zygote may take to kill orphans of its workers; a zygote that is not warm is killed
+with its only worker, which looks at the machine.
 """
 
 _OF_TRITON = ("TRITON_", "AMDGCN_", "MLIR_", "LLVM_")
@@ -53,9 +54,9 @@ _END_SECONDS = 5.0
 
 
 def environment_for(
-    environment: Environment, threads: int, scratch: Path, warm_folder: Path | None = None
+    environment: Environment, threads: int, folder: Path, warm_folder: Path | None = None
 ) -> dict[str, str]:
-    """Return the variables of a process that imports torch."""
+    """Return the variables of a process that imports torch; its scratch files go to ``folder``."""
     variables: dict[str, str | None] = dict(os.environ)
     # a parent that asks CUDA how many devices there are makes every fork useless: NVML answers
     # without a context
@@ -68,11 +69,11 @@ def environment_for(
     variables[THREADS] = variables.get("OMP_NUM_THREADS") or str(threads)
     variables.update(dict.fromkeys(THREADS_OF_LIBRARIES, "1"))
     variables["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-    variables["TORCHINDUCTOR_CACHE_DIR"] = str(scratch / "warm")
-    variables["TRITON_CACHE_DIR"] = str(scratch / "warm" / "triton")
+    variables["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "warm")
+    variables["TRITON_CACHE_DIR"] = str(folder / "warm" / "triton")
     # torch keeps precompiled headers, and children their sockets, in the temporary folder: the
     # run's own, short and deleted
-    temporary = scratch / "tmp"
+    temporary = folder / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     variables["TMPDIR"] = str(temporary)
     # neither the variables of the runner nor those of a spec name the folder of warm files
@@ -80,7 +81,7 @@ def environment_for(
         {**environment.variables, WARM: None if warm_folder is None else str(warm_folder)}
     )
     return child_python.variables(
-        {name: value for name, value in variables.items() if value is not None}, scratch
+        {name: value for name, value in variables.items() if value is not None}, folder
     )
 
 
@@ -106,20 +107,20 @@ def _start(
 class ZygoteProcess:
     """The runner's end of a zygote."""
 
-    def __init__(
-        self,
-        words: Collection[str],
-        variables: Mapping[str, str],
-        log: Path,
-        module: str,
-    ) -> None:
+    def __init__(self, variables: Mapping[str, str], log: Path, module: str) -> None:
         self.log = log
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.process = _start(module, theirs.fileno(), variables, log, *sorted(words))
+        self.process = _start(module, theirs.fileno(), variables, log)
         theirs.close()
+        self.begun = time.time()
+        """In seconds since the epoch."""
         self.is_ready = False
+        """Whether it can fork: it has imported torch."""
+        self.is_warm = False
+        self.is_asked = False
+        """Whether its warm-up was requested."""
         self.warm_until = 0.0
-        """The moment by which it must be ready."""
+        """The moment by which it must be warm."""
         self._kill_at: float | None = None
 
     def fork(self, number: int, control: int) -> bool:
@@ -129,6 +130,12 @@ class ZygoteProcess:
         except OSError:
             return False
         return True
+
+    def warm_up(self, words: Collection[str], *, few: bool) -> None:
+        """Request the warm-up (``worker/process/zygote.warm``); it forks nothing until its end."""
+        self.is_asked = True
+        with contextlib.suppress(OSError):  # ``receive`` returns None when the zygote is gone
+            self.control.send(json.dumps({"warm": sorted(words), "few": few}).encode())
 
     def receive(self) -> Mapping[str, Any] | None:
         """Return the next message (``worker/process/zygote``); None when the zygote is gone."""
@@ -151,7 +158,7 @@ class ZygoteProcess:
     def hang_up(self) -> None:
         """Close its socket: it kills the orphans of its workers, and ends."""
         if self._kill_at is None:
-            self._kill_at = time.monotonic() + (_CLOSE_SECONDS if self.is_ready else 0)
+            self._kill_at = time.monotonic() + (_CLOSE_SECONDS if self.is_warm else 0)
             self.control.close()
             self.wake()
 
@@ -184,43 +191,70 @@ class ProcessStarter:
     with it.
     """
 
-    def __init__(self, threads: int, scratch: Path, warm_folder: Path | None = None) -> None:
-        self._threads = threads
-        self._scratch = scratch
+    def __init__(self, threads: int, warm_folder: Path | None = None) -> None:
+        self.threads = threads
+        self.scratch = scratch.make()
         self._warm_folder = warm_folder
         self._count = 0
+        self._early: list[ZygoteProcess] = []
+        """Zygotes without variables of a case, which started before the cases were known."""
+
+    @classmethod
+    @contextlib.contextmanager
+    def early(cls, jobs: str) -> Iterator[Self | None]:
+        """Start the zygotes that most runs need, for a run of ``--jobs``: they import torch while
+        the specs are read. What no executor has closed is closed at the end of this context.
+        """
+        starter = cls(schedule.threads(schedule.workers(jobs)), cache_dirs.cache_folder("warm"))
+        try:
+            # the CPU and a GPU have a zygote each, where there are cores to start both
+            has_two = has_device_nodes() and schedule.zygotes(least=0) > 1
+            starter._early = [starter.zygote(Environment()) for _ in range(1 + has_two)]
+            yield starter
+        finally:
+            starter.close()
 
     def zygote(self, environment: Environment) -> ZygoteProcess:
-        """Start a zygote; its temporary files lie in a folder of its own."""
+        """Start a zygote, or return one that started early; its temporary files lie in a folder of
+        its own.
+        """
+        if self._early and not environment.variables:
+            return self._early.pop(0)
         self._count += 1
-        scratch = self._scratch / f"zygote-{self._count}"
-        scratch.mkdir(parents=True, exist_ok=True)
-        variables = self._variables(environment, scratch)
-        words = {
-            *environment.kinds,
-            *([f"{MODULE}{environment.module}"] if environment.module else []),
-        }
+        folder = self.scratch.path / f"zygote-{self._count}"
+        folder.mkdir(parents=True, exist_ok=True)
         return ZygoteProcess(
-            words,
-            variables,
-            scratch / "zygote.log",
+            self._variables(environment, folder),
+            folder / "zygote.log",
             f"{_PACKAGES[TARGET in environment.variables]}.zygote",
         )
 
+    def end_early_zygotes(self) -> None:
+        """End those that no environment took."""
+        for zygote in self._early:
+            zygote.close()
+        self._early.clear()
+
+    def close(self) -> None:
+        """Remove the scratch folder; a second call does nothing."""
+        self.end_early_zygotes()
+        if self.scratch.path.exists():
+            self.scratch.close()
+
     def worker(self, environment: Environment, control: int) -> "subprocess.Popen[bytes]":
         """Start a worker in a process of its own: slow, and never unsafe."""
-        variables = self._variables(environment, self._scratch)
+        variables = self._variables(environment, self.scratch.path)
         return _start(
             f"{_PACKAGES[TARGET in environment.variables]}.entry",
             control,
             variables,
-            self._scratch / "workers.log",
+            self.scratch.path / "workers.log",
         )
 
-    def _variables(self, environment: Environment, scratch: Path) -> dict[str, str]:
+    def _variables(self, environment: Environment, folder: Path) -> dict[str, str]:
         if TARGET not in environment.variables:
-            return environment_for(environment, self._threads, scratch, self._warm_folder)
-        variables = environment_for(environment, self._threads, scratch)
+            return environment_for(environment, self.threads, folder, self._warm_folder)
+        variables = environment_for(environment, self.threads, folder)
         is_simulated = SIMULATED in environment.variables
         removed = (*_OF_TRITON, *_OF_INDUCTOR) if is_simulated else _OF_TRITON
         variables = {
@@ -231,10 +265,10 @@ class ProcessStarter:
             # find
             variables.update(
                 {
-                    SIMULATED: str(self._scratch / "simulated"),
+                    SIMULATED: str(self.scratch.path / "simulated"),
                     "CUDA_VISIBLE_DEVICES": "",
                     "HIP_VISIBLE_DEVICES": "",
-                    "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
+                    "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
                     "TORCHINDUCTOR_COMPILE_THREADS": "1",
                 }
             )
@@ -242,8 +276,8 @@ class ProcessStarter:
         # instructions have the paths of this machine
         variables.update(
             TRITON_DISABLE_LINE_INFO="1",
-            TRITON_CACHE_DIR=str(scratch / "triton"),
-            TRITON_HOME=str(scratch),
+            TRITON_CACHE_DIR=str(folder / "triton"),
+            TRITON_HOME=str(folder),
         )
         return variables
 

@@ -24,7 +24,7 @@ from torch_conformance.machine.installed_torch import (
     no_torch_reason,
     release,
 )
-from torch_conformance.model import devices, protocol
+from torch_conformance.model import devices
 from torch_conformance.model.case import Availability, Case
 from torch_conformance.model.conditions import BadRange, VersionRange
 from torch_conformance.model.diagnostics import UsageError, one_of
@@ -87,8 +87,6 @@ class Machine:
     """What the predicates of ``call`` returned or raised, by path, in words; None before a worker
     has called them.
     """
-    start_up: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of each phase in which the zygote of the worker that looked at it started."""
 
     @property
     def vendor(self) -> str | None:
@@ -602,6 +600,12 @@ What only torch knows, ``worker/torch_compat/device_modules.py`` tells.
 # -- a machine, and a case on it: an unavailable case is never a pass ------------------------------
 
 
+def has_device_nodes() -> bool:
+    """Whether this machine has the device file of any accelerator."""
+    kinds = devices.ACCELERATORS.values()
+    return any(Path(node).exists() for kind in kinds for node in kind.nodes)
+
+
 def inspect_files(installed: InstalledTorch | None) -> Machine:
     """Return what files and environment show of this machine, without importing torch."""
     return Machine(
@@ -610,9 +614,7 @@ def inspect_files(installed: InstalledTorch | None) -> Machine:
         release=release(installed.version) if installed else None,
         builds=installed.builds if installed else {},
         # without one of these device nodes no driver can be reached; with one, only torch can say
-        gpus=None
-        if any(Path(node).exists() for kind in devices.ACCELERATORS.values() for node in kind.nodes)
-        else 0,
+        gpus=None if has_device_nodes() else 0,
         found={
             name: capability.look()
             for name, capability in CAPABILITIES.items()
@@ -699,7 +701,7 @@ def with_facts(machine: Machine, facts: Mapping[str, Any]) -> Machine:
     """Return the machine with a worker's facts; raise ``UsageError`` if the worker imported another
     torch than the inspected one.
     """
-    no_facts = (TORCH_ROOT, ANSWERS, protocol.START_UP)
+    no_facts = (TORCH_ROOT, ANSWERS)
     known = {name: value for name, value in facts.items() if name not in no_facts}
     root = facts.get(TORCH_ROOT)
     version = str(facts.get("torch"))
@@ -723,7 +725,6 @@ def with_facts(machine: Machine, facts: Mapping[str, Any]) -> Machine:
         arch=arch,
         facts={**machine.facts, **known},
         answers=answers,
-        start_up=facts.get(protocol.START_UP, {}),
     )
 
 

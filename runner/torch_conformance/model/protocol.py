@@ -50,12 +50,7 @@ torch for one.
 """
 
 MODULE = "module:"
-"""Begins the word of a zygote's command line that names a module; the others are kinds of device.
-"""
-
-START_UP = "start_up"
-"""The name under which the facts of a machine have the phases in which the worker's zygote started,
-in seconds."""
+"""Begins the word of a zygote's warm-up that names a module; the others are kinds of device."""
 
 WARM = "TORCH_CONFORMANCE_WARM"
 """The variable that names the folder of what earlier zygotes built while they warmed up."""

@@ -16,7 +16,7 @@ from torch_conformance.model.case import Case, Group
 from torch_conformance.model.conditions import VersionRange
 from torch_conformance.model.diagnostics import UsageError, one_line
 from torch_conformance.model.outcomes import Outcome
-from torch_conformance.model.protocol import SIMULATED, TARGET
+from torch_conformance.model.protocol import MODULE, SIMULATED, TARGET
 from torch_conformance.model.results import PHASES_BEFORE_CLAIM, CaseResult
 from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.steps import parsed, traits_of
@@ -105,6 +105,11 @@ class Environment:
         return repr(
             (self.uses_accelerator, sorted(self.variables.items()), *filter(None, [self.module]))
         )
+
+    @property
+    def words(self) -> frozenset[str]:
+        """What its zygote warms up: kinds of device, a module (``worker/process/zygote.warm``)."""
+        return self.kinds | ({f"{MODULE}{self.module}"} if self.module else frozenset())
 
     @property
     def uses_accelerator(self) -> bool:

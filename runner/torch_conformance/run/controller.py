@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
+from torch_conformance.execute.executor_protocol import StartUp
 from torch_conformance.judge.waiving import remarks
 from torch_conformance.language.load import surroundings_of
 from torch_conformance.machine import output
@@ -112,6 +113,7 @@ class Controller:
         self._unrun: Mapping[str, str] = {}
         """Why cases were not run although the run was not interrupted, by id."""
         self._warnings: Sequence[str] = ()
+        self._start_up: StartUp | None = None
         self._machine: Machine | None = None
 
     def run(self) -> ExitCode:
@@ -252,6 +254,7 @@ class Controller:
                 self._take(result_of_unavailable(case, verdict, names, repro(options, case, names)))
             self._run_rounds(runner, possible, known)
             self._unrun, self._warnings = dict(runner.unrun), runner.warnings
+            self._start_up = runner.start_up
 
     def _run_rounds(self, runner: CaseRunner, cases: Sequence[Case], known: Surroundings) -> None:
         """Run all cases in parallel, then the failed ones that have retries left, one at a time.
@@ -354,11 +357,7 @@ class Controller:
             exit_code=int(code),
             interrupted=is_interrupted,
             costs=costs_of(self._executed, seconds=seconds, begun=begun, cores=cores()),
-            start_up=phases_of_start(
-                self._executed, {"specs": self._prepared.seconds, **self._machine.start_up}, begun
-            )
-            if self._machine
-            else {},
+            start_up=phases_of_start(self._executed, self._start_up, begun),
             warnings=warnings,
         )
         results = footer.warned(results)

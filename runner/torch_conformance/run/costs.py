@@ -1,10 +1,11 @@
 """What a run cost, and what bounds it on its machine. Pure."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from itertools import chain
 
+from torch_conformance.execute.executor_protocol import StartUp
 from torch_conformance.model.results import Redacted
 
 _LEAST = 20
@@ -73,16 +74,20 @@ def costs_of(
 
 
 def phases_of_start(
-    attempts: Iterable[Redacted], phases: Mapping[str, float], begun: float
+    attempts: Iterable[Redacted], start_up: StartUp | None, begun: float
 ) -> dict[str, float]:
     """Return the phases of the start of a run, in seconds, with ``the rest`` until its first case
-    began; none where no case ran. ``begun`` is in seconds since the epoch.
+    began; none where no case ran.
+
+    ``begun`` is in seconds since the epoch. ``specs`` are the seconds before the start of torch:
+    most specs are read while torch is imported.
     """
     begins = [_begin(result.begun) for result in attempts if result.begun]
     if not begins:
         return {}
-    rest = min(begins) - begun - sum(phases.values())
-    return {name: round(seconds, 2) for name, seconds in {**phases, "the rest": rest}.items()}
+    phases = {"specs": max(start_up.begun - begun, 0.0), **start_up.phases} if start_up else {}
+    phases["the rest"] = max(min(begins) - begun - sum(phases.values()), 0.0)
+    return {name: round(seconds, 2) for name, seconds in phases.items()}
 
 
 def _begin(text: str) -> float:

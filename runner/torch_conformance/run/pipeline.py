@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from torch_conformance.execute.engine import LocalExecutor
-from torch_conformance.execute.executor_protocol import Execution, ExecutorSettings, Job
+from torch_conformance.execute.executor_protocol import Execution, ExecutorSettings, Job, StartUp
 from torch_conformance.judge.evidence import read_facts
 from torch_conformance.judge.judge import judge
 from torch_conformance.judge.waiving import Waivers, apply
@@ -69,9 +69,7 @@ FACTS = "facts"
 _FACTS_SECONDS = 600.0
 
 
-def _facts_job(
-    environment: Environment, questions: Sequence[str], seconds: float, *, new_process: bool = False
-) -> Job:
+def _facts_job(environment: Environment, questions: Sequence[str], seconds: float) -> Job:
     """Return the job that reports the facts of the machine, or those of the target of an
     environment, which answers no questions.
     """
@@ -83,7 +81,6 @@ def _facts_job(
         folder="",
         environment=environment,
         timeout=seconds,
-        new_process=new_process and compiler is None,
     )
 
 
@@ -136,10 +133,7 @@ class Jobs:
         for environment in sorted(
             self.environments.values(), key=lambda environment: bool(environment.module)
         ):
-            # where there are cores for it, during the start of the zygote: its context on a GPU
-            # takes seconds
-            starts_too = schedule.zygotes(least=0) > 1 and environment.uses_accelerator
-            job = _facts_job(environment, questions, seconds, new_process=starts_too)
+            job = _facts_job(environment, questions, seconds)
             jobs.setdefault(job.name, job)
         return list(jobs.values())
 
@@ -229,10 +223,20 @@ class CaseRunner:
         """Whether the job that reports the facts of the machine runs."""
         environments = self._jobs.environments.values()
         settings = ExecutorSettings.of(
-            folder.path, workers, options.timeout_factor, self._machine.torch_root, environments
+            folder.path,
+            workers,
+            options.timeout_factor,
+            self._machine.torch_root,
+            environments,
+            few=len(cases) < schedule.cores(),
         )
         self._executor = (make_executor or LocalExecutor)(settings)
         self.close = self._executor.close
+
+    @property
+    def start_up(self) -> StartUp | None:
+        """How torch started; None where no zygote of this run started it."""
+        return self._executor.start_up
 
     @property
     def warnings(self) -> list[str]:

@@ -20,6 +20,7 @@ import pytest
 
 from torch_conformance.execute.engine import Grace, LocalExecutor
 from torch_conformance.execute.executor_protocol import Execution, ExecutorSettings, Job
+from torch_conformance.execute.spawn import ProcessStarter
 from torch_conformance.execute.workers import Worker
 from torch_conformance.plan.schedule import Capacity, Environment, Needs
 from torch_conformance.worker.process import zygote
@@ -39,7 +40,8 @@ class Stuck:
 
     def __init__(self) -> None:
         self.control, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.is_ready = True
+        self.is_ready = self.is_warm = self.is_asked = True
+        self.begun = 0.0
         self.is_closed = False
         self.children = []
 
@@ -81,16 +83,17 @@ class Silent(Stuck):
 IMPATIENT = Grace(fork=0.3, gone=0.3, stack=0.05)
 
 
-class Starter:
+class Starter(ProcessStarter):
     """Starts workers that run this code, and zygotes of this kind."""
 
     def __init__(self, code: str = ANSWER, zygotes: Callable[[], "Stuck"] | None = None) -> None:
+        super().__init__(threads=1)
         self.code = code
         self.zygotes = zygotes
         self.workers: list[subprocess.Popen[bytes]] = []
         self.made: list[Stuck] = []
 
-    def zygote(self, wanted: Environment) -> "Stuck":
+    def zygote(self, wanted: Environment) -> Any:
         assert self.zygotes is not None
         self.made.append(self.zygotes())
         return self.made[-1]
@@ -120,7 +123,7 @@ def engine_with(
     starter: Starter, grace: Grace = IMPATIENT, **limits: Any
 ) -> "contextlib.closing[Executor]":
     settings = ExecutorSettings(folder=Path(), workers=1, threads=1, **limits)
-    return contextlib.closing(Executor(settings, lambda _: starter, grace))
+    return contextlib.closing(Executor(settings, starter, grace))
 
 
 def room(jobs: int) -> Capacity:

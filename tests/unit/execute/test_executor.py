@@ -2,6 +2,7 @@
 executor may stand behind it.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -189,7 +190,7 @@ os.write(pipe, json.dumps({"observation": answer, "word": message["word"]}).enco
 """
 
 
-class Starter:
+class Starter(ProcessStarter):
     """Starts workers that need no torch."""
 
     def zygote(self, wanted: Environment) -> Any:
@@ -206,7 +207,7 @@ def local(tmp_path: Path) -> Iterator[LocalExecutor]:
     settings = ExecutorSettings(
         folder=tmp_path / "run", workers=2, threads=1, torch_root="/its/torch"
     )
-    executor = LocalExecutor(settings, lambda _: Starter())
+    executor = LocalExecutor(settings, Starter(threads=1))
     yield executor
     executor.close()
 
@@ -283,21 +284,74 @@ def test_what_another_worker_put_in_the_place_of_a_plan_is_not_written_to(
 # -- an executor that serves one run after another -------------------------------------------------
 
 
+EARLY = ProcessStarter.early
+"""What the session replaces for each test."""
+
 PLAIN_ZYGOTE = "tests.unit.execute.plain_zygote"
 
 
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[KeptExecutor]:
+def plain_zygotes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Zygotes are real, and have no torch."""
-    variables = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[3]))
 
-    def zygote(starter: ProcessStarter, wanted: Environment) -> ZygoteProcess:
-        return ZygoteProcess((), variables, starter._scratch / "zygote.log", PLAIN_ZYGOTE)
+    def plain(_: object, log: Path, __: str) -> ZygoteProcess:
+        return ZygoteProcess(os.environ, log, PLAIN_ZYGOTE)
 
-    monkeypatch.setattr(ProcessStarter, "zygote", zygote)
+    monkeypatch.setattr("torch_conformance.execute.spawn.ZygoteProcess", plain)
+
+
+@pytest.fixture
+def kept(plain_zygotes: None) -> Iterator[KeptExecutor]:
     executor = KeptExecutor()
     yield executor
     executor.close()
+
+
+def test_the_machine_is_looked_at_while_its_zygote_warms_up(
+    plain_zygotes: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WARM_WHEN", str(tmp_path / "now"))
+    environment = Environment(kinds=frozenset(["cpu"]), module="vendor.compiler")
+    settings = ExecutorSettings(folder=tmp_path / "run", workers=1, threads=1, few=True)
+    case = replace(a_job("00001"), new_process=False, environment=environment)
+    facts = replace(case, name="facts", plan=None, folder="")
+    with contextlib.closing(LocalExecutor(settings)) as executor:
+        (execution,) = ended(executor, facts).values()
+        assert (execution.observation, execution.note, execution.left_over) == ({}, "", "")
+        (zygote,) = executor._zygotes.values()
+        assert (zygote.is_asked, zygote.is_warm) == (True, False)
+        assert executor.activity.starting is not None
+        (tmp_path / "now").touch()
+        (execution,) = ended(executor, case).values()
+        assert execution.isolation == "fork"
+        assert executor.start_up is not None
+        assert executor.start_up.phases == {"cpu": 1.5, "module:vendor.compiler": 1.5, "few": 1.0}
+
+
+def test_a_zygote_starts_before_the_cases_are_known(
+    plain_zygotes: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(ProcessStarter, "early", EARLY)
+    case = replace(a_job("00001"), new_process=False)
+    others = replace(case, name="00002", environment=Environment(variables={"A": "1"}))
+    settings = ExecutorSettings(folder=tmp_path / "run", workers=1, threads=1, zygotes=2)
+    for jobs, is_taken in (([case, others], True), ([others], False)):
+        with ProcessStarter.early("1") as starter:
+            assert starter is not None
+            (early,) = starter._early
+            started = LocalExecutor(replace(settings, threads=starter.threads), starter)
+            with contextlib.closing(started) as executor:
+                ended(executor, *jobs)
+                assert (early in executor._zygotes.values()) is is_taken
+                assert (early.process.poll() is None) is is_taken
+        assert early.process.poll() is not None
+        assert not starter.scratch.path.exists()
+    with ProcessStarter.early("1") as starter:  # what no executor takes is ended too
+        assert starter is not None
+        (early,) = starter._early
+    assert early.process.poll() is not None
+    assert not starter.scratch.path.exists()
 
 
 def run_of(kept: KeptExecutor, folder: Path, threads: int = 1) -> tuple[LocalExecutor, int]:

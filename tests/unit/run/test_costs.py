@@ -1,8 +1,10 @@
 """What a run cost, and what bounds it: sums over results, and two limits."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from tests.recorded import recorded
+from torch_conformance.execute.executor_protocol import StartUp
 from torch_conformance.run.costs import costs_of, phases_of_start
 
 BEGUN = 1_800_000_000.0
@@ -82,7 +84,9 @@ def test_a_run_of_few_cases_or_of_cases_that_no_worker_had_has_none():
 
 def test_the_phases_until_the_first_case_are_its_start():
     attempts = [recorded("b", begun=at(9.0)), recorded("a", begun=at(7.5)), recorded("c", begun="")]
-    phases = {"specs": 1.25, "imports of torch": 5.0}
-    expected = {**phases, "the rest": 1.25}
-    assert phases_of_start(attempts, phases, BEGUN) == expected
-    assert phases_of_start(attempts[2:], phases, BEGUN) == {}
+    start_up = StartUp(begun=BEGUN + 1.25, phases={"imports of torch": 5.0})
+    expected = {"specs": 1.25, "imports of torch": 5.0, "the rest": 1.25}
+    assert phases_of_start(attempts, start_up, BEGUN) == expected
+    early = replace(start_up, begun=BEGUN - 1)
+    assert phases_of_start(attempts, early, BEGUN)["the rest"] == 2.5
+    assert phases_of_start(attempts[2:], start_up, BEGUN) == {}

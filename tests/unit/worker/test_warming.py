@@ -53,7 +53,7 @@ def numbered():
 
 LOOK = """\
 NAMES = set(vars(warming))
-zygote.warm(["cpu"])
+zygote.import_torch(); zygote.warm(["cpu"])
 import torch
 
 def settled():
@@ -219,7 +219,7 @@ def calls(driver: Path, folder: Path, *parts: str, **variables: str) -> list[str
 
 def test_warming_for_the_cpu_asks_no_driver(driver: Path, tmp_path: Path) -> None:
     wanted = textwrap.dedent("""\
-        zygote.warm(["cpu"])
+        zygote.import_torch(); zygote.warm(["cpu"])
         assert zygote.danger() == "", zygote.danger()
         pid = os.fork()
         if not pid:
@@ -243,7 +243,8 @@ def test_only_a_module_after_which_forks_are_safe_is_imported_ahead(tmp_path: Pa
     for name, text in modules.items():
         (tmp_path / f"{name}.py").write_text(text)
     ahead = (
-        f"sys.path.append({str(tmp_path)!r}); zygote._IMPORT_SECONDS = 5; "
+        f"sys.path.append({str(tmp_path)!r}); "
+        "zygote.import_torch(); "
         f"zygote.warm([f'module:{{name}}' for name in {list(modules)}])"
     )
     assert python(

@@ -107,6 +107,8 @@ class Fleet:
     unrun: dict[str, str] = field(default_factory=dict)
     """Why cases were not run, by id."""
     warnings: list[str] = field(default_factory=list)
+    start_up: None = None
+    """Each node starts torch for itself."""
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     """Set where a turn ends early."""

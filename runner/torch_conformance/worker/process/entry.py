@@ -83,11 +83,6 @@ def begin(parent: int) -> None:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
 
 
-START_UP: list[tuple[str, float]] = []
-"""The phases in which the zygote of this process started, and their seconds; empty in a new Python.
-A list, because the contents of a dict are sealed before the last phase ends.
-"""
-
 Work = Callable[[str, int, str], None]
 """Runs the case of a plan file and sends what it observed."""
 
@@ -189,8 +184,7 @@ def work(plan_file: str, descriptor: int, word: str) -> None:
         from torch_conformance.worker.process.channel import Channel
         from torch_conformance.worker.torch_compat import device_modules
 
-        facts = {**device_modules.collect(questions), protocol.START_UP: dict(START_UP)}
-        Channel(descriptor, word).observation(facts)
+        Channel(descriptor, word).observation(device_modules.collect(questions))
     else:
         from torch_conformance.worker.case import run_case
 

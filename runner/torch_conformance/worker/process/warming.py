@@ -117,12 +117,13 @@ def _discarded(folder: str | None) -> Iterator[list[str]]:
     _set_counters_back(counters)
 
 
-def compile_something(device: str, *, with_gradients: bool) -> str:
+def compile_something(device: str, *, with_gradients: bool, few: bool) -> str:
     """Compile and run small functions on a device, and discard them; return the text of torch's
     exception, empty when none was raised.
 
     ``with_gradients`` starts torch's autograd, which initializes every driver that torch is built
-    for: a process that forks later must not.
+    for: a process that forks later must not. ``few``: only the function whose compile does what
+    nearly every compile needs.
     """
     with _discarded(os.environ["TORCHINDUCTOR_CACHE_DIR"]) as problems:
         with torch.no_grad():
@@ -130,15 +131,16 @@ def compile_something(device: str, *, with_gradients: bool) -> str:
                 torch.rand(8, 8, device=device), torch.rand(8, device=device)
             )
         torch._dynamo.reset()
-        if with_gradients:
+        if with_gradients and not few:
             # its backward is traced and not run: a run would compile it and start autograd's
             # threads
             torch.compile(_own(_matmul))(
                 *(torch.rand(4, 4, device=device, requires_grad=True) for _ in range(2))
             )
             torch._dynamo.reset()
-        # the calls in it make dynamo import its handlers of functions; no kernel is built
-        torch.compile(_own(_calls), backend="eager")(torch.rand(4, 4, device=device))
+        if not few:
+            # the calls in it make dynamo import its handlers of functions; no kernel is built
+            torch.compile(_own(_calls), backend="eager")(torch.rand(4, 4, device=device))
     return "".join(problems)
 
 

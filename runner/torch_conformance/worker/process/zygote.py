@@ -1,8 +1,10 @@
-"""The zygote: a single-threaded process with torch imported and warmed up.
+"""The zygote: a single-threaded process with torch imported and, when that is requested, warmed up.
 
 It forks workers, reaps them and reports their exit status.
 
-The zygote receives JSON messages on a socket. ``{"fork": 7}`` carries one descriptor, the worker's
+When its imports are done, the zygote sends ``{"ready": PID}``. Then it receives JSON messages on a
+socket. ``{"warm": WORDS, "few": BOOL}`` requests the warm-up; the reply is ``{"warm": PHASES}``,
+with the seconds of each phase of its start. ``{"fork": 7}`` carries one descriptor, the worker's
 end of its control socket. The reply is ``{"started": 7, "pid": PID}`` and later ``{"ended": 7,
 "status": WAITSTATUS, "held": PIDS}``, or ``{"refused": 7, "why": TEXT}`` when a fork is not safe or
 fails.
@@ -19,7 +21,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from torch_conformance.model import devices, protocol
 from torch_conformance.worker.process import entry
@@ -73,38 +75,57 @@ def _children() -> list[int]:
         return []
 
 
-def warm(words: list[str]) -> None:
-    """Import torch and do the work that torch does once per process; the seconds of each phase are
-    in ``entry.START_UP``.
+Phases = dict[str, float]
+"""The seconds of the phases in which a zygote started, by name."""
 
-    The words are kinds of device and, behind ``protocol.MODULE``, a module that registers a
-    compiler.
 
-    No thread, OpenMP region or device context is created: a fork of such a process can hang.
-    """
-    begin = time.perf_counter()
+class _Clock:
+    """Measures phases that follow each other."""
 
-    def end_phase(name: str) -> None:
-        nonlocal begin
+    def __init__(self) -> None:
+        self._begin = time.perf_counter()
+        self.phases: Phases = {}
+
+    def end(self, name: str) -> None:
+        """End a phase, with which the next one begins."""
         end = time.perf_counter()
-        entry.START_UP.append((name, round(end - begin, 2)))
-        begin = end
+        self.phases[name] = round(end - self._begin, 2)
+        self._begin = end
 
-    kinds = [word for word in words if not word.startswith(protocol.MODULE)]
+
+def import_torch() -> Phases:
+    """Import the modules of a compile.
+
+    No thread, OpenMP region or device context is created here and in ``warm``: a fork of such a
+    process can hang.
+    """
+    clock = _Clock()
     # imports leave little garbage; to look for it takes a sixth of their time, and later searches
     # would look through it all
     gc.disable()
     import torch
 
-    from torch_conformance.worker.process import seal, warming
+    from torch_conformance.worker.process import warming
 
     torch.set_num_threads(1)
     imports.import_inductor()
     warming.freeze()
     gc.enable()
     imports.settle_math()
-    end_phase("imports of torch")
+    clock.end("imports of torch")
+    return clock.phases
 
+
+def warm(words: list[str], *, few: bool = False) -> Phases:
+    """Do the work that torch does once per process, after ``import_torch``.
+
+    The words are kinds of device and, behind ``protocol.MODULE``, a module that registers a
+    compiler. ``few``: do only what nearly every case needs.
+    """
+    from torch_conformance.worker.process import seal, warming
+
+    clock = _Clock()
+    kinds = [word for word in words if not word.startswith(protocol.MODULE)]
     files = warming.WarmFiles(os.environ.get(protocol.WARM))
     if probes := files.probes():
         imports.share_probes(probes)
@@ -119,15 +140,15 @@ def warm(words: list[str]) -> None:
         with contextlib.suppress(Exception):
             # torch's own, without a working compiler: the cases that need one report it
             is_whole = bool(imports.pick_vector_isa())
-        end_phase("probes of vector instructions")
+        clock.end("probes of vector instructions")
         with imports.without_devices():
             is_whole &= not warming.compile_something(
-                devices.CPU, with_gradients=not imports.is_built_for_gpus()
+                devices.CPU, with_gradients=not imports.is_built_for_gpus(), few=few
             )
-        end_phase("first compiles")
+        clock.end("first compiles")
         if builder is not None:
             os.waitpid(builder, 0)  # what it built is whole, or will never be
-            end_phase("precompiled header")
+            clock.end("precompiled header")
         if is_whole:
             files.keep()
     if any(map(devices.is_accelerator, kinds)):
@@ -135,7 +156,7 @@ def warm(words: list[str]) -> None:
         with imports.without_devices():
             imports.import_for_gpus()
             warming.trace_something()
-        end_phase("first traces for GPUs")
+        clock.end("first traces for GPUs")
     from torch_conformance.worker.case import run_case  # noqa: F401 - for the forks: each would take 0.4 s to import it
 
     seal.prepare()
@@ -144,7 +165,8 @@ def warm(words: list[str]) -> None:
             _import_where_safe(word.removeprefix(protocol.MODULE), seal.taken())
     gc.collect()
     warming.freeze()
-    end_phase("modules of cases and compilers")
+    clock.end("modules of cases and compilers")
+    return clock.phases
 
 
 def _fork(work: Callable[[], object]) -> int:
@@ -208,6 +230,17 @@ def danger_of_threads() -> str:
     )
 
 
+class WarmUp(Protocol):
+    """What a zygote does when its warm-up is requested."""
+
+    def __call__(self, words: list[str], *, few: bool) -> Phases:
+        """Warm this process up."""
+
+
+def _nothing(words: list[str], *, few: bool) -> Phases:
+    return {}
+
+
 class Zygote:
     """The event loop of the zygote."""
 
@@ -216,10 +249,14 @@ class Zygote:
         control: socket.socket,
         work: entry.Work = entry.work,
         danger: Callable[[], str] = danger,
+        warm: WarmUp = _nothing,
+        phases: Phases | None = None,
     ) -> None:
         self._control = control
         self._work = work
         self._danger = danger
+        self._warm = warm
+        self._phases = phases or {}
         self._workers: dict[int, int] = {}
         self._ended: list[tuple[dict[str, Any], float]] = []
         """Reports of reaped workers that are not sent yet, and the deadline for orphans of each in
@@ -252,8 +289,13 @@ class Zygote:
         if not data:
             return False
         message = json.loads(data)
-        reason = self._danger()
-        if reason:
+        if "warm" in message:
+            before = signal.signal(signal.SIGCHLD, self._report_while_warming)
+            self._report_while_warming()
+            phases = self._warm(message["warm"], few=message["few"])
+            signal.signal(signal.SIGCHLD, before)
+            self._send({"warm": {**self._phases, **phases}})
+        elif reason := self._danger():
             self._send({"refused": message["fork"], "why": reason})
         else:
             self._fork(message["fork"], descriptors[0])
@@ -297,18 +339,7 @@ class Zygote:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended is None:
                 break
-            # kill its process group before it is reaped: until then its pid cannot be reused as
-            # another group
-            with contextlib.suppress(OSError):
-                os.killpg(ended.si_pid, signal.SIGKILL)
-            pid, status, usage = os.wait4(ended.si_pid, 0)
-            _helpers.discard(pid)
-            if pid in self._workers:
-                report = {
-                    "ended": self._workers.pop(pid),
-                    "status": status,
-                    "cpu": usage.ru_utime + usage.ru_stime,
-                }
+            if report := self._reaped(ended.si_pid):
                 self._ended.append((report, time.monotonic() + _ORPHANS_SECONDS))
         # report ended workers: all when no orphan is left, else those whose deadline has passed
         orphans = self._kill_orphans() if self._ended else set()
@@ -319,6 +350,28 @@ class Zygote:
         for worker in due:
             self._ended.remove(worker)
             self._send({**worker[0], "held": sorted(orphans)})
+
+    def _report_while_warming(self, *_: object) -> None:
+        """Reap and report workers during a warm-up, whose children are no orphans of theirs; a
+        signal calls it, in children of the warm-up too.
+        """
+        for pid in list(self._workers):
+            with contextlib.suppress(ChildProcessError):
+                if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                    self._send({**self._reaped(pid), "held": []})
+
+    def _reaped(self, pid: int) -> dict[str, Any]:
+        """Reap an ended child, and return the report of it; empty when it was no worker."""
+        # kill its process group before it is reaped: until then its pid cannot be reused as another
+        # group
+        with contextlib.suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)
+        _, status, usage = os.wait4(pid, 0)
+        _helpers.discard(pid)
+        if pid not in self._workers:
+            return {}
+        cpu = usage.ru_utime + usage.ru_stime
+        return {"ended": self._workers.pop(pid), "status": status, "cpu": cpu}
 
     def _kill_orphans(self) -> set[int]:
         """Kill the orphans of ended workers; return those that have not exited yet."""
@@ -338,12 +391,12 @@ class Zygote:
 
 
 def main() -> None:
-    """``python -m torch_conformance.worker.process.zygote SOCKET PARENT WORD...``: warm up, then
+    """``python -m torch_conformance.worker.process.zygote SOCKET PARENT``: import torch, then
     serve.
     """
     control = begin()
-    warm(sys.argv[3:])
-    serve(Zygote(control))
+    phases = import_torch()
+    serve(Zygote(control, warm=warm, phases=phases))
 
 
 def begin() -> socket.socket:

@@ -12,7 +12,6 @@ import os
 import pkgutil
 import select
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -192,24 +191,26 @@ def is_built_for_gpus() -> bool:
 
 
 def import_inductor() -> None:
-    """Import the modules of a compile, and compute Triton's hash of its files at the same time.
+    """Import the modules of a compile, and compute the hashes of torch's and Triton's files at the
+    same time.
 
-    Torch uses tqdm while it registers patterns. The first compile needs the hash, of 400 MB, and
-    Triton keeps it; while it is computed, another thread can import. That thread has ended when
-    this function returns.
+    Torch uses tqdm while it registers patterns. The first compile needs the hashes, of 450 MB,
+    which their modules keep; while they are computed, another thread can import. Those threads have
+    ended when this function returns.
     """
-    hashing = threading.Thread(target=_hash_triton)
-    hashing.start()
-    with _without_driver_calls():
+    with ThreadPoolExecutor(2) as threads, _without_driver_calls():
+        threads.submit(_hash_files, "triton.runtime.cache:triton_key")
         import torch._dynamo
+        import torch._inductor.codecache
+
+        threads.submit(_hash_files, "torch._inductor.codecache:torch_key")
         import torch._inductor.compile_fx  # noqa: F401 - imported for its effect: a fork inherits it
     without_monitor_thread()
-    hashing.join()
 
 
-def _hash_triton() -> None:
+def _hash_files(function: str) -> None:
     with contextlib.suppress(ImportError, AttributeError, OSError):
-        importlib.import_module("triton.runtime.cache").triton_key()
+        resolve(function)()
 
 
 def without_monitor_thread() -> None:

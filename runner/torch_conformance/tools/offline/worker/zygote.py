@@ -93,7 +93,7 @@ def install(target: Target, folder: Path) -> None:
 
 def main() -> None:
     """``python -m torch_conformance.tools.offline.worker.zygote SOCKET PARENT``: try the compiler
-    of the target, then serve.
+    of the target, then serve. There is nothing left to warm up.
     """
     control = zygote.begin()
     zygote.serve(zygote.Zygote(control, compiler(), zygote.danger_of_threads))
