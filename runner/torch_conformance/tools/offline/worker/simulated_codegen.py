@@ -6,13 +6,19 @@ import ast
 import contextlib
 import copy
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch_conformance.tools.offline.simulated_options import FIXED
+from torch_conformance.worker.process.channel import said
 from torch_conformance.worker.torch_compat import choice_census, compiling, torch_state
 from torch_conformance.worker.torch_compat.choice_census import Tuning
+
+if TYPE_CHECKING:
+    import torch
+    from torch._inductor.graph import GraphLowering
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
 _SELECTOR = "torch._inductor.select_algorithm"
 
@@ -69,7 +75,7 @@ class _Module:
 
     __file__ = "<generated for a simulated GPU>"
 
-    def call(self, *args: object, **kwargs: object) -> Any:
+    def call(self, *args: object, **kwargs: object) -> NoReturn:
         raise Lowered
 
 
@@ -118,7 +124,7 @@ def install() -> None:
         compiling.hook("torch._inductor.compile_fx", name, _refuse_operators)
 
 
-def _record_wrapper(original: Callable[..., Any], graph: Any) -> Any:
+def _record_wrapper(original: Callable[..., Any], graph: "GraphLowering") -> _Module:
     if graph.cpp_wrapper:
         raise _recording[0].refuse(
             "cpp_wrapper: its C++ is not compiled without the headers of the GPU"
@@ -134,7 +140,7 @@ def _rank_by_place(
     choices: Sequence[Any],
     *args: object,
     **kwargs: object,
-) -> Any:
+) -> object:
     """Nothing is timed: the first template of Triton is taken, else the first candidate.
 
     Which is fastest is not known.
@@ -156,7 +162,7 @@ def _do_nothing(original: Callable[..., Any], *args: object, **kwargs: object) -
     """Return None in the place of a function."""
 
 
-def _refuse_times(original: Callable[..., Any], *args: object, **kwargs: object) -> Any:
+def _refuse_times(original: Callable[..., Any], *args: object, **kwargs: object) -> object:
     raise _recording[0].refuse("a choice that Inductor makes by timing something on the device")
 
 
@@ -172,7 +178,7 @@ _CHOSEN_IN_CPP = (
 _COLLECTIVES = ("_c10d_functional", "c10d.")
 
 
-def refuse_operators(nodes: Any) -> None:
+def refuse_operators(nodes: "Iterable[torch.fx.Node]") -> None:
     """Raise ``Unfaithful`` where a graph has an operator that a simulated GPU does not show."""
     for node in nodes:
         name = f"{getattr(node.target, '__module__', '')}.{getattr(node.target, '__name__', node.target)}"  # noqa: E501 - Python 3.11 breaks no line within a field
@@ -185,8 +191,8 @@ def refuse_operators(nodes: Any) -> None:
 
 
 def _refuse_operators(
-    original: Callable[..., Any], module: Any, *args: object, **kwargs: object
-) -> Any:
+    original: Callable[..., Any], module: "torch.fx.GraphModule", *args: object, **kwargs: object
+) -> object:
     refuse_operators(module.graph.nodes)
     return original(module, *args, **kwargs)
 
@@ -195,10 +201,10 @@ def _record_selection(
     original: Callable[..., Any],
     selector: object,
     op: object,
-    choices: Any,
+    choices: Sequence[Any],
     *args: object,
-    **kwargs: Any,
-) -> Any:
+    **kwargs: object,
+) -> object:
     from torch._inductor import select_algorithm
     from torch._inductor.codecache import PyCodeCache
 
@@ -220,10 +226,7 @@ def _record_selection(
                 list(compiled_configs(getattr(module, request.kernel_name)))
             except Exception as error:  # a compiler may raise anything: it is counted
                 tally["failed"] += 1
-                tally["error"] = (
-                    tally["error"]
-                    or f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
-                )
+                tally["error"] = tally["error"] or " ".join(said(error).split())[:300]
             else:
                 tally["compiled"] += 1
     return original(selector, op, choices, *args, **kwargs)
@@ -253,7 +256,7 @@ def sources(wrapper: str) -> list[Source]:
     return kernel_sources
 
 
-def load(source: Source) -> Any:
+def load(source: Source) -> "CachingAutotuner":
     """Return the kernel of a source with Inductor's own options: its heuristics, its configurations
     and its assembler.
     """
@@ -272,7 +275,7 @@ def _choose_assembler() -> None:
     _set_triton_ptxas_path()
 
 
-def compiled_configs(kernel: Any) -> Iterator[Any]:
+def compiled_configs(kernel: "CachingAutotuner") -> Iterator[Any]:
     """Yield what Triton made of each configuration of a kernel, as Inductor compiles it."""
     for config in kernel.configs:
         yield kernel._precompile_config(config).kernel
