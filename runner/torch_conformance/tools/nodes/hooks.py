@@ -46,7 +46,7 @@ class Nodes(Kind):
     gradients: bool = False
 
     @staticmethod
-    def measure(arguments: Mapping[str, Any], again: Any) -> dict[str, Any]:
+    def measure(arguments: Mapping[str, Any], again: "RepeatableCall") -> dict[str, Any]:
         """Measure in the worker."""
         from torch_conformance.tools.nodes.worker import tried
 
@@ -282,5 +282,6 @@ class _Changes:
 
 if TYPE_CHECKING:
     from torch_conformance.tools.nodes import hooks
+    from torch_conformance.worker.case.additional import RepeatableCall
 
     _CHECKED: AuditTool = hooks

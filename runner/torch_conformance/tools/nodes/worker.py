@@ -17,6 +17,7 @@ import torch._dynamo
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._guards import detect_fake_mode
+from torch._ops import OpOverload
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
@@ -25,6 +26,7 @@ from torch_conformance.vocabulary.expectations import close
 from torch_conformance.vocabulary.expectations.additional_calls import comparing, differing_bits
 from torch_conformance.worker.case import copies
 from torch_conformance.worker.case.additional import RepeatableCall
+from torch_conformance.worker.case.soundness import is_within
 
 _SECONDS = 120.0
 """The processor time of a worker after which it makes no further change."""
@@ -61,7 +63,7 @@ class Change:
 def _fits(node: Node, change: Change) -> bool:
     """Whether a changed node gives a value of the same form."""
 
-    def example(value: Node) -> Any:
+    def example(value: Node) -> object:
         return value.meta["val"]
 
     args, kwargs = map_arg((change.args, change.kwargs), example)
@@ -70,14 +72,14 @@ def _fits(node: Node, change: Change) -> bool:
             value = change.operator(*args, **kwargs) if change.operator else args[0]
     except Exception:  # an operator may refuse its operands with any exception
         return False
-    return bool(_form(value) == _form(node.meta.get("val")))
+    return _form(value) == _form(node.meta.get("val"))
 
 
 def _changes(node: Node) -> Iterator[Change]:
     """Yield the changes of a node; none of one that draws, writes, or is no operator of torch."""
     operator = node.target
     if (
-        not isinstance(operator, torch._ops.OpOverload)
+        not isinstance(operator, OpOverload)
         or operator._schema.is_mutable
         or torch.Tag.nondeterministic_seeded in operator.tags
     ):
@@ -116,7 +118,7 @@ def _other(number: float) -> float:
     return not number if isinstance(number, bool) else number + 1
 
 
-def _form(value: object) -> Any:
+def _form(value: object) -> list[object]:
     return [
         (leaf.shape, leaf.dtype, leaf.device) if isinstance(leaf, torch.Tensor) else type(leaf)
         for leaf in pytree.tree_leaves(value)
@@ -124,7 +126,7 @@ def _form(value: object) -> Any:
 
 
 @functools.cache
-def _neighbours(operator: Any) -> list[Any]:
+def _neighbours(operator: OpOverload) -> list[OpOverload]:
     """Return the core operators of torch with the schema of an operator; of one that takes only a
     tensor they are too many, and to drop it says more.
     """
@@ -156,7 +158,7 @@ class _Interpreter(Interpreter):  # type: ignore[misc]  # mypy does not follow t
         super().__init__(module)
         self._changed = changed
 
-    def run_node(self, node: Node) -> Any:
+    def run_node(self, node: Node) -> object:
         value = super().run_node(node)
         if self._changed is None or node is not self._changed[0]:
             return value
@@ -206,14 +208,14 @@ class _Captured:
     changed: tuple[int, tuple[str, str]] | None = None
     """The number of a graph, and a key of its changes."""
 
-    def compiled(self, function: object) -> Any:
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function, whose graphs are interpreted."""
 
-        def compiler(module: GraphModule, inputs: Sequence[Any]) -> Any:
+        def compiler(module: GraphModule, inputs: Sequence[Any]) -> Callable[..., object]:
             graph = Graph(module, len(self.graphs) - self.first)
             self.graphs.append(graph)
 
-            def run(*values: object) -> Any:
+            def run(*values: object) -> object:
                 graph.has_run = True
                 number, key = self.changed or (-1, ("", ""))
                 changed = graph.changes.get(key) if number == graph.number else None
@@ -257,13 +259,7 @@ class _Answers:
         arguments = self.call.arguments()
         if is_larger:
             arguments = pytree.tree_map_only(torch.Tensor, _larger, arguments)
-        tensors = [
-            leaf
-            for leaf in copies.changeable(
-                [self.call.called[0], *arguments], parameters=True
-            ).leaves.values()
-            if isinstance(leaf, torch.Tensor)
-        ]
+        tensors = copies.changeable_tensors([self.call.called[0], *arguments])
 
         @contextlib.contextmanager
         def enter() -> Iterator[None]:
@@ -337,14 +333,12 @@ def _is_near(values: object, others: object) -> bool:
         if not isinstance(value, torch.Tensor):
             if value != other:
                 return False
-        elif not copies.is_plain_strided(value):
+        elif not copies.is_plain_strided(value) or not (
+            is_within(value, other, _ROUNDINGS * torch.finfo(value.dtype).eps)
+            if value.is_floating_point()
+            else torch.allclose(value, other, 0.0, 0.0, equal_nan=True)
+        ):
             return False
-        else:
-            bound = _ROUNDINGS * torch.finfo(value.dtype).eps if value.is_floating_point() else 0.0
-            numbers = other.nan_to_num(0.0, 0.0, 0.0).abs() if bound and other.numel() else None
-            least = 0.0 if numbers is None else bound * float(numbers.max())
-            if not torch.allclose(value, other, bound, least, equal_nan=True):
-                return False
     return True
 
 

@@ -13,11 +13,12 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 from torch.utils import _pytree as pytree
 
+from torch_conformance.model.expectation import Expectation
 from torch_conformance.model.results import PROOF
 from torch_conformance.optional.tools import hooks
 from torch_conformance.vocabulary.expectations import OF_SAMPLES, close
@@ -63,18 +64,21 @@ from torch_conformance.worker.case.scope import Enter, follow
 from torch_conformance.worker.case.sides import ReferenceCall, Unseen
 from torch_conformance.worker.case.spies import only_records
 from torch_conformance.worker.case.state import Generators, is_same, reseed
-from torch_conformance.worker.process.channel import Observed, Plan
+from torch_conformance.worker.process.channel import Observed, Plan, said
 from torch_conformance.worker.torch_compat import compiling, numerics, opinfo, residue
 from torch_conformance.worker.torch_compat.device_modules import DeviceApi
 from torch_conformance.worker.torch_compat.numerics import AMPLITUDE, RESOLUTION, jittered
 
+if TYPE_CHECKING:
+    from torch_conformance.worker.case.case_session import Session
 
-class _Kinds(dict[str, Any]):
-    def __missing__(self, kind: str) -> Any:
+
+class _Kinds(dict[str, type[Expectation]]):
+    def __missing__(self, kind: str) -> type[Expectation]:
         return hooks(kind).MEASURED
 
 
-KINDS: Mapping[str, Any] = _Kinds(MEASURED)
+KINDS: Mapping[str, type[Expectation]] = _Kinds(MEASURED)
 """The classes of all expectations, a table that the seal watches; any other kind is that of the
 optional tool of its name."""
 
@@ -116,22 +120,18 @@ def _changeable(called: Called) -> list[torch.Tensor]:
     """Return the tensors of a target and its arguments, with those of their objects; raise
     ``TypeError`` for tensors in parts.
     """
-    if any(
-        isinstance(leaf, torch.Tensor) and leaf.is_nested
-        for leaf in pytree.tree_leaves(list(called))
-    ):
+    if any(tensor.is_nested for tensor in numerics.tensor_leaves(called)):
         raise TypeError("an input is a nested tensor")
-    return [
-        leaf
-        for leaf in copies.changeable(called, parameters=True).leaves.values()
-        if isinstance(leaf, torch.Tensor)
-    ]
+    return copies.changeable_tensors(called)
 
 
 # -- eager again -----------------------------------------------------------------------------------
 
 
 _NO_CALL = "no eager call was made in this step"
+
+
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class _Failed:
     error: Exception
 
 
-def _raising(value: Any) -> Any:
+def _raising(value: _Value | _Failed) -> _Value:
     """Return a value; raise the error of what was not computed."""
     if isinstance(value, _Failed):
         raise value.error
@@ -222,7 +222,7 @@ class EagerCall:
         around: Context | None = None,
         roundings: torch.Generator | None = None,
         seed: int | None = None,
-    ) -> Any:
+    ) -> list[Any]:
         """Make the call with these inputs from the same state of the generators.
 
         With ``roundings`` operands of products are rounded up or down at random; with a ``seed``
@@ -369,7 +369,7 @@ class EagerCall:
         return runs
 
 
-def _read(read: Callable[[Any, Called], Any], result: object, called: Called) -> Any:
+def _read(read: Callable[[Any, Called], Any], result: object, called: Called) -> object:
     try:
         return copies.frozen(read(result, called))
     except Exception as error:  # attributes and items of a result are code of the spec's classes
@@ -425,14 +425,14 @@ class EagerRuns:
             raise self._known[0]
         return self._known[0]
 
-    def _own(self, values: list[Any]) -> Any:
+    def _own(self, values: list[Any]) -> object:
         """Return what is compared here; what the function raised, this raises."""
         return _raising(values[self.index])
 
     def _made(self, eager: object) -> Answers:
         call = self.call
-        if isinstance(call, str) or isinstance(call.reference.inputs, str):
-            raise NoReference(call if isinstance(call, str) else str(call.reference.inputs))
+        if isinstance(call, str):
+            raise NoReference(call)
         leaves = [leaf for leaf in leaves_of(eager) if isinstance(leaf, torch.Tensor)]
         if any(leaf.numel() > MOST_ELEMENTS for leaf in leaves):
             raise NoReference(f"the result has more than {MOST_ELEMENTS} elements")
@@ -551,7 +551,7 @@ class EagerRuns:
                 ) from error
         return pairs
 
-    def _in_other_way(self, call: EagerCall, way: str) -> Any:
+    def _in_other_way(self, call: EagerCall, way: str) -> object:
         """Return eager's answer in the same dtypes "on the CPU" or "without TF32"; what the
         function raises there, it raises.
         """
@@ -619,7 +619,7 @@ class RepeatableCall(Again):
     """
 
     @property
-    def reference(self) -> Any:
+    def reference(self) -> object:
         """A copy of eager's result."""
         if isinstance(self.eager_result, LookupError):
             raise CannotRepeat(str(self.eager_result)) from self.eager_result
@@ -636,7 +636,7 @@ class RepeatableCall(Again):
         What the step compares with eager is compared in it too.
         """
 
-        def call(arguments: list[Any], around: Around, of: RepeatableCall = self) -> Any:
+        def call(arguments: list[Any], around: Around, of: RepeatableCall = self) -> object:
             return of.run(arguments, around())
 
         in_eager = functools.partial(call, of=replace(self, target=self.called[0], executed=0))
@@ -665,7 +665,7 @@ class RepeatableCall(Again):
         """Return what the trials of facts show, each in a fork."""
         return soundness.tried(self, arguments)
 
-    def run(self, arguments: list[Any] | None = None, around: Context | None = None) -> Any:
+    def run(self, arguments: list[Any] | None = None, around: Context | None = None) -> object:
         """Call the function from the state before it; return a copy of the result, or of the
         gradients.
 
@@ -777,7 +777,9 @@ def _of_eager(
     raise CannotRepeat(f"eager raised {type(refused).__name__}: {refused}"[:_WORDS])
 
 
-def _changed(own: Callable[[], Any], chosen: Callable[[torch.Tensor], bool], times: int) -> Any:
+def _changed(
+    own: Callable[[], list[Any]], chosen: Callable[[torch.Tensor], bool], times: int
+) -> list[Any]:
     """Return arguments with other numbers in the chosen tensors, so that hardly a function refuses
     them.
 
@@ -804,7 +806,7 @@ def _changed(own: Callable[[], Any], chosen: Callable[[torch.Tensor], bool], tim
     return values
 
 
-def _in_memory_of(earlier: object, arguments: object) -> Any:
+def _in_memory_of(earlier: list[Any], arguments: list[Any]) -> list[Any]:
     """Return the arguments; their tensors lie where those of an earlier call did."""
     for before, leaf in zip(*map(pytree.tree_leaves, (earlier, arguments)), strict=False):
         if copies.is_plain_strided(before) and copies.is_plain_strided(leaf):
@@ -815,7 +817,7 @@ def _in_memory_of(earlier: object, arguments: object) -> Any:
     return arguments
 
 
-def _copied(value: object) -> Any:
+def _copied(value: _Value) -> _Value:
     """Return a copy of an argument; modules in it stay the same."""
     memo = {
         id(leaf): leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.nn.Module)
@@ -841,7 +843,7 @@ class Entry:
 class AdditionalCalls:
     """The list of the additional calls of a case, and their driver."""
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: "Session") -> None:
         self._session = session
         self._plan: Plan = session.plan
         self._entries: list[Entry] = []
@@ -1122,7 +1124,9 @@ class AdditionalCalls:
         done.compiled = copies.frozen(done.compiled)
         again = replace(done, text=f"again, with other numbers: {done.text}")
 
-        def call(arguments: Given, around: Around, function: Any = compiled) -> Any:
+        def call(
+            arguments: Given, around: Around, function: compiling.Function = compiled
+        ) -> object:
             with self._session.unseen():
                 return again.called(function, arguments, around)
 
@@ -1276,12 +1280,12 @@ class AdditionalCalls:
             except CannotRepeat as error:
                 facts["why_not"] = str(error)
             except Exception as error:  # torch may raise anything in an additional call
-                facts["raised"] = f"{type(error).__name__}: {error}"[:_WORDS]
+                facts["raised"] = said(error)[:_WORDS]
 
         self._entries.append(Entry(complete, calls_only_eager=False))
         return facts
 
-    def _elsewhere(self, request: Plan, step: Plan, **more: Any) -> Observed:
+    def _elsewhere(self, request: Plan, step: Plan, **more: object) -> Observed:
         steps = list(itertools.takewhile(lambda other: other is not step, self._plan["steps"]))
         steps.append(step)
         while steps[-1]["kind"] != "call":  # a backward is repeated with its call
@@ -1319,7 +1323,7 @@ def _goes_on(before: ReferenceCall, call: ReferenceCall) -> bool:
 
 def _compared(
     part: str, changed: Callable[[Called], Any] | None, result: object, called: Called
-) -> Any:
+) -> object:
     return follow(result, part, EAGER) if changed is None else changed(called)
 
 
@@ -1327,7 +1331,7 @@ def _raise(error: Exception) -> None:
     raise error
 
 
-def _may_be_drawn(leaf: Any) -> bool:
+def _may_be_drawn(leaf: object) -> bool:
     return copies.is_plain_strided(leaf) and leaf.is_floating_point() and leaf.numel() > 0
 
 

@@ -9,9 +9,10 @@ import shutil
 import signal
 import tempfile
 import time
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._dynamo.eval_frame import _debug_get_cache_entry_list
@@ -26,7 +27,12 @@ from torch_conformance.vocabulary.steps.call import (
     gradients_of,
 )
 from torch_conformance.worker.case import copies, facts
+from torch_conformance.worker.process.channel import said
 from torch_conformance.worker.torch_compat import compiling, device_modules, torch_state
+from torch_conformance.worker.torch_compat.numerics import tensor_leaves
+
+if TYPE_CHECKING:
+    from torch_conformance.worker.case.additional import RepeatableCall
 
 _SECONDS = 200
 """How long facts are tried; the number of those that are left is reported."""
@@ -63,7 +69,7 @@ def _in_fork(work: Callable[[], Any], seconds: float = _MOST_SECONDS) -> dict[st
             try:
                 found = work()
             except BaseException as error:  # code of the case may raise anything
-                found = {"why": f"{type(error).__name__}: {error}"[:300]}
+                found = {"why": said(error)[:300]}
             with os.fdopen(writing, "wb") as stream:
                 stream.write(json.dumps(found).encode())
         finally:
@@ -135,7 +141,7 @@ class _Answer:
         return f"{_form(self.value)}"[:120]
 
 
-def _form(value: Any) -> Any:
+def _form(value: object) -> list[object]:
     return [
         [list(leaf.shape), str(leaf.dtype)]
         if isinstance(leaf, torch.Tensor)
@@ -144,7 +150,7 @@ def _form(value: Any) -> Any:
     ]
 
 
-def _is_near(value: Any, right: Any) -> bool:
+def _is_near(value: object, right: object) -> bool:
     if not isinstance(value, torch.Tensor) or not isinstance(right, torch.Tensor):
         return bool(value == right)
     if not value.is_floating_point():
@@ -152,19 +158,24 @@ def _is_near(value: Any, right: Any) -> bool:
     dtypes, device = [value.dtype], value.device.type
     if torch.is_autocast_enabled(device):  # gradients of float32 have the rounding of its dtype
         dtypes.append(torch.get_autocast_dtype(device))
-    near = max(_NEAR, *(8 * torch.finfo(dtype).eps for dtype in dtypes))
+    return is_within(value, right, max(_NEAR, *(8 * torch.finfo(dtype).eps for dtype in dtypes)))
+
+
+def is_within(value: torch.Tensor, right: torch.Tensor, bound: float) -> bool:
+    """Whether two tensors of one shape differ nowhere by more than ``bound`` times the greatest
+    finite number of ``right``, and times the number there.
+    """
     most = float(right.abs().nan_to_num(0.0, 0.0, 0.0).max()) if right.numel() else 0.0
-    return bool(torch.allclose(value.double(), right.double(), near, near * most, equal_nan=True))
+    return bool(torch.allclose(value.double(), right.double(), bound, bound * most, equal_nan=True))
 
 
 @dataclass(frozen=True)
 class Trials:
     """The trials of the facts of one call."""
 
-    again: Any
-    """The call, ``RepeatableCall``."""
+    again: "RepeatableCall"
 
-    def _answer(self, function: Any, arguments: list[Any]) -> _Answer:
+    def _answer(self, function: compiling.Function, arguments: list[Any]) -> _Answer:
         again = self.again
         again.generators.restore()
         try:
@@ -177,15 +188,8 @@ class Trials:
                 for leaf in gradient_leaves(called):  # an earlier call left its own
                     leaf.grad = None
                 gradients = gradients_of(result, called, differentiate)
-            required = [
-                leaf.requires_grad
-                for leaf in pytree.tree_leaves(result)
-                if isinstance(leaf, torch.Tensor)
-            ]
-            left = [
-                leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, torch.Tensor)
-            ]
-            return _Answer(copies.frozen([result, gradients, left, required]))
+            required = [tensor.requires_grad for tensor in tensor_leaves(result)]
+            return _Answer(copies.frozen([result, gradients, tensor_leaves(arguments), required]))
         except Exception as error:  # code of the case may raise anything
             return _Answer(raised=error)
 
@@ -197,7 +201,7 @@ class Trials:
         now.restore()
         return answer
 
-    def _target(self, backend: str) -> Any:
+    def _target(self, backend: str) -> compiling.Function:
         """Return the function compiled anew: by a backend, or by that of the case."""
         torch._dynamo.reset()
         torch_state.RESETS["inductor"]()
@@ -213,7 +217,9 @@ class Trials:
             fact.change(arguments)
         return arguments
 
-    def _after(self, fact: facts.Fact | None, target: Any, before: _Answer) -> dict[str, Any]:
+    def _after(
+        self, fact: facts.Fact | None, target: compiling.Function, before: _Answer
+    ) -> dict[str, Any]:
         """Change a fact, if any, call eager and the compiled function, and compare them."""
         frames = counters["frames"]["total"]
         if fact is not None and not fact.is_of_arguments:
@@ -370,13 +376,13 @@ def _is_unsound(found: Mapping[str, Any]) -> bool:
     )
 
 
-def _code(function: Any) -> Any:
+def _code(function: Any) -> types.CodeType:
     if isinstance(function, torch.nn.Module):
         function = function.forward
     return getattr(function, "__func__", function).__code__
 
 
-def facts_of(again: Any, arguments: Mapping[str, Any]) -> Iterator[facts.Fact]:
+def facts_of(again: "RepeatableCall", arguments: Mapping[str, Any]) -> Iterator[facts.Fact]:
     """Yield the facts that an expectation asks for."""
     if name := arguments["change"]:
         function = again.named(name)
@@ -392,7 +398,7 @@ def facts_of(again: Any, arguments: Mapping[str, Any]) -> Iterator[facts.Fact]:
             yield from table()
 
 
-def tried(again: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def tried(again: "RepeatableCall", arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return for each fact what its trial showed."""
     chosen = {fact.name: fact for fact in facts_of(again, arguments)}
     trials, disk = Trials(again), arguments["processes"]

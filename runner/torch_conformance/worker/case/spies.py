@@ -49,7 +49,7 @@ class Spy:
         """Return the wrapper that replaces the original."""
 
         @functools.wraps(original)
-        def wrapper(*args: object, **kwargs: object) -> Any:
+        def wrapper(*args: object, **kwargs: object) -> object:
             self.saw(*args, **kwargs)
             if self._around is not None:
                 return self._around(original, *args, **kwargs)
@@ -222,7 +222,7 @@ def _set_graph(spy: Spy, scope: Scope, undo: ExitStack) -> None:
     is_before = spy.spec["graph"] == "before_inner_compile"
 
     @functools.wraps(original)
-    def wrapper(graph: object, *args: object, **kwargs: object) -> Any:
+    def wrapper(graph: object, *args: object, **kwargs: object) -> object:
         if is_before:
             spy.saw(graph)
         returned = original(graph, *args, **kwargs)

@@ -140,7 +140,7 @@ _MOST_TEXT = 200
 _ROUNDS = 3
 
 
-def _default_device() -> Any:
+def _default_device() -> torch.device | None:
     return getattr(getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None), "device", None)
 
 
@@ -214,7 +214,7 @@ of attention kernels is set by torch itself at the first attention on a GPU.
 """
 
 
-def _numpy_errors() -> Any:
+def _numpy_errors() -> dict[str, str] | None:
     numpy = sys.modules.get("numpy")
     return None if numpy is None else numpy.geterr()
 

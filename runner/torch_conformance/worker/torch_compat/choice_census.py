@@ -195,7 +195,7 @@ def _record_selection(
     choices: Sequence[Any],
     *args: object,
     **kwargs: object,
-) -> Any:
+) -> object:
     if _state.save is not None and _state.is_asked():
         tuning = Tuning(op=str(op), how="only" if len(choices) == 1 else "untimed")
         for choice in choices:
@@ -216,7 +216,7 @@ def _watch_node(kind: type) -> None:
     original = vars(owner)["output_node"]
 
     @functools.wraps(original)
-    def output_node(choice: object) -> Any:
+    def output_node(choice: object) -> object:
         _won(choice)
         return original(choice)
 
@@ -233,7 +233,7 @@ def _won(choice: object) -> None:
     tuning.tallies[candidate.backend]["won"] = 1
 
 
-def _record_deferred(original: compiling.Function, buffer: object, callers: object) -> Any:
+def _record_deferred(original: compiling.Function, buffer: object, callers: object) -> object:
     """Record a selection that ends in the scheduler; ``callers`` is one candidate, or one by each
     hint of sizes.
     """
@@ -283,13 +283,15 @@ def _is_refused(candidate: _Candidate, error: BaseException | None) -> bool:
     )
 
 
-def _record_compile_errors(original: compiling.Function, exceptions: Any) -> Any:
+def _record_compile_errors(
+    original: compiling.Function, exceptions: Iterable[tuple[object, BaseException]]
+) -> object:
     for choice, error in exceptions:
         _mark(choice, "failed", error=error)
     return original(exceptions)
 
 
-def _record_error(original: compiling.Function, *args: object, **kwargs: object) -> Any:
+def _record_error(original: compiling.Function, *args: object, **kwargs: object) -> object:
     """Record why a candidate could not be compiled or run: here, or in the child process whose
     answer is read.
     """
@@ -303,7 +305,7 @@ def _record_error(original: compiling.Function, *args: object, **kwargs: object)
         raise
 
 
-def _name_benchmarked(original: compiling.Function, pool: object, choice: object) -> Any:
+def _name_benchmarked(original: compiling.Function, pool: object, choice: object) -> object:
     _benchmarking.choice = choice
     try:
         return original(pool, choice)

@@ -21,11 +21,12 @@ from typing import Any
 import torch
 from torch._C._dynamo.eval_frame import set_guard_complete_hook
 from torch._dynamo import exc
+from torch._dynamo.output_graph import OutputGraph
 from torch._dynamo.utils import graph_break_reasons, guard_failures
 from torch._guards import CompileContext
 from torch._inductor import select_algorithm
 from torch._inductor.graph import GraphLowering
-from torch._inductor.output_code import OutputCode
+from torch._inductor.output_code import CompiledFxGraph, OutputCode
 from torch._inductor.virtualized import V
 
 from torch_conformance.vocabulary.expectations import EXPECTATIONS, compilation
@@ -139,7 +140,7 @@ class Seen:
         """Calls of graphs of the case's own functions, whichever backend compiled them."""
         return sum(self.executed.values()) + self.captured
 
-    def run(self, graph: Function, *inputs: object) -> Any:
+    def run(self, graph: Function, *inputs: object) -> object:
         """Call a graph of the case's functions."""
         return self.origins.through(graph, *inputs) if self.origins else graph(*inputs)
 
@@ -402,7 +403,7 @@ def _has_passes(module: str, name: str) -> bool:
     return hasattr(importlib.import_module(module), name)
 
 
-def _in_phase(phase: str, original: Function, *args: object, **kwargs: object) -> Any:
+def _in_phase(phase: str, original: Function, *args: object, **kwargs: object) -> object:
     if _watch.phases.current == phase:
         return original(*args, **kwargs)
     with _watch.phases(phase):
@@ -412,7 +413,7 @@ def _in_phase(phase: str, original: Function, *args: object, **kwargs: object) -
 # -- frames ----------------------------------------------------------------------------------------
 
 
-def _noticing_abandoned(original: Function, *args: object, **kwargs: object) -> Any:
+def _noticing_abandoned(original: Function, *args: object, **kwargs: object) -> object:
     _in_thread.error = None
     try:
         returned = original(*args, **kwargs)
@@ -427,11 +428,11 @@ def _noticing_abandoned(original: Function, *args: object, **kwargs: object) -> 
 def _watching_frames(
     original: Function,
     convert: object,
-    frame: Any,
+    frame: types.FrameType,
     entry: object,
     *args: object,
-    **kwargs: Any,
-) -> Any:
+    **kwargs: object,
+) -> object:
     is_own, seen = _is_claimed(*compiling.backends_of(convert)), _watch.seen
     name, why, breaks = str(frame.f_code.co_name), "", len(graph_break_reasons)
     is_counted = is_own and entry is not None and "recompiles" in _watch.asked
@@ -470,7 +471,9 @@ def _watching_frames(
             ]
 
 
-def _watching_captured(original: Function, output: Any, *args: object, **kwargs: object) -> Any:
+def _watching_captured(
+    original: Function, output: OutputGraph, *args: object, **kwargs: object
+) -> object:
     is_own = _is_claimed(output.compiler_fn, *compiling.backends_of(output.compiler_fn))
     entered = _watch.seen.entered
     _watch.seen.handed += is_own
@@ -494,7 +497,7 @@ def _watching_captured(original: Function, output: Any, *args: object, **kwargs:
         if isinstance(compiled, types.FunctionType | types.MethodType)
         else (),
     )
-    def counted(*inputs: object, **named: object) -> Any:
+    def counted(*inputs: object, **named: object) -> object:
         count()
         call = functools.partial(_in_phase, "run", compiled, **named)
         return _watch.seen.run(call, *inputs) if is_own else call(*inputs)
@@ -502,7 +505,9 @@ def _watching_captured(original: Function, output: Any, *args: object, **kwargs:
     return counted
 
 
-def _recording_guards(original: Function, manager: object, *args: object, **kwargs: object) -> None:
+def _recording_guards(
+    original: Function, manager: compiling.Guarded, *args: object, **kwargs: object
+) -> None:
     original(manager, *args, **kwargs)
     if "guards" in _watch.asked and _is_own_compile():
         seen = _watch.seen
@@ -511,7 +516,7 @@ def _recording_guards(original: Function, manager: object, *args: object, **kwar
             seen.guards.extend(compiling.guards_of(manager))
         except Exception as error:
             # the text of a guard is made of any value: that must not end the compile
-            seen.unread = f"guards cannot be read: {type(error).__name__}: {error}"[:_MOST_OF_EVENT]
+            seen.unread = f"guards cannot be read: {said(error)}"[:_MOST_OF_EVENT]
 
 
 # -- compiles --------------------------------------------------------------------------------------
@@ -519,7 +524,7 @@ def _recording_guards(original: Function, manager: object, *args: object, **kwar
 
 def _compiling_own(
     original: Function, backend: object, graph: object, *args: object, **kwargs: object
-) -> Any:
+) -> object:
     is_own = _is_claimed(backend)
     _watch.depth += is_own
     if is_own:
@@ -533,21 +538,21 @@ def _compiling_own(
         _watch.depth -= is_own
 
 
-def _noting_backward(original: Function, *args: object, **kwargs: object) -> Any:
+def _noting_backward(original: Function, *args: object, **kwargs: object) -> object:
     arguments = inspect.signature(original).bind(*args, **kwargs).arguments
     compiler = arguments.get("bw_compiler") or arguments["fw_compiler"]
     if not _watch.depth or not isinstance(compiler, types.FunctionType | types.MethodType):
         return original(*args, **kwargs)
 
     @functools.wraps(compiler)
-    def noting(graph: object, *inputs: object) -> Any:
+    def noting(graph: object, *inputs: object) -> object:
         _watch.backwards.append(compiling.calls(graph))
         return compiler(graph, *inputs)
 
     return original(**{**arguments, "bw_compiler": noting})
 
 
-def _counting_entries(original: Function, *args: object, **kwargs: object) -> Any:
+def _counting_entries(original: Function, *args: object, **kwargs: object) -> object:
     _watch.seen.entered += 1
     _watch.within += 1
     try:
@@ -568,7 +573,7 @@ def _counting_direct_entries(
     inputs: Sequence[Any],
     *args: object,
     **kwargs: object,
-) -> Any:
+) -> object:
     # called by code of the spec, or by a compiler that imported ``compile_fx`` before the hooks
     # were set, not by torch in a compile of a backward
     is_late = CompileContext.try_get() is not None and kwargs.get("is_backward", False)
@@ -582,7 +587,7 @@ def _counting_direct_entries(
     devices = {value.device.type for value in inputs if isinstance(value, torch.Tensor)}
 
     @functools.wraps(compiled)  # with the mark that it takes a list
-    def counted(*again: object) -> Any:
+    def counted(*again: object) -> object:
         seen = _watch.seen
         seen.counted += is_own
         seen.count(devices, is_own=is_own)
@@ -593,7 +598,7 @@ def _counting_direct_entries(
 
 def _recording_stage(
     stage: str, original: Function, graph: object, *args: object, **kwargs: object
-) -> Any:
+) -> object:
     if (
         stage not in _watch.asked
         or getattr(_in_thread, "is_in_passes", False)
@@ -612,7 +617,7 @@ def _recording_stage(
 _PRINTED = {"print_output": False, "include_stride": True, "include_device": True, "colored": False}
 
 
-def _record_graph(stage: str, graph: Any) -> None:
+def _record_graph(stage: str, graph: torch.fx.GraphModule) -> None:
     """Record a graph. What prevents that is recorded too: it must not end the compile."""
     graphs = _watch.seen.stages.setdefault(stage, [])
     ops, text, problem = dict[str, int](), "", ""
@@ -623,19 +628,19 @@ def _record_graph(stage: str, graph: Any) -> None:
             ops, text = compiling.operators(graph), str(graph.print_readable(**_PRINTED))
         except Exception as error:
             # printing calls code of every operator and constant of the graph
-            problem = f"the graph cannot be read: {type(error).__name__}: {error}"[:_MOST_OF_EVENT]
+            problem = f"the graph cannot be read: {said(error)}"[:_MOST_OF_EVENT]
     room = _MOST_TEXT - sum(len(known["text"]) for known in graphs)
     graphs.append({"ops": ops, "text": text[:room], "cut": len(text) > room, "problem": problem})
 
 
-def _noting_wrappers(original: Function, *args: object, **kwargs: object) -> Any:
+def _noting_wrappers(original: Function, *args: object, **kwargs: object) -> object:
     wrapper = original(*args, **kwargs)
     if "kernels" in _watch.asked:
         compiling.note_wrapper(wrapper)
     return wrapper
 
 
-def _noting_graph(original: Function, graph: object, *args: object, **kwargs: object) -> Any:
+def _noting_graph(original: Function, graph: object, *args: object, **kwargs: object) -> object:
     generated = original(graph, *args, **kwargs)
     _in_thread.graph = compiling.graph_of_code(graph)
     if "kernels" in _watch.asked and _is_own_compile():
@@ -655,7 +660,9 @@ def _recording_code(code: str) -> None:
     _in_thread.graph = {}
 
 
-def _recording_graphs(original: Function, graph: Any, *args: object, **kwargs: object) -> Any:
+def _recording_graphs(
+    original: Function, graph: CompiledFxGraph, *args: object, **kwargs: object
+) -> object:
     _watch.seen.graphs.append(sorted(graph.device_types))
     if _is_own_compile():
         _watch.own[id(graph)] = weakref.ref(graph)
@@ -665,12 +672,12 @@ def _recording_graphs(original: Function, graph: Any, *args: object, **kwargs: o
 def _recording_ahead(
     original: Function,
     cls: object,
-    graph: Any,
+    graph: GraphLowering,
     wrapper_code: str,
     kernel_code: str,
     *args: object,
     **kwargs: object,
-) -> Any:
+) -> object:
     # the sources of a GPU's kernels, which the wrapper only calls, are in Python that compiles and
     # times them
     sources = graph.wrapper_code.kernel_autotune_defs.getvalue()
@@ -696,7 +703,7 @@ _REPLACED = (
 _PACKAGE = "a package that was compiled ahead of time ran: its kernel calls are not seen"
 
 
-def _counting_calls(original: Function, graph: Any, inputs: object) -> Any:
+def _counting_calls(original: Function, graph: CompiledFxGraph, inputs: object) -> object:
     seen = _watch.seen
     is_own = (known := _watch.own.get(id(graph))) is not None and known() is graph
     seen.count(graph.device_types, is_own=is_own)
@@ -715,7 +722,7 @@ def _counting_calls(original: Function, graph: Any, inputs: object) -> Any:
     return returned
 
 
-def _counting_ahead(original: Function, package: Any, *args: object, **kwargs: object) -> Any:
+def _counting_ahead(original: Function, package: Any, *args: object, **kwargs: object) -> object:
     _watch.seen.count([package.get_metadata()["AOTI_DEVICE_KEY"]], is_own=False)
     _watch.seen.uncounted.append(_PACKAGE)
     return original(package, *args, **kwargs)

@@ -13,7 +13,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from unittest import mock
 
 import torch
@@ -50,7 +50,7 @@ def hook(module: str, name: str, call: Function) -> None:
     original = raw.__func__ if kind else raw
 
     @functools.wraps(original)
-    def wrapper(*args: object, **kwargs: object) -> Any:
+    def wrapper(*args: object, **kwargs: object) -> object:
         return call(original, *args, **kwargs)
 
     setattr(owner, attribute, kind(wrapper) if kind else wrapper)
@@ -66,7 +66,7 @@ def compiled(function: Function, options: Mapping[str, Any]) -> tuple[Function, 
     backends: list[Any] = []
     original = torch._dynamo.optimize
 
-    def optimize(*args: object, **kwargs: object) -> Any:
+    def optimize(*args: object, **kwargs: object) -> object:
         backends.append(kwargs["backend"] if "backend" in kwargs else args[0])
         return original(*args, **kwargs)
 
@@ -118,7 +118,13 @@ _NOT_A_LEAF = re.compile(r"\w*GuardManager\b|TREE_GUARD_MANAGER")
 _USER_CODE = re.compile(r"\s+# .*$")
 
 
-def guards_of(manager: Any) -> list[str]:
+class Guarded(Protocol):
+    """What dynamo keeps of a compiled frame."""
+
+    guard_manager: object
+
+
+def guards_of(manager: Guarded) -> list[str]:
     """Return the guards of a ``CheckFunctionManager``, each as ``TYPE: CODE``, as torch's log of
     guards shows them.
 
@@ -178,7 +184,7 @@ def reference_stance() -> contextlib.AbstractContextManager[Any]:
 # -- graphs ----------------------------------------------------------------------------------------
 
 
-def operators(graph: Any) -> dict[str, int]:
+def operators(graph: torch.fx.GraphModule) -> dict[str, int]:
     """Return how many nodes call each operator, in a graph module and in the graphs within it."""
     counts: collections.Counter[str] = collections.Counter()
     for module in graph.modules():
@@ -195,7 +201,7 @@ def operators(graph: Any) -> dict[str, int]:
     return dict(counts)
 
 
-def calls(graph: Any) -> bool:
+def calls(graph: torch.fx.GraphModule) -> bool:
     """Whether a graph module has a node that calls something, and so something to compile."""
     return any(node.op.startswith("call_") for node in graph.graph.nodes)
 
@@ -221,7 +227,7 @@ def are_views(tensors: Sequence[Any]) -> bool:
     return True
 
 
-def _returns_view(operator: Any) -> bool:
+def _returns_view(operator: torch._ops.OpOverloadPacket | None) -> bool:
     schemas = [getattr(operator, name)._schema for name in operator.overloads()] if operator else []
     return any(
         value.alias_info is not None and not value.alias_info.is_write
@@ -308,7 +314,7 @@ def marks(leaves: Sequence[Any]) -> Marks:
     ]
 
 
-def why_static(program: Any, marked: Marks) -> Iterator[str]:
+def why_static(program: torch.export.ExportedProgram, marked: Marks) -> Iterator[str]:
     """Yield marked dimensions that became a number in an exported program, and sizes of their
     ranges that the program refuses.
 
@@ -420,22 +426,23 @@ def read_wrapper(source: str) -> Wrapper:
     return Wrapper(kernels=frozenset(kernels), generated=frozenset(generated))
 
 
-def note_wrapper(module: Any) -> None:
+def note_wrapper(module: types.ModuleType) -> None:
     """Read the source of a generated module that was loaded.
 
     Modules other than wrappers define no kernels.
     """
-    if module.__file__ not in wrappers:
+    file = str(module.__file__)
+    if file not in wrappers:
         # without the names of its kernels a wrapper is not one that is seen to run, so that its
         # calls count as unknown
         with (
             contextlib.suppress(OSError, ValueError, SyntaxError),
-            open(module.__file__, encoding="utf-8") as stream,
+            open(file, encoding="utf-8") as stream,
         ):
-            wrappers[module.__file__] = read_wrapper(stream.read())
+            wrappers[file] = read_wrapper(stream.read())
 
 
-def generated_kernels(graph: object, generated: Any) -> frozenset[str]:
+def generated_kernels(graph: object, generated: Sequence[Any]) -> frozenset[str]:
     """Return the kernels of the code that ``GraphLowering.codegen`` returned; raise ``ValueError``
     where they cannot be known.
     """

@@ -334,12 +334,16 @@ def _distribution(name: str) -> str | None:
     return None
 
 
+def _first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:300]
+
+
 def _answer(path: str) -> str:
     """Call a predicate; return what it returned or raised, in words (``HOLDS`` where it holds)."""
     try:
         returned = imports.resolve(path.replace(":", "."))()
     except Exception as error:  # a predicate of any package may raise anything
-        return f"raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:300]
+        return f"raised {_first_line(error)}"
     is_answer = isinstance(returned, bool)
     return (
         f"returned {returned}"
@@ -398,11 +402,7 @@ def _look(question: str, pipe: Connection) -> None:
         text = text or "\t".join(filter(None, (HOLDS, _description(question))))
     except BaseException as error:
         # a vendor's module may raise anything, also SystemExit; the answer says what
-        text = (
-            f"its import raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[
-                :300
-            ]
-        )
+        text = f"its import raised {_first_line(error)}"
     pipe.send_bytes(text.encode("utf-8", "replace")[:_BYTES])
     os._exit(0)  # what the module registered for the end of the process does not run
 

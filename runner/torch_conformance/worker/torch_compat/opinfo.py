@@ -10,13 +10,16 @@ import types
 import unittest
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
 
 from torch_conformance.worker.torch_compat import sample_forms
 from torch_conformance.worker.torch_compat.sample_forms import RESIZED
+
+if TYPE_CHECKING:
+    from torch.testing._internal.opinfo.core import OpInfo
 
 _DATABASE = "torch.testing._internal.common_methods_invocations"
 
@@ -89,9 +92,10 @@ def in_forms(
     """Yield what is made of the samples, numbered after them; before a further call the sample
     itself.
     """
-    made = sample_forms.in_forms(operator.function, samples, forms)
+    calls = [(sample.args, sample.kwargs) for sample in samples]
+    made = sample_forms.in_forms(operator.function, calls, forms)
     for number, (base, form, args, kwargs) in enumerate(made, len(samples)):
-        sample = Sample(tuple(args), kwargs, form)
+        sample = Sample(args, kwargs, form)
         yield from [(base, samples[base])] * sample.is_further_call
         yield number, sample
 
@@ -169,7 +173,7 @@ def find(
     )
 
 
-def function_of(entry: Any, call: str) -> Any:
+def function_of(entry: "OpInfo", call: str) -> Callable[..., Any] | None:
     """Return what is called: the operator's function, also with ``out=``, or its in-place method;
     None where it has none.
     """
