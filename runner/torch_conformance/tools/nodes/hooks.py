@@ -172,8 +172,8 @@ class Report:
         counts = self.counts(self.tried)
         ids = {change.case.id for change in self.tried}
         fates = ", ".join(f"{count} {fate}" for fate, count in counts.items())
-        nodes, made = sum(self.nodes.values()), sum(counts.values())
-        yield f"{nodes} nodes of {len(ids)} cases, {made} changes: {fates}"
+        nodes, sum_of_changes = sum(self.nodes.values()), sum(counts.values())
+        yield f"{nodes} nodes of {len(ids)} cases, {sum_of_changes} changes: {fates}"
 
     def as_json(self) -> Mapping[str, Any]:
         """Return the JSON of ``audit --nodes --json``."""
@@ -193,17 +193,17 @@ def report(cases: Iterable[Case], suite: Suite, run: RunCases, folder: Path) -> 
     """Run the cases, once for all backends, with their nodes changed."""
     first = {case.seed_key: case for case in reversed(list(cases))}
     as_run = [_as_run(case) for case in first.values()]
-    asked = [case for case in as_run if any(map(_asked, case.steps))]
+    to_run = [case for case in as_run if any(map(_asked, case.steps))]
     tried: list[_Tried] = []
     nodes, left = Counter[str](), dict[str, str]()
-    results, known = run(asked)
+    results, known = run(to_run)
     for case, result in sorted(results, key=lambda pair: pair[0].id):
         if OBSERVATION not in result.evidence:
             left[case.id] = f"{result.outcome.label}: {result.reason}"
             continue
         observation = RecordedFiles(folder / result.folder, result.evidence).observation()
-        here = rejudge.here_of(case, suite.backends.by_name[case.backend], result, known)
-        changes = _Changes(case, here)
+        surroundings = rejudge.here_of(case, suite.backends.by_name[case.backend], result, known)
+        changes = _Changes(case, surroundings)
         for step in carried_out(case, recorded_facts(observation).steps):
             if _asked(step.step):
                 changes.add(step)
@@ -223,7 +223,7 @@ class _Changes:
     """The changes of a case: what one step lets through, another one may notice."""
 
     case: Case
-    here: Surroundings
+    surroundings: Surroundings
     tried: dict[tuple[str, str, str], _Tried] = field(default_factory=dict)
     """By graph, node and change."""
     nodes: set[tuple[str, ...]] = field(default_factory=set)
@@ -275,7 +275,7 @@ class _Changes:
             for verdict in judge_expectation(
                 carried.step.expectations[int(index)],
                 replace(carried.facts, measured=measured),
-                self.here,
+                self.surroundings,
             )
         )
 

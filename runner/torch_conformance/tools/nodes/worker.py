@@ -76,7 +76,7 @@ def _fits(node: Node, change: Change) -> bool:
 
 
 def _changes(node: Node) -> Iterator[Change]:
-    """Yield the changes of a node; none of one that draws, writes, or is no operator of torch."""
+    """Yield the changes of a node; none where it draws, writes, or calls no operator of torch."""
     operator = node.target
     if (
         not isinstance(operator, OpOverload)
@@ -95,9 +95,9 @@ def _changes(node: Node) -> Iterator[Change]:
         if _fits(node, dropped := Change("dropped", None, (operand,))):
             yield dropped
             break
-    for (left, one), (right, other) in itertools.combinations(tensors, 2):
-        if one is not other:
-            swapped = {left: other, right: one}
+    for (left, first), (right, second) in itertools.combinations(tensors, 2):
+        if first is not second:
+            swapped = {left: second, right: first}
             args = tuple(swapped.get(index, value) for index, value in enumerate(node.args))
             yield Change(f"operands {left} and {right} swapped", operator, args, node.kwargs)
     for neighbour in _neighbours(operator):
@@ -131,12 +131,12 @@ def _neighbours(operator: OpOverload) -> list[OpOverload]:
     tensor they are too many, and to drop it says more.
     """
     schema = operator._schema
-    found = (
+    candidates = (
         getattr(getattr(torch.ops.aten, name), overload or "default")
         for name, overload in _by_signature()[str(schema).partition("(")[2]]
         if len(schema.arguments) > 1
     )
-    return [other for other in found if other is not operator and torch.Tag.core in other.tags]
+    return [other for other in candidates if other is not operator and torch.Tag.core in other.tags]
 
 
 @functools.cache
@@ -274,7 +274,7 @@ class _Answers:
     @functools.cached_property
     def drawn(self) -> list[tuple[Mapping[str, Any], tuple[Any, Any]]]:
         """The answers for other arguments that the function takes, without a change."""
-        found: list[tuple[Mapping[str, Any], tuple[Any, Any]]] = []
+        answers: list[tuple[Mapping[str, Any], tuple[Any, Any]]] = []
         changed, self.captured.changed = self.captured.changed, None
         sizes = {size for value in copies.tensors_of(self.call.arguments()) for size in value.shape}
         for is_larger in (False, True) if 1 in sizes else (False,):
@@ -282,9 +282,9 @@ class _Answers:
             for draw in range(len(_DRAWS)):
                 way: dict[str, Any] = {"draw": draw, "is_larger": is_larger}
                 with contextlib.suppress(Exception):  # it may refuse other arguments
-                    found.append((way, self.of(**way)))
+                    answers.append((way, self.of(**way)))
         self.captured.changed = changed
-        return found
+        return answers
 
     def is_equivalent(self) -> bool:
         """Whether the changed function gives the same answers for all of them."""
@@ -376,8 +376,8 @@ def tried(again: RepeatableCall, *, gradients: bool) -> dict[str, Any]:
     answers = _Answers(replace(again, target=target, enter=enter, executed=0), captured)
     base = answers.of()
     graphs = {graph.key: graph for graph in captured.graphs if graph.has_run}
-    changes = [(graph, *found) for graph in graphs.values() for found in graph.changes.items()]
-    made: list[Mapping[str, Any]] = []
+    changes = [(graph, *change) for graph in graphs.values() for change in graph.changes.items()]
+    fates: list[Mapping[str, Any]] = []
     left = 0
     for graph, key, (node, change) in changes:
         if time.process_time() > _SECONDS:
@@ -387,11 +387,11 @@ def tried(again: RepeatableCall, *, gradients: bool) -> dict[str, Any]:
         if (fate := _fate(answers, base)) is not None:
             file, line = _place(node)
             known = {"graph": graph.key, "node": node.name, "operator": str(node.target)}
-            made.append({**known, "change": change.words, "file": file, "line": line, **fate})
+            fates.append({**known, "change": change.words, "file": file, "line": line, **fate})
     torch._dynamo.reset()
     again.state.restore()
     nodes = {(graph.key, node.name): None for graph, _, (node, _) in changes}
-    return {"base": answers.compared(base[0]), "nodes": list(nodes), "changes": made, "left": left}
+    return {"base": answers.compared(base[0]), "nodes": list(nodes), "changes": fates, "left": left}
 
 
 def _fate(answers: _Answers, base: tuple[Any, Any]) -> dict[str, Any] | None:

@@ -213,8 +213,8 @@ class EagerCall:
         """Return the objects in reach of the call that cannot be set back, in words."""
         of_inputs = Picture(left_out=(type,)).add("argument", self.reference.inputs).opaque
         shared = self.reference.shared
-        found = {**({} if shared is None else shared.opaque), **of_inputs}
-        return ", ".join(f"{path} ({kind})" for path, kind in list(found.items())[:3])
+        opaque = {**({} if shared is None else shared.opaque), **of_inputs}
+        return ", ".join(f"{path} ({kind})" for path, kind in list(opaque.items())[:3])
 
     def run(
         self,
@@ -298,7 +298,7 @@ class EagerCall:
         around = numerics.Reported(mode, narrow, keeps_casts=keeps_casts)
         try:
             with mode:
-                numerics.to_float64(_changeable(called))
+                numerics.to_dtypes(_changeable(called), numerics.WIDER)
                 values = self.run(called, around)
         except Exception as error:  # classes of tensors refuse float64 with any type
             values = [_Failed(error)] * len(self.compared)
@@ -327,7 +327,7 @@ class EagerCall:
             for number in itertools.count(0 if has_double else 1):
                 inputs = self.own_inputs()
                 if has_double:
-                    numerics.to_float32(_changeable(inputs))
+                    numerics.to_dtypes(_changeable(inputs), numerics.NARROWER)
                 if number:
                     nudge = functools.partial(nudged, generator=generator, least=least)
                     numerics.change(_changeable(inputs), nudge)
@@ -438,7 +438,7 @@ class EagerRuns:
             raise NoReference(f"the result has more than {MOST_ELEMENTS} elements")
         inexact = [leaf for leaf in leaves if numerics.is_inexact(leaf)]
         has_double = any(leaf.dtype in (torch.float64, torch.complex128) for leaf in leaves)
-        if has_double and call.products:  # runs in float32 stand for it
+        if has_double and call.products:  # it is judged by runs in float32
             call = replace(call, products="")
         has_floats = any(isinstance(leaf, float) for leaf in leaves_of(eager))
         values, formats, drew, _ = call.again()
@@ -988,7 +988,7 @@ class AdditionalCalls:
             return [now[leaf.path] for leaf in inexact]
 
         def keep_worst() -> None:
-            check = Close()  # where there are too many, those that the judge refuses stand first
+            check = Close()  # where there are too many, those that the judge refuses come first
             facts["leaves"] = sorted(
                 facts["leaves"],
                 key=lambda leaf: "change" not in leaf and check.problem(leaf) is None,
@@ -1290,8 +1290,8 @@ class AdditionalCalls:
         steps.append(step)
         while steps[-1]["kind"] != "call":  # a backward is repeated with its call
             steps.pop()
-        asked = {**request, "index": 0, "arguments": {**request["arguments"], **more}}
-        steps[-1] = {**steps[-1], "measure": [asked], "effects": None, "repeat": 1}
+        repeated = {**request, "index": 0, "arguments": {**request["arguments"], **more}}
+        steps[-1] = {**steps[-1], "measure": [repeated], "effects": None, "repeat": 1}
         plan = {**self._plan, IN_NEW_PROCESS: True, "needs_eager": False, "steps": steps}
         observed = in_new_process(plan, len(steps) - 1)
         if (error := observed["error"] or observed["steps"][-1]["raised"]) is not None:
@@ -1299,8 +1299,8 @@ class AdditionalCalls:
         facts: Observed = observed["steps"][-1]["measured"]["0"]
         if why := facts.get("why_not") or facts.get("raised"):
             raise CannotRepeat(why)
-        found: Observed = facts["found"]
-        return found
+        rows: Observed = facts["found"]
+        return rows
 
 
 def _stage(call: ReferenceCall) -> int:

@@ -430,8 +430,7 @@ def frozen(value: object) -> Any:
             return of_values(leaf, memo)
         try:
             if isinstance(leaf, dict):  # of a class whose __getattr__ may take any name for a key
-                made: Any = leaf.__reduce_ex__(4)
-                return copy._reconstruct(leaf, memo, *made)  # type: ignore[attr-defined]
+                return copy._reconstruct(leaf, memo, *leaf.__reduce_ex__(4))  # type: ignore[attr-defined]
             return copy.deepcopy(leaf, memo)
         except Exception as error:
             # __deepcopy__ and __reduce__ of an object of a spec may raise anything

@@ -348,7 +348,9 @@ OBJECT = " as an object"
 OUTSIDE = " outside of the tensors of the call"
 """The end of the path of memory that no tensor of the call shows, next to one that does."""
 
-_NOT_JUDGED = "it is no strided tensor of floating-point numbers, or has another form than eager's"
+_NOT_JUDGED = (
+    "it is not a strided tensor of floating-point numbers, or its form differs from eager's"
+)
 
 
 @dataclass(frozen=True)
@@ -581,8 +583,8 @@ class Effects:
         }
         results = _tensors_of(result)
         self._shared = {storage_of(leaf) for _, leaf in results}
-        found = _found(result, theirs, picture, left)
-        self._eager = _EagerLeft(Generators.now(), Modes(), found, theirs, shared)
+        relations = _relations(result, theirs, picture, left)
+        self._eager = _EagerLeft(Generators.now(), Modes(), relations, theirs, shared)
         storages = {
             storage_of(leaf) for leaf in theirs.values() if isinstance(leaf, torch.Tensor)
         } - {None}
@@ -893,13 +895,13 @@ class Effects:
         # with freezing, parameters are constants of the graph: it returns copies of them
         if self._eager is None or compiling.is_set("freezing"):
             return
-        found = _found(result, ours, picture, shared)
+        relations = _relations(result, ours, picture, shared)
         for path, expected in self._eager.results.items():
-            if path in found and found[path] != expected:
-                yield _words(path, found[path], expected)
+            if path in relations and relations[path] != expected:
+                yield _words(path, relations[path], expected)
 
 
-def _found(result: object, of_call: Leaves, picture: Picture, shared: Picture) -> Leaves:
+def _relations(result: object, of_call: Leaves, picture: Picture, shared: Picture) -> Leaves:
     """Return what the objects of a result are, which of those of the call and of the globals they
     are, and how its tensors share memory, by path. The result is added to the picture of the call.
     """

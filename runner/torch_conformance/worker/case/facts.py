@@ -132,8 +132,8 @@ def of_arguments(arguments: list[Any]) -> Iterator[Fact]:
             for words, other in _others(leaf):
                 yield _of_leaves(f"{name}: {words}", lambda _, o=other: [o], [index])
     for left, right in itertools.combinations(plain, 2):
-        one, other = leaves[left][1], leaves[right][1]
-        if (one.shape, one.dtype, one.device) == (other.shape, other.dtype, other.device):
+        first, second = leaves[left][1], leaves[right][1]
+        if (first.shape, first.dtype, first.device) == (second.shape, second.dtype, second.device):
             for word, paired in _OF_PAIR:
                 name = f"{names[left]} and {names[right].removeprefix('argument ')}: {word}"
                 yield _of_leaves(name, paired, [left, right])
@@ -395,17 +395,17 @@ class _Python:
             for name, part in vars(c).items()
             if name.startswith("__") and isinstance(part, types.FunctionType)
         }
-        held = {} if cls is value else dict(getattr(value, "__dict__", {}))
+        attributes = {} if cls is value else dict(getattr(value, "__dict__", {}))
         for c in own:
-            held |= {
+            attributes |= {
                 name: getattr(value, name)
                 for name, part in vars(c).items()
                 if isinstance(part, types.MemberDescriptorType) and hasattr(value, name)
             }
         for name in sorted(self.names | (special - _NOT_CALLED)):
-            if name in held:
+            if name in attributes:
                 put = _attribute(value, name)
-                yield from self._value(f"{label}.{name}", name, held[name], put)
+                yield from self._value(f"{label}.{name}", name, attributes[name], put)
             home = next((c for c in own if name in vars(c)), None)
             if home is None:
                 continue
@@ -528,13 +528,13 @@ def _is_allowed(function: object) -> bool:
 
 def of_python(function: object, arguments: Sequence[Any]) -> Iterator[Fact]:
     """Yield the facts of Python values that the bytecode of a function reads."""
-    found = _Python(set(), set(), set())
+    reads = _Python(set(), set(), set())
     owner = getattr(function, "__self__", None)
     if isinstance(function, torch.nn.Module):
         owner, function = function, type(function).forward
-    yield from found.function(getattr(function, "__func__", function))
+    yield from reads.function(getattr(function, "__func__", function))
     if owner is not None:
-        yield from found._within("function", "function", owner)
+        yield from reads._within("function", "function", owner)
     for index, argument in enumerate(arguments):
         if _is_own(type(argument)) or isinstance(argument, torch.nn.Module | dict | list | tuple):
-            yield from found._within(f"argument {index}", "", argument)
+            yield from reads._within(f"argument {index}", "", argument)

@@ -66,9 +66,9 @@ class NewProcess:
     def observation(self) -> Observed | None:
         """Wait until it ends; return its observation, None where it sent none."""
         with open(self._reading, "rb") as lines:
-            found = next((line for line in lines if line.startswith(b'{"observation"')), None)
+            sent = next((line for line in lines if line.startswith(b'{"observation"')), None)
         self.process.wait()
-        return None if found is None else protocol.decode(json.loads(found)["observation"])
+        return None if sent is None else protocol.decode(json.loads(sent)["observation"])
 
     def kill(self) -> None:
         """End it, with what it started in its session."""
@@ -82,13 +82,13 @@ def in_new_process(plan: Plan, index: int) -> Observed:
     that one where that one sends none.
     """
     child = NewProcess(plan, index)
-    found, code = child.observation(), child.process.returncode
-    if found is None:
+    observed, code = child.observation(), child.process.returncode
+    if observed is None:
         if code < 0:
             signal.signal(-code, signal.SIG_DFL)
             os.kill(os.getpid(), -code)
         os._exit(code)
-    return found
+    return observed
 
 
 def in_ranks(plan: Plan, index: int, count: int) -> list[Observed]:
@@ -123,7 +123,7 @@ def observations(children: Sequence[NewProcess], seconds: float) -> list[Observe
     """Return the observations of ranks, by rank. Raise ``NotCarriedOut`` for the first that sends
     none, and for those that have sent none after ``seconds``; then no rank is left.
     """
-    found: dict[int, Observed] = {}
+    by_rank: dict[int, Observed] = {}
     with ThreadPoolExecutor(len(children)) as pool:
         ranks = {pool.submit(child.observation): rank for rank, child in enumerate(children)}
         try:
@@ -133,9 +133,9 @@ def observations(children: Sequence[NewProcess], seconds: float) -> list[Observe
                     code = children[rank].process.returncode
                     how = f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
                     raise NotCarriedOut(f"rank {rank} ended {how}, and sent no result")
-                found[rank] = observed
+                by_rank[rank] = observed
         except TimeoutError:
-            late = [rank for rank in range(len(children)) if rank not in found]
+            late = [rank for rank in range(len(children)) if rank not in by_rank]
             for rank in late:
                 children[rank].process.send_signal(signal.SIGUSR1)  # it prints its stack
             time.sleep(0.5)
@@ -144,7 +144,7 @@ def observations(children: Sequence[NewProcess], seconds: float) -> list[Observe
         finally:
             for child in children:
                 child.kill()
-    return [observed for _, observed in sorted(found.items())]
+    return [observed for _, observed in sorted(by_rank.items())]
 
 
 def add_first_exception(seen: Sequence[Observed]) -> None:

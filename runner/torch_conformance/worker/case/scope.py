@@ -252,7 +252,7 @@ class Scope:
 
     def module(self, entry: Entry) -> torch.nn.Module:
         """Make a module: its class or maker is called on the CPU, from the case's seed, then it is
-        converted and moved.
+        converted and brought to the device.
         """
         instance = self.called(self.find(entry["module"]), entry)
         if not isinstance(instance, torch.nn.Module):

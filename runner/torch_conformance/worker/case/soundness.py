@@ -67,11 +67,11 @@ def _in_fork(work: Callable[[], Any], seconds: float = _MOST_SECONDS) -> dict[st
         try:
             os.close(reading)
             try:
-                found = work()
+                result = work()
             except BaseException as error:  # code of the case may raise anything
-                found = {"why": said(error)[:300]}
+                result = {"why": said(error)[:300]}
             with os.fdopen(writing, "wb") as stream:
-                stream.write(json.dumps(found).encode())
+                stream.write(json.dumps(result).encode())
         finally:
             os._exit(0)
     os.close(writing)
@@ -251,10 +251,10 @@ class Trials:
             rows: dict[str, Any] = {}
             for fact in chosen:
                 if time.monotonic() < end:
-                    found = _in_fork(functools.partial(self._after, fact, target, before))
+                    row = _in_fork(functools.partial(self._after, fact, target, before))
                     name = rf"(?:\['|\.){fact.key}\b"
                     known = [guard[:120] for guard in guards if re.search(name, guard)]
-                    rows[fact.name] = {**found, "guards": known[:2] if fact.key else []}
+                    rows[fact.name] = {**row, "guards": known[:2] if fact.key else []}
             return rows
 
     def fresh(self, fact: facts.Fact | None, folder: str, backend: str) -> dict[str, Any]:
@@ -270,8 +270,8 @@ class Trials:
     def between_calls(self, chosen: Sequence[facts.Fact], end: float) -> dict[str, Any]:
         """Return for each fact what became of it between two calls."""
 
-        def warmed(some: Sequence[facts.Fact], backend: str) -> dict[str, Any]:
-            work = functools.partial(self.warm, some, backend, end)
+        def warmed(to_try: Sequence[facts.Fact], backend: str) -> dict[str, Any]:
+            work = functools.partial(self.warm, to_try, backend, end)
             return _in_fork(work, end + _MOST_SECONDS - time.monotonic())
 
         rows = warmed(chosen, "aot_eager")
@@ -279,14 +279,14 @@ class Trials:
             raise CannotRepeat(rows["why"])
         unsound = []
         for fact in chosen:
-            if _is_suspect(found := rows.get(fact.name, {})):
+            if _is_suspect(row := rows.get(fact.name, {})):
                 with tempfile.TemporaryDirectory() as folder:
                     work = functools.partial(self.fresh, fact, folder, "aot_eager")
-                    found["fresh"] = _in_fork(work)
-                unsound += [fact] if _is_unsound(found) else []
-        for name, found in (warmed(unsound, "") if unsound else {}).items():
+                    row["fresh"] = _in_fork(work)
+                unsound += [fact] if _is_unsound(row) else []
+        for name, row in (warmed(unsound, "") if unsound else {}).items():
             if name in rows:
-                rows[name]["own"] = found.get("difference", found.get("why"))
+                rows[name]["own"] = row.get("difference", row.get("why"))
         return rows
 
     # -- processes ---------------------------------------------------------------------------------
@@ -298,17 +298,17 @@ class Trials:
             torch_state.patched_options(_CACHES),
             compiling.without_lowering(None if compiles else missed, _Missed),
         ):
-            found = self.fresh(fact, folder, "")
+            row = self.fresh(fact, folder, "")
         hits = counters["aot_autograd"]["autograd_cache_hit"]
         graphs = counters["inductor"]["fxgraph_cache_hit"]
-        found.update(
+        row.update(
             hits=hits + graphs,
             cache="AOTAutograd hit" if hits else "FX graph hit" if graphs else "no hit",
             keys=_keys(folder),
             recompiled=bool(missed),
             guards=[],
         )
-        return {**found, "distance": 0, "refused": True} if missed else found
+        return {**row, "distance": 0, "refused": True} if missed else row
 
     def in_new_process(
         self, chosen: Mapping[str, facts.Fact], names: Sequence[str] | None, folder: str
@@ -343,11 +343,11 @@ class Trials:
             if not disk["hits"]:
                 raise CannotRepeat("nothing was cached: an unchanged process had no hit")
             rows: dict[str, Any] = elsewhere(names=None, cache=folder)
-        for name, found in rows.items():
-            found["keys"] = disk["keys"]
-            if _is_suspect(found):
+        for name, row in rows.items():
+            row["keys"] = disk["keys"]
+            if _is_suspect(row):
                 with tempfile.TemporaryDirectory() as empty:
-                    found["fresh"] = elsewhere(names=[name], cache=empty)[""]
+                    row["fresh"] = elsewhere(names=[name], cache=empty)[""]
         return rows
 
 
@@ -356,23 +356,23 @@ def _keys(folder: str) -> list[str]:
     return sorted(os.listdir(place)) if os.path.isdir(place) else []
 
 
-def _is_suspect(found: dict[str, Any]) -> bool:
+def _is_suspect(row: dict[str, Any]) -> bool:
     """Whether a fact is compiled again with empty caches: its answer is another one than eager's,
     or its process died.
     """
-    if found.pop("died", False):
-        found.update(distance=2, difference=found.pop("why"), recompiled=False, is_other=True)
-        found.update(refused=False)
-    return bool(found.get("distance"))
+    if row.pop("died", False):
+        row.update(distance=2, difference=row.pop("why"), recompiled=False, is_other=True)
+        row.update(refused=False)
+    return bool(row.get("distance"))
 
 
-def _is_unsound(found: Mapping[str, Any]) -> bool:
-    fresh = found["fresh"]
-    least = 1 if found["recompiled"] else 0
+def _is_unsound(row: Mapping[str, Any]) -> bool:
+    fresh = row["fresh"]
+    least = 1 if row["recompiled"] else 0
     return (
-        (found["refused"] or not fresh.get("raised"))
-        and fresh.get("distance", 2) < found["distance"]
-        and found["distance"] > least
+        (row["refused"] or not fresh.get("raised"))
+        and fresh.get("distance", 2) < row["distance"]
+        and row["distance"] > least
     )
 
 
@@ -403,8 +403,7 @@ def tried(again: "RepeatableCall", arguments: Mapping[str, Any]) -> dict[str, An
     chosen = {fact.name: fact for fact in facts_of(again, arguments)}
     trials, disk = Trials(again), arguments["processes"]
     if "cache" in arguments:
-        found = trials.in_new_process(chosen, arguments["names"], arguments["cache"])
-        return {"found": found}
+        return {"found": trials.in_new_process(chosen, arguments["names"], arguments["cache"])}
     if not disk:
         _refuse_context()
     rows = (

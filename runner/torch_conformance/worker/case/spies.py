@@ -8,6 +8,7 @@ import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -136,11 +137,7 @@ def set_spy(spec: Plan, scope: Scope, undo: ExitStack) -> Spy:
 
 def _put(undo: ExitStack, owner: object, name: str, value: object) -> None:
     """Set an attribute, and register its restoration with ``undo``."""
-    if name in vars(owner):
-        undo.callback(setattr, owner, name, vars(owner)[name])
-    else:
-        undo.callback(delattr, owner, name)
-    setattr(owner, name, value)
+    undo.enter_context(mock.patch.object(owner, name, value))
 
 
 def _owner(path: str) -> tuple[Any, str]:

@@ -159,14 +159,17 @@ def install(save: Callable[[Tuning], None], is_asked: Callable[[], bool]) -> Non
         kinds += kind.__subclasses__()
     for kind in kinds[1:]:
         _watch_node(kind)
-    compiling.hook(_SELECTOR, "AlgorithmSelectorCache.__call__", _record_selection)
+    compiling.hook(
+        _SELECTOR, "AlgorithmSelectorCache.__call__", compiling.before(_record_selection)
+    )
     compiling.hook(_SELECTOR, "AlgorithmSelectorCache.benchmark_choice", _record_error)
+    deferred = compiling.before(_record_deferred)
     for module, name, replacement in (
-        (_SELECTOR, "_log_autotune_exceptions", _record_compile_errors),
+        (_SELECTOR, "_log_autotune_exceptions", compiling.before(_record_compile_errors)),
         ("torch._inductor.autotune_process", "TuningProcessPool.target", _name_benchmarked),
         ("torch._inductor.autotune_process", "TuningProcess.get", _record_error),
-        ("torch._inductor.ir", "MultiTemplateBuffer.finalize_as_triton_caller", _record_deferred),
-        ("torch._inductor.ir", "MultiTemplateBuffer.finalize_as_triton_callers", _record_deferred),
+        ("torch._inductor.ir", "MultiTemplateBuffer.finalize_as_triton_caller", deferred),
+        ("torch._inductor.ir", "MultiTemplateBuffer.finalize_as_triton_callers", deferred),
     ):
         # these say why and when; without one of them the counts of the selection itself remain
         # right
@@ -189,13 +192,8 @@ def _find(choice: object) -> _Candidate | None:
 
 
 def _record_selection(
-    original: compiling.Function,
-    selector: object,
-    op: object,
-    choices: Sequence[Any],
-    *args: object,
-    **kwargs: object,
-) -> object:
+    selector: object, op: object, choices: Sequence[Any], *args: object, **kwargs: object
+) -> None:
     if _state.save is not None and _state.is_asked():
         tuning = Tuning(op=str(op), how="only" if len(choices) == 1 else "untimed")
         for choice in choices:
@@ -204,7 +202,6 @@ def _record_selection(
             )
             _watch_node(type(choice))  # of a module that was imported since ``install``
         _state.save(tuning)
-    return original(selector, op, choices, *args, **kwargs)
 
 
 def _watch_node(kind: type) -> None:
@@ -233,13 +230,12 @@ def _won(choice: object) -> None:
     tuning.tallies[candidate.backend]["won"] = 1
 
 
-def _record_deferred(original: compiling.Function, buffer: object, callers: object) -> object:
+def _record_deferred(buffer: object, callers: object) -> None:
     """Record a selection that ends in the scheduler; ``callers`` is one candidate, or one by each
     hint of sizes.
     """
     for caller in callers.values() if isinstance(callers, Mapping) else [callers]:
         _won(caller)
-    return original(buffer, callers)
 
 
 # -- compiled, timed, failed -----------------------------------------------------------------------
@@ -283,12 +279,9 @@ def _is_refused(candidate: _Candidate, error: BaseException | None) -> bool:
     )
 
 
-def _record_compile_errors(
-    original: compiling.Function, exceptions: Iterable[tuple[object, BaseException]]
-) -> object:
+def _record_compile_errors(exceptions: Sequence[tuple[object, BaseException]]) -> None:
     for choice, error in exceptions:
         _mark(choice, "failed", error=error)
-    return original(exceptions)
 
 
 def _record_error(original: compiling.Function, *args: object, **kwargs: object) -> object:

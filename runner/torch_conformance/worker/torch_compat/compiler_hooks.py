@@ -32,7 +32,7 @@ from torch._inductor.virtualized import V
 from torch_conformance.vocabulary.expectations import EXPECTATIONS, compilation
 from torch_conformance.worker.process.channel import Phases, said
 from torch_conformance.worker.torch_compat import choice_census, compiling
-from torch_conformance.worker.torch_compat.compiling import Function
+from torch_conformance.worker.torch_compat.compiling import Function, before
 from torch_conformance.worker.torch_compat.residue import Origins
 
 _MOST_REASONS = 20
@@ -354,10 +354,10 @@ def install() -> None:
         ("torch._inductor.compile_fx", "compile_fx", _counting_entries),
         ("torch._inductor.compile_fx", "_compile_fx_inner", _counting_direct_entries),
         ("torch._inductor.graph", "GraphLowering.codegen", _noting_graph),
-        ("torch._inductor.output_code", "CompiledFxGraph.post_compile", _recording_graphs),
+        ("torch._inductor.output_code", "CompiledFxGraph.post_compile", before(_record_compiled)),
         ("torch._inductor.output_code", "CompiledFxGraph.__call__", _counting_calls),
         ("torch._inductor.codecache", "AotCodeCompiler.compile", _recording_ahead),
-        ("torch.export.pt2_archive._package", "AOTICompiledModel.__call__", _counting_ahead),
+        ("torch.export.pt2_archive._package", "AOTICompiledModel.__call__", before(_count_ahead)),
     ):
         compiling.hook(module, name, call)
 
@@ -660,13 +660,10 @@ def _recording_code(code: str) -> None:
     _in_thread.graph = {}
 
 
-def _recording_graphs(
-    original: Function, graph: CompiledFxGraph, *args: object, **kwargs: object
-) -> object:
+def _record_compiled(graph: CompiledFxGraph, *args: object, **kwargs: object) -> None:
     _watch.seen.graphs.append(sorted(graph.device_types))
     if _is_own_compile():
         _watch.own[id(graph)] = weakref.ref(graph)
-    return original(graph, *args, **kwargs)
 
 
 def _recording_ahead(
@@ -722,7 +719,6 @@ def _counting_calls(original: Function, graph: CompiledFxGraph, inputs: object) 
     return returned
 
 
-def _counting_ahead(original: Function, package: Any, *args: object, **kwargs: object) -> object:
+def _count_ahead(package: Any, *args: object, **kwargs: object) -> None:
     _watch.seen.count([package.get_metadata()["AOTI_DEVICE_KEY"]], is_own=False)
     _watch.seen.uncounted.append(_PACKAGE)
-    return original(package, *args, **kwargs)

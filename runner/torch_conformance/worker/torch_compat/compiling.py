@@ -56,6 +56,16 @@ def hook(module: str, name: str, call: Function) -> None:
     setattr(owner, attribute, kind(wrapper) if kind else wrapper)
 
 
+def before(call: Callable[..., object]) -> Function:
+    """Return what ``hook`` takes to call a function with the arguments, before the original."""
+
+    def hooked(original: Function, *args: object, **kwargs: object) -> object:
+        call(*args, **kwargs)
+        return original(*args, **kwargs)
+
+    return hooked
+
+
 # -- backends and frames ---------------------------------------------------------------------------
 
 
@@ -584,12 +594,8 @@ def only_candidate(number: int) -> Iterator[list[list[str]]]:
         if not choices:
             return choices
         chosen = choices[number % len(choices)]
-        seen.append(
-            [
-                str(choice.name)
-                for choice in (chosen, *(choice for choice in choices if choice is not chosen))
-            ]
-        )
+        first = sorted(choices, key=lambda choice: choice is not chosen)
+        seen.append([str(choice.name) for choice in first])
         return [chosen]
 
     functions = select_algorithm.get_algorithm_selector_cache().preprocessing_fns
@@ -636,6 +642,6 @@ def poisoned() -> Iterator[Poison]:
         for module in list(PyCodeCache.modules):
             for name in _ALLOCATORS:
                 if (original := vars(module).get(name)) is not None:
-                    undo.callback(setattr, module, name, original)
-                    setattr(module, name, functools.partial(filled, original))
+                    poisoning = functools.partial(filled, original)
+                    undo.enter_context(mock.patch.object(module, name, poisoning))
         yield poison

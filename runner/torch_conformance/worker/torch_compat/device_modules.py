@@ -192,8 +192,10 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
     ``answers`` has what each returned.
     """
     # first, before this process initializes a driver
-    asked = tuple(questions)
-    of_vendors = answers([question for question in asked if not {"=", "@"}.isdisjoint(question)])
+    questions = tuple(questions)
+    of_vendors = answers(
+        [question for question in questions if not {"=", "@"}.isdisjoint(question)]
+    )
     by_question = {question: text.partition("\t") for question, text in of_vendors.items()}
     counted = [(module, module.device_count()) for _, module in modules() if module.is_available()]
     properties = next(
@@ -233,7 +235,7 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
         "mkldnn": " ".join(mkldnn),
         "answers": {
             question: by_question[question][0] if question in by_question else _answer(question)
-            for question in asked
+            for question in questions
         },
         **{
             name: value
@@ -360,7 +362,7 @@ def answers(questions: Iterable[str]) -> dict[str, str]:
     Python, as a module need not work in forks.
     """
     said = dict[str, str]()
-    asked = []
+    processes = []
     for question in questions:
         module = question.replace("=", "@").partition("@")[2]
         said[question] = "the import of its module does not end: it waits, or takes minutes"
@@ -372,8 +374,8 @@ def answers(questions: Iterable[str]) -> dict[str, str]:
         child = context.Process(target=_look, args=(question, theirs))
         child.start()
         theirs.close()
-        asked.append((question, child, mine))
-    for question, child, mine in asked:
+        processes.append((question, child, mine))
+    for question, child, mine in processes:
         try:
             if imports.ends(child.pid, mine):
                 said[question] = mine.recv_bytes(_BYTES).decode("utf-8", "replace")
@@ -425,11 +427,11 @@ def _description(question: str) -> str:
     facts = {"package": owned} if owned else {}
     if not owners and (version := getattr(top, "__version__", "")):
         facts["package"] = f"{path.partition('.')[0]} {version}"
-    found = module_files.files_of(
+    files = module_files.files_of(
         path, getattr(top, "__path__", ()), getattr(top, "__file__", None)
     )
-    if found:
-        facts["module"] = module_files.described(path, found)
+    if files:
+        facts["module"] = module_files.described(path, files)
     if "=" in question and hasattr(module := getattr(torch, name), "get_device_name"):
         facts["device"] = module.get_device_name(0)
     facts |= getattr(sys.modules.get(path), "conformance_facts", dict)()

@@ -480,7 +480,7 @@ def min_of(*names: str) -> str:
 
 
 def tensor_leaves(value: object) -> list[torch.Tensor]:
-    """Return the tensors of a value; those of its modules are no leaves."""
+    """Return the tensors of a value; not those of its modules."""
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
@@ -695,23 +695,23 @@ def narrow_dtype(tensors: Iterable[torch.Tensor]) -> torch.dtype:
     return next((dtype for dtype in dtypes if dtype in _REAL), torch.float32)
 
 
+WIDER = {
+    **dict.fromkeys(_REAL, torch.float64),
+    **dict.fromkeys(_COMPLEX, torch.complex128),
+}
+NARROWER = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+"""Other dtypes for numbers of a dtype; other dtypes remain."""
+
+
 def _wider(dtype: torch.dtype) -> torch.dtype:
-    return torch.float64 if dtype in _REAL else torch.complex128 if dtype in _COMPLEX else dtype
+    return WIDER.get(dtype, dtype)
 
 
-def to_float64(tensors: Iterable[torch.Tensor]) -> None:
-    """Give each of ``tensors`` its numbers in float64 or complex128, in place; raise ``TypeError``
-    as ``change`` does.
+def to_dtypes(tensors: Iterable[torch.Tensor], dtypes: Mapping[torch.dtype, torch.dtype]) -> None:
+    """Give each tensor its numbers in another dtype, in place; raise ``TypeError`` as ``change``
+    does.
     """
-    change(tensors, lambda tensor: tensor.to(_wider(tensor.dtype)))
-
-
-def to_float32(tensors: Iterable[torch.Tensor]) -> None:
-    """Give each of ``tensors`` in float64 or complex128 its numbers in float32 or complex64, in
-    place; raise ``TypeError`` as ``change`` does.
-    """
-    narrower = {torch.float64: torch.float32, torch.complex128: torch.complex64}
-    change(tensors, lambda tensor: tensor.to(narrower.get(tensor.dtype, tensor.dtype)))
+    change(tensors, lambda tensor: tensor.to(dtypes.get(tensor.dtype, tensor.dtype)))
 
 
 def change(

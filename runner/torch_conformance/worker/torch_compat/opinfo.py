@@ -11,6 +11,7 @@ import unittest
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy
 import torch
@@ -119,10 +120,7 @@ def database() -> list[Any]:
         undo.callback(torch.set_rng_state, torch.get_rng_state())
         for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod):
             undo.callback(setattr, kind, "__call__", kind.__call__)
-        undo.callback(
-            setattr, torch.backends, "disable_global_flags", torch.backends.disable_global_flags
-        )
-        torch.backends.disable_global_flags = lambda: None
+        undo.enter_context(mock.patch.object(torch.backends, "disable_global_flags"))
         module: Any = importlib.import_module(_DATABASE)
     # of random operators the database holds functions that set a seed within, by a context that
     # dynamo cannot trace; both sides share the state of the generators

@@ -290,38 +290,38 @@ class Lines(OperatorMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._found = defaultdict[str, list[str]](list)
+        self._lines = defaultdict[str, list[str]](list)
 
     def call(self, func: OpOverload, args: Args, kwargs: Kwargs) -> object:
         """Note the innermost line of a spec, and call the operator."""
         frame: types.FrameType | None = sys._getframe(1)
         while frame and not frame.f_code.co_filename.endswith((".yaml", ".yml")):
             frame = frame.f_back
-        self._found[str(func)].append(
+        self._lines[str(func)].append(
             f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
         )
         return func(*args, **kwargs)
 
     def of(self, operator: Operator) -> str:
         """Return the next line that called an operator; nothing where none is known."""
-        found = self._found[f"{operator.name}.{operator.overload}"]
-        return found.pop(0) if found else ""
+        lines = self._lines[f"{operator.name}.{operator.overload}"]
+        return lines.pop(0) if lines else ""
 
 
 def _tensors_of(roots: Iterable[Any]) -> dict[int, list[Any]]:
     """Return what the profiler knows of the tensors that each operator was called with, by the
     number of its event.
     """
-    found, waiting = dict[int, list[Any]](), [*roots]
+    tensors, waiting = dict[int, list[Any]](), [*roots]
     while waiting:
         node = waiting.pop()
         waiting += node.children
         arguments = getattr(node.extra_fields, "inputs", ())
         lists = (part if isinstance(part, list) else [part] for part in arguments)
-        found[node.correlation_id] = [
+        tensors[node.correlation_id] = [
             part for parts in lists for part in parts if hasattr(part, "device")
         ]
-    return found
+    return tensors
 
 
 def _is_of_device(event: FunctionEvent, tensors: Sequence[Any]) -> bool:

@@ -89,39 +89,42 @@ def install() -> None:
             setattr(
                 importlib.import_module(torch_state.OPTIONS[section]), name, copy.deepcopy(value)
             )
-    compiling.hook("torch._inductor.graph", "GraphLowering.compile_to_module", _record_wrapper)
-    compiling.hook(_SELECTOR, "AlgorithmSelectorCache.__call__", _record_selection)
-    compiling.hook(_SELECTOR, "AlgorithmSelectorCache.make_benchmark_fn", _rank_by_place)
-    compiling.hook(
-        _SELECTOR,
-        "AlgorithmSelectorCache.make_precompile_fn",
-        lambda original, *args, **kwargs: dict,
-    )
-    with contextlib.suppress(AttributeError, ImportError):
+    benchmarking = "torch._inductor.runtime.benchmarking"
+    refuse = compiling.before(_refuse_operators)
+    for module, name, call in (
+        ("torch._inductor.graph", "GraphLowering.compile_to_module", _record_wrapper),
+        (_SELECTOR, "AlgorithmSelectorCache.__call__", compiling.before(_record_selection)),
+        (_SELECTOR, "AlgorithmSelectorCache.make_benchmark_fn", _rank_by_place),
+        (
+            _SELECTOR,
+            "AlgorithmSelectorCache.make_precompile_fn",
+            lambda original, *args, **kwargs: dict,
+        ),
+        # the tables of times would show invented numbers
+        (_SELECTOR, "AlgorithmSelectorCache.log_results", _do_nothing),
+        (_SELECTOR, "_log_autotune_choices_stats", _do_nothing),
+        # dynamo's graph, and the graph that Inductor lowers
+        ("torch._inductor.compile_fx", "compile_fx", refuse),
+        ("torch._inductor.compile_fx", "_compile_fx_inner", refuse),
+    ):
+        compiling.hook(module, name, call)
+    for module, name, call in (
         # it builds and loads a candidate of Composable Kernel
-        compiling.hook(
+        (
             "torch._inductor.codegen.rocm.rocm_benchmark_request",
             "ROCmBenchmarkRequest.update_workspace_size",
             _do_nothing,
-        )
-    # the tables of times would show invented numbers
-    compiling.hook(_SELECTOR, "AlgorithmSelectorCache.log_results", _do_nothing)
-    compiling.hook(_SELECTOR, "_log_autotune_choices_stats", _do_nothing)
-    for module, name in (
-        ("torch._inductor.runtime.benchmarking", "Benchmarker.benchmark"),
-        ("torch._inductor.runtime.benchmarking", "Benchmarker.benchmark_gpu"),
-        ("torch._inductor.runtime.benchmarking", "TritonBenchmarker.benchmark_gpu"),
-        ("torch._inductor.runtime.benchmarking", "InductorBenchmarker.benchmark_gpu"),
-        (
-            "torch._inductor.fx_passes.pad_mm",
-            "should_pad_bench_key",
-        ),  # asked for where padding is decided by time alone
+        ),
+        (benchmarking, "Benchmarker.benchmark", _refuse_times),
+        (benchmarking, "Benchmarker.benchmark_gpu", _refuse_times),
+        (benchmarking, "TritonBenchmarker.benchmark_gpu", _refuse_times),
+        (benchmarking, "InductorBenchmarker.benchmark_gpu", _refuse_times),
+        # where padding is decided only by time
+        ("torch._inductor.fx_passes.pad_mm", "should_pad_bench_key", _refuse_times),
     ):
-        with contextlib.suppress(AttributeError):  # the class does not override it
-            compiling.hook(module, name, _refuse_times)
-    for name in ("compile_fx", "_compile_fx_inner"):
-        # dynamo's graph, and the graph that Inductor lowers
-        compiling.hook("torch._inductor.compile_fx", name, _refuse_operators)
+        # not every torch has the module, nor every class its own method
+        with contextlib.suppress(AttributeError, ImportError):
+            compiling.hook(module, name, call)
 
 
 def _record_wrapper(original: Callable[..., Any], graph: "GraphLowering") -> _Module:
@@ -190,21 +193,13 @@ def refuse_operators(nodes: "Iterable[torch.fx.Node]") -> None:
             raise _recording[0].refuse(f"{name}: a collective needs its processes")
 
 
-def _refuse_operators(
-    original: Callable[..., Any], module: "torch.fx.GraphModule", *args: object, **kwargs: object
-) -> object:
+def _refuse_operators(module: "torch.fx.GraphModule", *args: object, **kwargs: object) -> None:
     refuse_operators(module.graph.nodes)
-    return original(module, *args, **kwargs)
 
 
 def _record_selection(
-    original: Callable[..., Any],
-    selector: object,
-    op: object,
-    choices: Sequence[Any],
-    *args: object,
-    **kwargs: object,
-) -> object:
+    selector: object, op: object, choices: Sequence[Any], *args: object, **kwargs: object
+) -> None:
     from torch._inductor import select_algorithm
     from torch._inductor.codecache import PyCodeCache
 
@@ -229,7 +224,6 @@ def _record_selection(
                 tally["error"] = tally["error"] or " ".join(said(error).split())[:300]
             else:
                 tally["compiled"] += 1
-    return original(selector, op, choices, *args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,7 @@ def run_steps(
                 phase = "kernel build"
                 with phases(phase):
                     compilation = compiled(recording.graphs, TARGETS[plan["target"]])
-                # without a kernel the wrappers alone are sent: the runner does not judge them
+                # without a kernel only the wrappers are sent: the runner does not judge them
                 texts = (
                     list(compilation.texts)
                     if compilation
