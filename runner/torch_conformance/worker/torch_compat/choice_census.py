@@ -14,7 +14,7 @@ import math
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -159,22 +159,19 @@ def install(save: Callable[[Tuning], None], is_asked: Callable[[], bool]) -> Non
         kinds += kind.__subclasses__()
     for kind in kinds[1:]:
         _watch_node(kind)
-    compiling.hook(
-        _SELECTOR, "AlgorithmSelectorCache.__call__", compiling.before(_record_selection)
-    )
+    compiling.hook(_SELECTOR, "AlgorithmSelectorCache.__call__", _record_selection)
     compiling.hook(_SELECTOR, "AlgorithmSelectorCache.benchmark_choice", _record_error)
-    deferred = compiling.before(_record_deferred)
-    for module, name, replacement in (
-        (_SELECTOR, "_log_autotune_exceptions", compiling.before(_record_compile_errors)),
+    for module, name, on_call in (
+        (_SELECTOR, "_log_autotune_exceptions", _record_compile_errors),
         ("torch._inductor.autotune_process", "TuningProcessPool.target", _name_benchmarked),
         ("torch._inductor.autotune_process", "TuningProcess.get", _record_error),
-        ("torch._inductor.ir", "MultiTemplateBuffer.finalize_as_triton_caller", deferred),
-        ("torch._inductor.ir", "MultiTemplateBuffer.finalize_as_triton_callers", deferred),
+        ("torch._inductor.ir", "MultiTemplateBuffer.finalize_as_triton_caller", _record_deferred),
+        ("torch._inductor.ir", "MultiTemplateBuffer.finalize_as_triton_callers", _record_deferred),
     ):
         # these say why and when; without one of them the counts of the selection itself remain
         # right
         with contextlib.suppress(AttributeError, ImportError):
-            compiling.hook(module, name, replacement)
+            compiling.hook(module, name, on_call)
     select_algorithm.add_feedback_saver(_record_times)
 
 
@@ -191,17 +188,18 @@ def _find(choice: object) -> _Candidate | None:
 # -- a selection -----------------------------------------------------------------------------------
 
 
-def _record_selection(
-    selector: object, op: object, choices: Sequence[Any], *args: object, **kwargs: object
-) -> None:
+def _record_selection(call: compiling.Call) -> object:
     if _state.save is not None and _state.is_asked():
-        tuning = Tuning(op=str(op), how="only" if len(choices) == 1 else "untimed")
+        arguments = call.arguments  # torch calls it with keywords, too
+        choices = arguments["choices"]
+        tuning = Tuning(op=str(arguments["name"]), how="only" if len(choices) == 1 else "untimed")
         for choice in choices:
             _state.candidates[id(choice)] = _Candidate(
                 weakref.ref(choice), tuning, tuning.add(choice), str(getattr(choice, "name", ""))
             )
             _watch_node(type(choice))  # of a module that was imported since ``install``
         _state.save(tuning)
+    return call()
 
 
 def _watch_node(kind: type) -> None:
@@ -230,12 +228,14 @@ def _won(choice: object) -> None:
     tuning.tallies[candidate.backend]["won"] = 1
 
 
-def _record_deferred(buffer: object, callers: object) -> None:
-    """Record a selection that ends in the scheduler; ``callers`` is one candidate, or one by each
-    hint of sizes.
+def _record_deferred(call: compiling.Call) -> object:
+    """Record a selection that ends in the scheduler: of one candidate, or of one by each hint of
+    sizes.
     """
+    callers = call.args[1]
     for caller in callers.values() if isinstance(callers, Mapping) else [callers]:
         _won(caller)
+    return call()
 
 
 # -- compiled, timed, failed -----------------------------------------------------------------------
@@ -279,28 +279,29 @@ def _is_refused(candidate: _Candidate, error: BaseException | None) -> bool:
     )
 
 
-def _record_compile_errors(exceptions: Sequence[tuple[object, BaseException]]) -> None:
-    for choice, error in exceptions:
+def _record_compile_errors(call: compiling.Call) -> object:
+    for choice, error in call.args[0]:
         _mark(choice, "failed", error=error)
+    return call()
 
 
-def _record_error(original: compiling.Function, *args: object, **kwargs: object) -> object:
+def _record_error(call: compiling.Call) -> object:
     """Record why a candidate could not be compiled or run: here, or in the child process whose
     answer is read.
     """
     try:
-        return original(*args, **kwargs)
+        return call()
     except Exception as error:
         # candidates and child processes may raise anything: it is recorded and raised again
         # a class method has the selector before the candidate
-        for choice in (*args[:2], getattr(_benchmarking, "choice", None)):
+        for choice in (*call.args[:2], getattr(_benchmarking, "choice", None)):
             _mark(choice, "failed", error=error)
         raise
 
 
-def _name_benchmarked(original: compiling.Function, pool: object, choice: object) -> object:
-    _benchmarking.choice = choice
+def _name_benchmarked(call: compiling.Call) -> object:
+    _benchmarking.choice = call.args[1]
     try:
-        return original(pool, choice)
+        return call()
     finally:
         _benchmarking.choice = None

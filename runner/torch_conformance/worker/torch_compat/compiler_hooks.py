@@ -9,12 +9,11 @@ Each function of torch has one hook, besides that of its phase. What only an exp
 import contextlib
 import functools
 import importlib
-import inspect
 import math
 import threading
 import types
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,7 +31,7 @@ from torch._inductor.virtualized import V
 from torch_conformance.vocabulary.expectations import EXPECTATIONS, compilation
 from torch_conformance.worker.process.channel import Phases, said
 from torch_conformance.worker.torch_compat import choice_census, compiling
-from torch_conformance.worker.torch_compat.compiling import Function, before
+from torch_conformance.worker.torch_compat.compiling import Call, Function
 from torch_conformance.worker.torch_compat.residue import Origins
 
 _MOST_REASONS = 20
@@ -345,7 +344,7 @@ def install() -> None:
     ):
         if "__call__" in vars(getattr(torch, name)):
             compiling.hook("torch", f"{name}.__call__", _compiling_own)
-    for module, name, call in (
+    for module, name, on_call in (
         ("torch._dynamo.convert_frame", "ConvertFrame.__call__", _noticing_abandoned),
         ("torch._dynamo.convert_frame", "ConvertFrameAssert.__call__", _watching_frames),
         ("torch._dynamo.output_graph", "OutputGraph.call_user_compiler", _watching_captured),
@@ -354,12 +353,12 @@ def install() -> None:
         ("torch._inductor.compile_fx", "compile_fx", _counting_entries),
         ("torch._inductor.compile_fx", "_compile_fx_inner", _counting_direct_entries),
         ("torch._inductor.graph", "GraphLowering.codegen", _noting_graph),
-        ("torch._inductor.output_code", "CompiledFxGraph.post_compile", before(_record_compiled)),
+        ("torch._inductor.output_code", "CompiledFxGraph.post_compile", _recording_graphs),
         ("torch._inductor.output_code", "CompiledFxGraph.__call__", _counting_calls),
         ("torch._inductor.codecache", "AotCodeCompiler.compile", _recording_ahead),
-        ("torch.export.pt2_archive._package", "AOTICompiledModel.__call__", before(_count_ahead)),
+        ("torch.export.pt2_archive._package", "AOTICompiledModel.__call__", _counting_ahead),
     ):
-        compiling.hook(module, name, call)
+        compiling.hook(module, name, on_call)
 
     def record_times(timings: Mapping[Any, float], *rest: object) -> None:
         timed = {
@@ -403,20 +402,20 @@ def _has_passes(module: str, name: str) -> bool:
     return hasattr(importlib.import_module(module), name)
 
 
-def _in_phase(phase: str, original: Function, *args: object, **kwargs: object) -> object:
+def _in_phase(phase: str, call: Callable[[], object]) -> object:
     if _watch.phases.current == phase:
-        return original(*args, **kwargs)
+        return call()
     with _watch.phases(phase):
-        return original(*args, **kwargs)
+        return call()
 
 
 # -- frames ----------------------------------------------------------------------------------------
 
 
-def _noticing_abandoned(original: Function, *args: object, **kwargs: object) -> object:
+def _noticing_abandoned(call: Call) -> object:
     _in_thread.error = None
     try:
-        returned = original(*args, **kwargs)
+        returned = call()
         error = _in_thread.error
         if error is not None and not compiling.is_graph_break(error):
             _watch.seen.abandoned.append(said(error)[:_MOST_REASON])
@@ -425,14 +424,8 @@ def _noticing_abandoned(original: Function, *args: object, **kwargs: object) -> 
         _in_thread.error = None  # its traceback keeps the frames' values alive
 
 
-def _watching_frames(
-    original: Function,
-    convert: object,
-    frame: types.FrameType,
-    entry: object,
-    *args: object,
-    **kwargs: object,
-) -> object:
+def _watching_frames(call: Call) -> object:
+    convert, frame, entry, *_ = call.args
     is_own, seen = _is_claimed(*compiling.backends_of(convert)), _watch.seen
     name, why, breaks = str(frame.f_code.co_name), "", len(graph_break_reasons)
     is_counted = is_own and entry is not None and "recompiles" in _watch.asked
@@ -441,7 +434,7 @@ def _watching_frames(
     _watch.has_converted |= is_own
     skipped: list[str] = []
     try:
-        converted = original(convert, frame, entry, *args, **kwargs)
+        converted = call()
     except Exception as error:
         # converting a frame can raise any error: it is recorded for the step and raised again
         _in_thread.error, why = error, said(error)[:_MOST_REASON]
@@ -471,13 +464,12 @@ def _watching_frames(
             ]
 
 
-def _watching_captured(
-    original: Function, output: OutputGraph, *args: object, **kwargs: object
-) -> object:
+def _watching_captured(call: Call) -> object:
+    output: OutputGraph = call.args[0]
     is_own = _is_claimed(output.compiler_fn, *compiling.backends_of(output.compiler_fn))
     entered = _watch.seen.entered
     _watch.seen.handed += is_own
-    compiled = original(output, *args, **kwargs)
+    compiled = call()
 
     def count() -> None:
         _watch.seen.captured += is_own
@@ -499,21 +491,22 @@ def _watching_captured(
     )
     def counted(*inputs: object, **named: object) -> object:
         count()
-        call = functools.partial(_in_phase, "run", compiled, **named)
-        return _watch.seen.run(call, *inputs) if is_own else call(*inputs)
+
+        def run(*inputs: object) -> object:
+            return _in_phase("run", functools.partial(compiled, *inputs, **named))
+
+        return _watch.seen.run(run, *inputs) if is_own else run(*inputs)
 
     return counted
 
 
-def _recording_guards(
-    original: Function, manager: compiling.Guarded, *args: object, **kwargs: object
-) -> None:
-    original(manager, *args, **kwargs)
+def _recording_guards(call: Call) -> None:
+    call()
     if "guards" in _watch.asked and _is_own_compile():
         seen = _watch.seen
         seen.guarded += 1
         try:
-            seen.guards.extend(compiling.guards_of(manager))
+            seen.guards.extend(compiling.guards_of(call.args[0]))
         except Exception as error:
             # the text of a guard is made of any value: that must not end the compile
             seen.unread = f"guards cannot be read: {said(error)}"[:_MOST_OF_EVENT]
@@ -522,9 +515,8 @@ def _recording_guards(
 # -- compiles --------------------------------------------------------------------------------------
 
 
-def _compiling_own(
-    original: Function, backend: object, graph: object, *args: object, **kwargs: object
-) -> object:
+def _compiling_own(call: Call) -> object:
+    backend, graph, *_ = call.args
     is_own = _is_claimed(backend)
     _watch.depth += is_own
     if is_own:
@@ -533,30 +525,30 @@ def _compiling_own(
         if "dynamo" in _watch.asked:
             _record_graph("dynamo", graph)
     try:
-        return original(backend, graph, *args, **kwargs)
+        return call()
     finally:
         _watch.depth -= is_own
 
 
-def _noting_backward(original: Function, *args: object, **kwargs: object) -> object:
-    arguments = inspect.signature(original).bind(*args, **kwargs).arguments
+def _noting_backward(call: Call) -> object:
+    arguments = call.arguments
     compiler = arguments.get("bw_compiler") or arguments["fw_compiler"]
     if not _watch.depth or not isinstance(compiler, types.FunctionType | types.MethodType):
-        return original(*args, **kwargs)
+        return call()
 
     @functools.wraps(compiler)
     def noting(graph: object, *inputs: object) -> object:
         _watch.backwards.append(compiling.calls(graph))
         return compiler(graph, *inputs)
 
-    return original(**{**arguments, "bw_compiler": noting})
+    return call.original(**{**arguments, "bw_compiler": noting})
 
 
-def _counting_entries(original: Function, *args: object, **kwargs: object) -> object:
+def _counting_entries(call: Call) -> object:
     _watch.seen.entered += 1
     _watch.within += 1
     try:
-        return original(*args, **kwargs)
+        return call()
     except Exception as error:  # torch may raise anything here: it is recorded and raised again
         # dynamo may treat it as a graph break and continue eagerly; otherwise the step raises
         reason = said(error)[:_MOST_REASON]
@@ -567,18 +559,13 @@ def _counting_entries(original: Function, *args: object, **kwargs: object) -> ob
         _watch.within -= 1
 
 
-def _counting_direct_entries(
-    original: Function,
-    graph: object,
-    inputs: Sequence[Any],
-    *args: object,
-    **kwargs: object,
-) -> object:
+def _counting_direct_entries(call: Call) -> object:
+    graph, inputs, *_ = call.args
     # called by code of the spec, or by a compiler that imported ``compile_fx`` before the hooks
     # were set, not by torch in a compile of a backward
-    is_late = CompileContext.try_get() is not None and kwargs.get("is_backward", False)
+    is_late = CompileContext.try_get() is not None and call.kwargs.get("is_backward", False)
     _watch.seen.entered += not _watch.within and not is_late
-    compiled = original(graph, inputs, *args, **kwargs)
+    compiled = call()
     if isinstance(compiled, OutputCode) or compiling.calls(graph):
         return compiled
 
@@ -596,21 +583,19 @@ def _counting_direct_entries(
     return counted
 
 
-def _recording_stage(
-    stage: str, original: Function, graph: object, *args: object, **kwargs: object
-) -> object:
+def _recording_stage(stage: str, call: Call) -> object:
     if (
         stage not in _watch.asked
         or getattr(_in_thread, "is_in_passes", False)
         or not _is_own_compile()
     ):
-        return original(graph, *args, **kwargs)
+        return call()
     _in_thread.is_in_passes = True
     try:
-        new_graph = original(graph, *args, **kwargs)
+        new_graph = call()
     finally:
         _in_thread.is_in_passes = False
-    _record_graph(stage, graph if new_graph is None else new_graph)
+    _record_graph(stage, call.args[0] if new_graph is None else new_graph)
     return new_graph
 
 
@@ -633,15 +618,15 @@ def _record_graph(stage: str, graph: torch.fx.GraphModule) -> None:
     graphs.append({"ops": ops, "text": text[:room], "cut": len(text) > room, "problem": problem})
 
 
-def _noting_wrappers(original: Function, *args: object, **kwargs: object) -> object:
-    wrapper = original(*args, **kwargs)
+def _noting_wrappers(call: Call) -> object:
+    wrapper = call()
     if "kernels" in _watch.asked:
         compiling.note_wrapper(wrapper)
     return wrapper
 
 
-def _noting_graph(original: Function, graph: object, *args: object, **kwargs: object) -> object:
-    generated = original(graph, *args, **kwargs)
+def _noting_graph(call: Call) -> object:
+    graph, generated = call.args[0], call()
     _in_thread.graph = compiling.graph_of_code(graph)
     if "kernels" in _watch.asked and _is_own_compile():
         try:
@@ -660,28 +645,23 @@ def _recording_code(code: str) -> None:
     _in_thread.graph = {}
 
 
-def _record_compiled(graph: CompiledFxGraph, *args: object, **kwargs: object) -> None:
+def _recording_graphs(call: Call) -> object:
+    graph: CompiledFxGraph = call.args[0]
     _watch.seen.graphs.append(sorted(graph.device_types))
     if _is_own_compile():
         _watch.own[id(graph)] = weakref.ref(graph)
+    return call()
 
 
-def _recording_ahead(
-    original: Function,
-    cls: object,
-    graph: GraphLowering,
-    wrapper_code: str,
-    kernel_code: str,
-    *args: object,
-    **kwargs: object,
-) -> object:
+def _recording_ahead(call: Call) -> object:
+    _, graph, wrapper_code, kernel_code, *_ = call.args
     # the sources of a GPU's kernels, which the wrapper only calls, are in Python that compiles and
     # times them
     sources = graph.wrapper_code.kernel_autotune_defs.getvalue()
     _watch.seen.code.extend(
         filter(None, (sources if " = async_compile." in sources else "", wrapper_code, kernel_code))
     )
-    returned = original(cls, graph, wrapper_code, kernel_code, *args, **kwargs)
+    returned = call()
     _watch.seen.graphs.append(sorted(graph.device_types))
     return returned
 
@@ -700,15 +680,16 @@ _REPLACED = (
 _PACKAGE = "a package that was compiled ahead of time ran: its kernel calls are not seen"
 
 
-def _counting_calls(original: Function, graph: CompiledFxGraph, inputs: object) -> object:
+def _counting_calls(call: Call) -> object:
+    graph, inputs = call.args
     seen = _watch.seen
     is_own = (known := _watch.own.get(id(graph))) is not None and known() is graph
     seen.count(graph.device_types, is_own=is_own)
     if not is_own or "kernels" not in _watch.asked:
-        return seen.run(original, graph, inputs)
+        return seen.run(call.original, graph, inputs)
     seen.counted += 1
     with compiling.counted() as census:
-        returned = seen.run(original, graph, inputs)
+        returned = seen.run(call.original, graph, inputs)
     if not census.to_the_end:
         seen.uncounted.append(_REPLACED)
     elif census.in_cpp:
@@ -719,6 +700,8 @@ def _counting_calls(original: Function, graph: CompiledFxGraph, inputs: object) 
     return returned
 
 
-def _count_ahead(package: Any, *args: object, **kwargs: object) -> None:
+def _counting_ahead(call: Call) -> object:
+    package = call.args[0]
     _watch.seen.count([package.get_metadata()["AOTI_DEVICE_KEY"]], is_own=False)
     _watch.seen.uncounted.append(_PACKAGE)
+    return call()

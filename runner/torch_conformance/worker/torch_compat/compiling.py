@@ -7,6 +7,7 @@ import collections
 import contextlib
 import functools
 import importlib
+import inspect
 import itertools
 import re
 import sys
@@ -34,8 +35,27 @@ from torch_conformance.worker.torch_compat import imports
 Function = Callable[..., Any]
 
 
-def hook(module: str, name: str, call: Function) -> None:
-    """Replace a function or a method of torch: ``call`` gets it, followed by the arguments.
+@dataclass(frozen=True)
+class Call:
+    """A call of a function of torch that has a hook; calling it makes the call."""
+
+    original: Function
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments by the names of torch's parameters."""
+        return inspect.signature(self.original).bind(*self.args, **self.kwargs).arguments
+
+    def __call__(self) -> Any:
+        """Call the function of torch."""
+        return self.original(*self.args, **self.kwargs)
+
+
+def hook(module: str, name: str, on_call: Callable[[Call], object]) -> None:
+    """Replace a function or a method of torch: ``on_call`` gets each call of it, and returns the
+    result.
 
     Raise ``AttributeError`` where there is none.
 
@@ -51,19 +71,9 @@ def hook(module: str, name: str, call: Function) -> None:
 
     @functools.wraps(original)
     def wrapper(*args: object, **kwargs: object) -> object:
-        return call(original, *args, **kwargs)
+        return on_call(Call(original, args, kwargs))
 
     setattr(owner, attribute, kind(wrapper) if kind else wrapper)
-
-
-def before(call: Callable[..., object]) -> Function:
-    """Return what ``hook`` takes to call a function with the arguments, before the original."""
-
-    def hooked(original: Function, *args: object, **kwargs: object) -> object:
-        call(*args, **kwargs)
-        return original(*args, **kwargs)
-
-    return hooked
 
 
 # -- backends and frames ---------------------------------------------------------------------------

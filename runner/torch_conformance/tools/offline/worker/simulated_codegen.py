@@ -6,7 +6,7 @@ import ast
 import contextlib
 import copy
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -90,25 +90,24 @@ def install() -> None:
                 importlib.import_module(torch_state.OPTIONS[section]), name, copy.deepcopy(value)
             )
     benchmarking = "torch._inductor.runtime.benchmarking"
-    refuse = compiling.before(_refuse_operators)
-    for module, name, call in (
+    for module, name, on_call in (
         ("torch._inductor.graph", "GraphLowering.compile_to_module", _record_wrapper),
-        (_SELECTOR, "AlgorithmSelectorCache.__call__", compiling.before(_record_selection)),
+        (_SELECTOR, "AlgorithmSelectorCache.__call__", _record_selection),
         (_SELECTOR, "AlgorithmSelectorCache.make_benchmark_fn", _rank_by_place),
         (
             _SELECTOR,
             "AlgorithmSelectorCache.make_precompile_fn",
-            lambda original, *args, **kwargs: dict,
+            lambda call: dict,
         ),
         # the tables of times would show invented numbers
         (_SELECTOR, "AlgorithmSelectorCache.log_results", _do_nothing),
         (_SELECTOR, "_log_autotune_choices_stats", _do_nothing),
         # dynamo's graph, and the graph that Inductor lowers
-        ("torch._inductor.compile_fx", "compile_fx", refuse),
-        ("torch._inductor.compile_fx", "_compile_fx_inner", refuse),
+        ("torch._inductor.compile_fx", "compile_fx", _refuse_operators),
+        ("torch._inductor.compile_fx", "_compile_fx_inner", _refuse_operators),
     ):
-        compiling.hook(module, name, call)
-    for module, name, call in (
+        compiling.hook(module, name, on_call)
+    for module, name, on_call in (
         # it builds and loads a candidate of Composable Kernel
         (
             "torch._inductor.codegen.rocm.rocm_benchmark_request",
@@ -124,10 +123,11 @@ def install() -> None:
     ):
         # not every torch has the module, nor every class its own method
         with contextlib.suppress(AttributeError, ImportError):
-            compiling.hook(module, name, call)
+            compiling.hook(module, name, on_call)
 
 
-def _record_wrapper(original: Callable[..., Any], graph: "GraphLowering") -> _Module:
+def _record_wrapper(call: compiling.Call) -> _Module:
+    graph: GraphLowering = call.args[0]
     if graph.cpp_wrapper:
         raise _recording[0].refuse(
             "cpp_wrapper: its C++ is not compiled without the headers of the GPU"
@@ -137,13 +137,7 @@ def _record_wrapper(original: Callable[..., Any], graph: "GraphLowering") -> _Mo
     return _Module()
 
 
-def _rank_by_place(
-    original: Callable[..., Any],
-    selector: object,
-    choices: Sequence[Any],
-    *args: object,
-    **kwargs: object,
-) -> object:
+def _rank_by_place(call: compiling.Call) -> object:
     """Nothing is timed: the first template of Triton is taken, else the first candidate.
 
     Which is fastest is not known.
@@ -161,11 +155,11 @@ def _rank_by_place(
     return ranked
 
 
-def _do_nothing(original: Callable[..., Any], *args: object, **kwargs: object) -> None:
+def _do_nothing(call: compiling.Call) -> None:
     """Return None in the place of a function."""
 
 
-def _refuse_times(original: Callable[..., Any], *args: object, **kwargs: object) -> object:
+def _refuse_times(call: compiling.Call) -> NoReturn:
     raise _recording[0].refuse("a choice that Inductor makes by timing something on the device")
 
 
@@ -193,21 +187,21 @@ def refuse_operators(nodes: "Iterable[torch.fx.Node]") -> None:
             raise _recording[0].refuse(f"{name}: a collective needs its processes")
 
 
-def _refuse_operators(module: "torch.fx.GraphModule", *args: object, **kwargs: object) -> None:
-    refuse_operators(module.graph.nodes)
+def _refuse_operators(call: compiling.Call) -> object:
+    refuse_operators(call.args[0].graph.nodes)
+    return call()
 
 
-def _record_selection(
-    selector: object, op: object, choices: Sequence[Any], *args: object, **kwargs: object
-) -> None:
+def _record_selection(call: compiling.Call) -> object:
     from torch._inductor import select_algorithm
     from torch._inductor.codecache import PyCodeCache
 
     # the candidates that the options of ``test_configs`` leave, as the selector filters them
-    candidates = list(choices)
+    arguments = call.arguments
+    candidates = list(arguments["choices"])
     for name in ("filter_choices_by_name_regex", "filter_choices_by_desc_regex"):
         candidates = list(getattr(select_algorithm, name)(candidates))
-    tuning = Tuning(op=str(op), how="only" if len(candidates) == 1 else "untimed")
+    tuning = Tuning(op=str(arguments["name"]), how="only" if len(candidates) == 1 else "untimed")
     _recording[0].tunings.append(tuning)
     for choice in candidates:
         tally = tuning.tallies[tuning.add(choice)]
@@ -224,6 +218,7 @@ def _record_selection(
                 tally["error"] = tally["error"] or " ".join(said(error).split())[:300]
             else:
                 tally["compiled"] += 1
+    return call()
 
 
 @dataclass(frozen=True, slots=True)

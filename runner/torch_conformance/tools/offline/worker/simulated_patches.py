@@ -201,7 +201,7 @@ def install(target: Target) -> None:
     )
 
 
-def _on_the_cpu(original: Callable[..., object], folder: object, node: object) -> object:
+def _on_the_cpu(call: compiling.Call) -> object:
     import torch
 
     from torch_conformance.worker.torch_compat.numerics import Args, Kwargs, OperatorMode
@@ -213,4 +213,4 @@ def _on_the_cpu(original: Callable[..., object], folder: object, node: object) -
             return func(*args, **kwargs)
 
     with OnTheCpu():
-        return original(folder, node)
+        return call()
