@@ -133,6 +133,7 @@ class Report:
         return all(change.fate != _UNNOTICED for change in self.tried)
 
     def _by_line(self) -> Iterator[tuple[Position, str, list[str], list[str]]]:
+        """Yield the unnoticed changes of each line and operator, with their cases."""
         groups = defaultdict[tuple[Position, str], list[_Tried]](list)
         for change in self.tried:
             if change.fate == _UNNOTICED:

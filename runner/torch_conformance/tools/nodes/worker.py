@@ -159,6 +159,9 @@ class _Interpreter(Interpreter):  # type: ignore[misc]  # mypy does not follow t
         self._changed = changed
 
     def run_node(self, node: Node) -> object:
+        """Compute a node, the changed one otherwise; raise ``_NotMade`` for a value of another
+        form.
+        """
         value = super().run_node(node)
         if self._changed is None or node is not self._changed[0]:
             return value
@@ -316,6 +319,7 @@ def _larger(tensor: torch.Tensor) -> torch.Tensor:
 def _draw(
     tensors: Sequence[torch.Tensor], numbers: Callable[..., Any], whole: Callable[..., Any]
 ) -> None:
+    """Give tensors other numbers, in place."""
     generator = torch.Generator().manual_seed(0)
     for tensor in tensors:
         if copies.is_plain_strided(tensor) and 0 not in tensor.stride() and tensor.numel():

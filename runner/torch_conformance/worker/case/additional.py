@@ -369,6 +369,17 @@ class EagerCall:
         return runs
 
 
+def _refuse_unrepeatable(again: object, eager: object, opaque: str) -> None:
+    """Raise ``Unrepeatable`` where a second run of eager gives other exact values, which no
+    rounding explains: an object that cannot be set back does.
+    """
+    ours, theirs = leaves_of(again), leaves_of(eager)
+    if len(ours) != len(theirs) or not all(map(is_same, ours, theirs)):
+        raise Unrepeatable(
+            f"a second run of eager gives another answer: {opaque} cannot be set back"
+        )
+
+
 def _read(read: Callable[[Any, Called], Any], result: object, called: Called) -> object:
     try:
         return copies.frozen(read(result, called))
@@ -430,6 +441,9 @@ class EagerRuns:
         return _raising(values[self.index])
 
     def _made(self, eager: object) -> Answers:
+        """Run eager as often as the judge needs; raise ``NoReference`` where there is no answer to
+        judge by.
+        """
         call = self.call
         if isinstance(call, str):
             raise NoReference(call)
@@ -445,13 +459,8 @@ class EagerRuns:
         again, through, opaque = self._own(values), formats[self.index], call.opaque()
         if call.products == numerics.TF32 and call.has_rounded:
             through = [call.products] * len(leaves_of(again))
-        # exact values have no rounding that explains a difference
         if not (inexact or has_floats) and opaque:
-            ours, theirs = leaves_of(again), leaves_of(eager)
-            if len(ours) != len(theirs) or not all(map(is_same, ours, theirs)):
-                raise Unrepeatable(
-                    f"a second run of eager gives another answer: {opaque} cannot be set back"
-                )
+            _refuse_unrepeatable(again, eager, opaque)
         # an empty tensor needs no runs
         smallest = min(
             (leaf.numel() for leaf in inexact if leaf.numel()), default=1 if has_floats else 1 << 20
@@ -480,18 +489,7 @@ class EagerRuns:
             else AMPLITUDE
         )
 
-        def with_jitter(runs: int, amplitude: float = 1.0, **modes: bool) -> Iterator[Any]:
-            """Yield answers with other roundings; none where an operator refuses the mode, or the
-            function other numbers.
-            """
-            jittered = iter(call.jittered(amplitude, keeps_casts=keeps_casts, **modes))
-            for _ in range(runs):
-                try:
-                    answer = self._own(next(jittered))
-                except Exception:  # the mode, or the function with other numbers, raised
-                    return
-                yield answer
-
+        with_jitter = functools.partial(self._jittered, call, keeps_casts=keeps_casts)
         answers = list(with_jitter(min(runs_of(smallest) - 1, MOST_JITTERED), amplitude))
         if why_not and not answers:
             raise NoReference(why_not)
@@ -513,6 +511,20 @@ class EagerRuns:
             functools.partial(self._drawn, call) if drew and call.draws_own else None,
             call.products if call.has_rounded else "",
         )
+
+    def _jittered(
+        self, call: EagerCall, runs: int, amplitude: float = 1.0, **modes: bool
+    ) -> Iterator[object]:
+        """Yield answers with other roundings; none where an operator refuses the mode, or the
+        function other numbers.
+        """
+        jittered = iter(call.jittered(amplitude, **modes))
+        for _ in range(runs):
+            try:
+                answer = self._own(next(jittered))
+            except Exception:  # the mode, or the function with other numbers, raised
+                return
+            yield answer
 
     def _reference(
         self, call: EagerCall, again: object, *, has_double: bool
@@ -988,6 +1000,7 @@ class AdditionalCalls:
             return [now[leaf.path] for leaf in inexact]
 
         def keep_worst() -> None:
+            """Keep the ``MOST`` values, those that the judge refuses first."""
             check = Close()  # where there are too many, those that the judge refuses come first
             facts["leaves"] = sorted(
                 facts["leaves"],
@@ -1286,6 +1299,9 @@ class AdditionalCalls:
         return facts
 
     def _elsewhere(self, request: Plan, step: Plan, **more: object) -> Observed:
+        """Return what a measurement finds in a new process, which carries out the steps up to this
+        one; raise ``CannotRepeat``.
+        """
         steps = list(itertools.takewhile(lambda other: other is not step, self._plan["steps"]))
         steps.append(step)
         while steps[-1]["kind"] != "call":  # a backward is repeated with its call
@@ -1336,6 +1352,7 @@ def _may_be_drawn(leaf: object) -> bool:
 
 
 def _redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return a tensor of the same form with fresh numbers, uniform in the range of the old ones."""
     numbers = tensor.detach().to("cpu", torch.float64)
     numbers = numbers[numbers.isfinite()]
     low, high = (float(numbers.min()), float(numbers.max())) if numbers.numel() else (0.0, 1.0)

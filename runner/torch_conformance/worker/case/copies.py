@@ -261,6 +261,9 @@ _COPY_OF_TORCH = torch.Tensor.__deepcopy__
 
 
 def _copy_with_history(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+    """Return a copy of a tensor for the eager side: a leaf where it is one, else the result of an
+    operation.
+    """
     if is_freed(tensor):
         return _copy_of_freed(tensor)
     with torch._C.DisableTorchFunctionSubclass():
@@ -291,6 +294,9 @@ def _copy_of_freed(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _copy_of_subclass(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+    """Return a copy of a tensor of a Python subclass, with its attributes or the tensors that it
+    wraps.
+    """
     kind: Any = type(tensor)
     with torch._C.DisableTorchFunctionSubclass(), torch.no_grad():
         if is_traceable_wrapper_subclass(tensor):
@@ -418,6 +424,7 @@ def frozen(value: object) -> Any:
     memo: dict[int, Any] = {}
 
     def of_values(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+        """Copy the numbers of a tensor and its attributes, without its history and its hooks."""
         duplicate = memo[id(tensor)] = _copy(tensor)
         for label, part in anatomy(tensor).parts:
             if not label.startswith(".hook"):
@@ -426,6 +433,7 @@ def frozen(value: object) -> Any:
         return duplicate
 
     def copied(leaf: object) -> object:
+        """Copy a leaf, or say why it cannot be copied."""
         if isinstance(leaf, torch.Tensor):
             return of_values(leaf, memo)
         try:

@@ -109,6 +109,9 @@ def _pairs(left: torch.Tensor, right: torch.Tensor) -> tuple[list[Pair], bool]:
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a strided tensor in contiguous memory, with its conjugation and negation carried
+    out.
+    """
     return tensor.resolve_conj().resolve_neg().contiguous()
 
 
@@ -320,10 +323,14 @@ def _other_form(path: str, ours: torch.Tensor, theirs: torch.Tensor) -> Observed
 
 
 def _kind_of(tensor: torch.Tensor) -> tuple[object, ...]:
+    """Return what two tensors have in common whose numbers can be compared one by one."""
     return tensor.layout, tensor.shape, tensor.dtype
 
 
 def _equal(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
+    """Whether two tensors have one form and equal numbers; False where torch cannot compare
+    them.
+    """
     described = (ours.shape, ours.dtype, ours.device, ours.layout, ours.is_nested)
     if described != (theirs.shape, theirs.dtype, theirs.device, theirs.layout, theirs.is_nested):
         return False
@@ -384,6 +391,7 @@ class _Version(NamedTuple):
 
 
 def _versions(leaves: Leaves) -> dict[str, _Version]:
+    """Return the tensors of some leaves with their memory and their version counters, by path."""
     tensors = ((path, leaf) for path, leaf in leaves.items() if isinstance(leaf, torch.Tensor))
     return {
         path: _Version(tensor, _place(plain(tensor)), tensor_version(tensor))
@@ -523,6 +531,18 @@ class Effects:
         self.begun = Generators.now(), Modes(), shared_state(self.holders, keeps=True)
         shared = self._of_globals(self.begun[2].values)
         self._texts = _texts({**theirs, **shared})
+        self._keep_values(ours, theirs)
+        self._before |= {
+            path: _Before(leaf, leaf, were_same=True)
+            for path, leaf in shared.items()
+            if isinstance(leaf, torch.Tensor | float | complex)
+        }
+        self._keep_earlier(compiled)
+
+    def _keep_values(self, ours: Leaves, theirs: Leaves) -> None:
+        """Keep what holds the values of before the call: tensors and inexact numbers that are not
+        apart.
+        """
         for path, our in ours.items():
             if path in self._apart:
                 continue
@@ -543,11 +563,9 @@ class Effects:
                         if _is_same(plain(our), plain(their))
                         else _Before(frozen(their), frozen(our), were_same=False)
                     )
-        self._before |= {
-            path: _Before(leaf, leaf, were_same=True)
-            for path, leaf in shared.items()
-            if isinstance(leaf, torch.Tensor | float | complex)
-        }
+
+    def _keep_earlier(self, compiled: Called) -> None:
+        """Keep copies of the tensors of earlier results that are not memory of this call."""
         own = set(map(storage_of, changeable_tensors(compiled)))
         tensors = {
             path: leaf
@@ -723,6 +741,7 @@ class Effects:
         }
 
     def _leaves(self, picture: Picture, called: Called) -> Leaves:
+        """Return what a call can change, by path, without the gradients that ``close`` judges."""
         leaves = {**picture.leaves, **_hidden(picture.leaves)}
         if self.tolerance.get("gradients", True):
             return leaves
@@ -892,6 +911,9 @@ class Effects:
     def _other_results(
         self, ours: Leaves, picture: Picture, shared: Picture, result: object
     ) -> Iterator[Observed]:
+        """Yield the parts of a result that share memory, or are objects of the call, otherwise than
+        eager's.
+        """
         # with freezing, parameters are constants of the graph: it returns copies of them
         if self._eager is None or compiling.is_set("freezing"):
             return

@@ -46,6 +46,7 @@ def _like(changed: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _transposed(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy whose first two dimensions are stored in the other order."""
     return tensor.detach().transpose(0, 1).contiguous().transpose(0, 1)
 
 
@@ -56,6 +57,7 @@ def _with_grad(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _moved(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy that begins three elements after the beginning of its memory."""
     flat = tensor.detach().flatten()
     return torch.cat([flat.new_zeros(3), flat])[3:].view(tensor.shape)
 
@@ -106,6 +108,10 @@ _OF_PAIR: Sequence[tuple[str, Callable[[torch.Tensor, torch.Tensor], tuple[Any, 
 
 
 def _of_leaves(name: str, change: Callable[..., Sequence[Any]], at: Sequence[int]) -> Fact:
+    """Return the fact of some leaves of the arguments, which ``change`` receives and returns
+    changed.
+    """
+
     def changed(arguments: list[Any]) -> None:
         leaves, form = pytree.tree_flatten(arguments)
         for index, leaf in zip(at, change(*(leaves[index] for index in at)), strict=True):
@@ -147,6 +153,9 @@ def of_arguments(arguments: list[Any]) -> Iterator[Fact]:
 
 
 def _may_be_one(left: object, right: object) -> bool:
+    """Whether one object could be in both places: containers and objects of the case's own
+    classes.
+    """
     own = isinstance(left, list | dict | set) or _is_own(type(left))
     return own and type(left) is type(right) and left is not right
 
@@ -159,6 +168,8 @@ _entered: list[Any] = []
 
 
 def _enter(make: Callable[[], Any]) -> Callable[[list[Any]], object]:
+    """Return a change that enters a context, which stays open until the fork ends."""
+
     def change(_: list[Any]) -> None:
         _entered.append(context := make())
         context.__enter__()
@@ -212,6 +223,7 @@ _FOREIGN = tuple(
 
 
 def _is_own_file(file: str | None) -> bool:
+    """Whether a file belongs neither to Python, nor to an installed package, nor to this one."""
     return file is not None and not os.path.realpath(file).startswith(_FOREIGN)
 
 
@@ -262,6 +274,7 @@ Others = Iterable[tuple[str, object]]
 
 
 def _other_numbers(number: complex) -> Others:
+    """Yield numbers that are unequal, or equal and of another type or sign."""
     yield "another number", number + 1
     if type(number) is int and number in (0, 1):
         yield "an equal bool", bool(number)
@@ -272,6 +285,7 @@ def _other_numbers(number: complex) -> Others:
 
 
 def _other_items(items: Iterable[object]) -> Others:
+    """Yield the container with one of its first items changed."""
     for index, item in enumerate(list(items)[:_MOST_ITEMS]):
         for words, other in _others(item):
             others = list(items)
@@ -320,6 +334,7 @@ def _reversed(value: dict[Any, Any]) -> None:
 
 
 def _other_keys(value: dict[Any, Any]) -> None:
+    """Replace the keys 0 and 1 of a map by equal bools."""
     items = [
         (bool(key) if type(key) is int and key in (0, 1) else key, item)
         for key, item in value.items()
@@ -345,6 +360,7 @@ class _Python:
         yield from self._within(label, key, value)
 
     def _within(self, label: str, key: str, value: object) -> Iterator[Fact]:
+        """Yield the changes of what a value consists of, or of what it reads when it is called."""
         if id(value) in self.seen or isinstance(value, str | type(None)):
             return
         self.seen.add(id(value))
@@ -424,6 +440,9 @@ class _Python:
                 yield from self.function(getattr(read, "fget", None) or read.__func__)
 
     def _module(self, label: str, module: torch.nn.Module) -> Iterator[Fact]:
+        """Yield the changes of a module: its mode, its hooks, its parameters and buffers, its
+        children.
+        """
         yield Fact(f"{label}: training", lambda _: module.train(not module.training), "training")
         for name, child in module.named_modules():
             path = f"{label}.{name}" if name else label

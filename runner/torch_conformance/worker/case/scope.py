@@ -53,6 +53,7 @@ def follow(value: object, path: str, name: str = "") -> Any:
 
 
 def _part(value: Any, part: str, name: str) -> object:
+    """Return an attribute or an item of a value; raise ``MissingPart``."""
     cause = None
     try:
         if isinstance(value, Mapping):
@@ -71,6 +72,7 @@ def _part(value: Any, part: str, name: str) -> object:
 
 
 def _described(value: object, part: str) -> str:
+    """Say in a message what a value is, and which parts it has."""
     kind, names = type(value).__name__, [name for name in dir(value) if not name.startswith("_")]
     hint = did_you_mean(part, names)
     if isinstance(value, torch.Tensor):
@@ -332,6 +334,7 @@ def _of_shape(kind: str, entry: Entry, scope: Scope) -> torch.Tensor:
 
 
 def _randint(entry: Entry, scope: Scope) -> torch.Tensor:
+    """Draw integers from ``low`` (default 0) up to ``high``, which is not drawn."""
     return _drawn(
         functools.partial(
             torch.randint, entry.get("low", 0), entry["high"], tuple(entry["randint"])

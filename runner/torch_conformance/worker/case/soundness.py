@@ -142,6 +142,7 @@ class _Answer:
 
 
 def _form(value: object) -> list[object]:
+    """Return shape and dtype of each tensor of a value, and the class of each other leaf."""
     return [
         [list(leaf.shape), str(leaf.dtype)]
         if isinstance(leaf, torch.Tensor)
@@ -151,6 +152,9 @@ def _form(value: object) -> list[object]:
 
 
 def _is_near(value: object, right: object) -> bool:
+    """Whether two leaves are equal but for rounding: of the coarsest dtype that may have been
+    computed in.
+    """
     if not isinstance(value, torch.Tensor) or not isinstance(right, torch.Tensor):
         return bool(value == right)
     if not value.is_floating_point():
@@ -176,6 +180,9 @@ class Trials:
     again: "RepeatableCall"
 
     def _answer(self, function: compiling.Function, arguments: list[Any]) -> _Answer:
+        """Call a function and its backward; return its results, gradients and arguments, or what it
+        raised.
+        """
         again = self.again
         again.generators.restore()
         try:
@@ -367,6 +374,9 @@ def _is_suspect(row: dict[str, Any]) -> bool:
 
 
 def _is_unsound(row: Mapping[str, Any]) -> bool:
+    """Whether a compile with empty caches gives a better answer than the one after the change,
+    where nothing was recompiled or by more than rounding.
+    """
     fresh = row["fresh"]
     least = 1 if row["recompiled"] else 0
     return (
@@ -433,6 +443,7 @@ def _applies(limit: str) -> bool:
 
 
 def _fate(trial: Mapping[str, Any]) -> str:
+    """Return the word for what became of a fact."""
     if "why" in trial:
         return "not tried"
     if "fresh" in trial and _is_unsound(trial):

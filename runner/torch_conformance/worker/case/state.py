@@ -145,6 +145,8 @@ def _default_device() -> torch.device | None:
 
 
 def _autocast(device: str) -> Mode:
+    """Return the mode of autocast for a kind of device: whether it is on, and its dtype."""
+
     def write(state: tuple[bool, Any]) -> None:
         torch.set_autocast_enabled(device, state[0])
         torch.set_autocast_dtype(device, state[1])
@@ -185,6 +187,7 @@ def _of_backends() -> Iterator[tuple[str, Mode]]:
 
 
 def _inductor_options() -> dict[str, Any]:
+    """Return Inductor's options, containers as copies."""
     # torch's own copy has other objects in the place of a spec's passes
     options = {
         name: getattr(torch._inductor.config, name) for name in torch._inductor.config._config

@@ -189,6 +189,7 @@ def _find(choice: object) -> _Candidate | None:
 
 
 def _record_selection(call: compiling.Call) -> object:
+    """Record the candidates of a selection before it begins."""
     if _state.save is not None and _state.is_asked():
         arguments = call.arguments  # torch calls it with keywords, too
         choices = arguments["choices"]
@@ -219,6 +220,7 @@ def _watch_node(kind: type) -> None:
 
 
 def _won(choice: object) -> None:
+    """Record that a candidate's node was put into the graph."""
     if (candidate := _find(choice)) is None:
         return
     tuning = candidate.tuning
@@ -256,6 +258,9 @@ def _record_times(
 
 
 def _mark(choice: object, *reached: str, error: BaseException | None = None) -> None:
+    """Count how far a candidate came, each state once, and keep the first exception of its
+    backend.
+    """
     if (candidate := _find(choice)) is None:
         return
     with _state.lock:
@@ -300,6 +305,7 @@ def _record_error(call: compiling.Call) -> object:
 
 
 def _name_benchmarked(call: compiling.Call) -> object:
+    """Remember which candidate this thread times in a child process."""
     _benchmarking.choice = call.args[1]
     try:
         return call()

@@ -361,6 +361,7 @@ def install() -> None:
         compiling.hook(module, name, on_call)
 
     def record_times(timings: Mapping[Any, float], *rest: object) -> None:
+        """Record which choices an autotuning timed, in milliseconds."""
         timed = {
             (str(choice.name), choice_census.class_of_choice(choice)): float(time)
             for choice, time in timings.items()
@@ -413,6 +414,7 @@ def _in_phase(phase: str, call: Callable[[], object]) -> object:
 
 
 def _noticing_abandoned(call: Call) -> object:
+    """Record why dynamo gave a frame up, where it runs eagerly after an error."""
     _in_thread.error = None
     try:
         returned = call()
@@ -425,6 +427,9 @@ def _noticing_abandoned(call: Call) -> object:
 
 
 def _watching_frames(call: Call) -> object:
+    """Count a frame that dynamo converts; record its recompile, its graph breaks, and why it was
+    skipped.
+    """
     convert, frame, entry, *_ = call.args
     is_own, seen = _is_claimed(*compiling.backends_of(convert)), _watch.seen
     name, why, breaks = str(frame.f_code.co_name), "", len(graph_break_reasons)
@@ -465,6 +470,9 @@ def _watching_frames(call: Call) -> object:
 
 
 def _watching_captured(call: Call) -> object:
+    """Count the calls of a graph that dynamo captured and a backend other than Inductor
+    compiled.
+    """
     output: OutputGraph = call.args[0]
     is_own = _is_claimed(output.compiler_fn, *compiling.backends_of(output.compiler_fn))
     entered = _watch.seen.entered
@@ -501,6 +509,7 @@ def _watching_captured(call: Call) -> object:
 
 
 def _recording_guards(call: Call) -> None:
+    """Record the guards of a frame."""
     call()
     if "guards" in _watch.asked and _is_own_compile():
         seen = _watch.seen
@@ -516,6 +525,7 @@ def _recording_guards(call: Call) -> None:
 
 
 def _compiling_own(call: Call) -> object:
+    """Mark what is compiled during this call as the case's own, and record dynamo's graph."""
     backend, graph, *_ = call.args
     is_own = _is_claimed(backend)
     _watch.depth += is_own
@@ -531,6 +541,7 @@ def _compiling_own(call: Call) -> object:
 
 
 def _noting_backward(call: Call) -> object:
+    """Note for each backward graph whether it calls anything."""
     arguments = call.arguments
     compiler = arguments.get("bw_compiler") or arguments["fw_compiler"]
     if not _watch.depth or not isinstance(compiler, types.FunctionType | types.MethodType):
@@ -545,6 +556,7 @@ def _noting_backward(call: Call) -> object:
 
 
 def _counting_entries(call: Call) -> object:
+    """Count a call of Inductor's entry; record what it raised."""
     _watch.seen.entered += 1
     _watch.within += 1
     try:
@@ -560,6 +572,9 @@ def _counting_entries(call: Call) -> object:
 
 
 def _counting_direct_entries(call: Call) -> object:
+    """Count a call of what lies behind Inductor's entry, and the calls of a graph that calls
+    nothing.
+    """
     graph, inputs, *_ = call.args
     # called by code of the spec, or by a compiler that imported ``compile_fx`` before the hooks
     # were set, not by torch in a compile of a backward
@@ -584,6 +599,7 @@ def _counting_direct_entries(call: Call) -> object:
 
 
 def _recording_stage(stage: str, call: Call) -> object:
+    """Record the graph after the passes of a stage."""
     if (
         stage not in _watch.asked
         or getattr(_in_thread, "is_in_passes", False)
@@ -626,6 +642,7 @@ def _noting_wrappers(call: Call) -> object:
 
 
 def _noting_graph(call: Call) -> object:
+    """Note the graph and the kernels of the code that Inductor generates next."""
     graph, generated = call.args[0], call()
     _in_thread.graph = compiling.graph_of_code(graph)
     if "kernels" in _watch.asked and _is_own_compile():
@@ -646,6 +663,7 @@ def _recording_code(code: str) -> None:
 
 
 def _recording_graphs(call: Call) -> object:
+    """Record the devices of a compiled graph, and whether it is the case's own."""
     graph: CompiledFxGraph = call.args[0]
     _watch.seen.graphs.append(sorted(graph.device_types))
     if _is_own_compile():
@@ -654,6 +672,7 @@ def _recording_graphs(call: Call) -> object:
 
 
 def _recording_ahead(call: Call) -> object:
+    """Record the code of a package that is compiled ahead of time, also where its build fails."""
     _, graph, wrapper_code, kernel_code, *_ = call.args
     # the sources of a GPU's kernels, which the wrapper only calls, are in Python that compiles and
     # times them
@@ -681,6 +700,7 @@ _PACKAGE = "a package that was compiled ahead of time ran: its kernel calls are 
 
 
 def _counting_calls(call: Call) -> object:
+    """Count a call of a compiled graph, and the kernels that it calls."""
     graph, inputs = call.args
     seen = _watch.seen
     is_own = (known := _watch.own.get(id(graph))) is not None and known() is graph

@@ -248,6 +248,7 @@ def are_views(tensors: Sequence[Any]) -> bool:
 
 
 def _returns_view(operator: torch._ops.OpOverloadPacket | None) -> bool:
+    """Whether an operator of ATen has an overload whose result is a view."""
     schemas = [getattr(operator, name)._schema for name in operator.overloads()] if operator else []
     return any(
         value.alias_info is not None and not value.alias_info.is_write
@@ -288,6 +289,7 @@ def _described(value: object) -> str:
 
 
 def _function_name(target: object) -> str:
+    """Return the name of what a node of a graph calls, as expectations write it."""
     if isinstance(target, torch._ops.HigherOrderOperator):
         return f"higher_order.{target.name()}"
     if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
@@ -579,6 +581,7 @@ def _has_code(function: object, code: types.CodeType) -> bool:
 
 
 def _runs_kernel(operator: object) -> bool:
+    """Whether an operator runs a kernel: it is not a view, and does not only describe memory."""
     if isinstance(operator, torch._ops.OpOverload):
         return not operator.is_view and operator.name().partition(".")[0] not in _WITHOUT_KERNEL
     if isinstance(operator, torch._ops.OpOverloadPacket):

@@ -11,7 +11,7 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from itertools import accumulate
@@ -245,31 +245,7 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
         },
     }
     if properties:
-        first, driver = properties[0], None
-        counts = [
-            count
-            for entry in properties
-            if (count := getattr(entry, "multi_processor_count", None)) is not None
-        ]
-        with (
-            contextlib.suppress(OSError),
-            open("/proc/driver/nvidia/version", encoding="ascii", errors="replace") as stream,
-        ):
-            driver = stream.readline().strip()
-        # properties of an XPU have no capability, but a number of its architecture
-        arch = (
-            f"sm_{first.major}{first.minor}"
-            if hasattr(first, "major")
-            else f"xpu_{getattr(first, 'architecture', 0)}"
-        )
-        facts.update(
-            device=first.name,
-            arch=str(first.gcnArchName) if torch.version.hip else arch,
-            gpu_memory=min(entry.total_memory for entry in properties),
-            sms=min(counts, default=None),
-            big_gpu=_is_each_big(len(properties)),
-            driver=driver,
-        )
+        facts.update(_facts_of_gpus(properties))
     if torch.version.hip:
         home = Path(os.environ.get("ROCM_HOME") or os.environ.get("ROCM_PATH") or "/opt/rocm")
         facts.update(
@@ -278,6 +254,37 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
             )
         )
     return facts
+
+
+def _facts_of_gpus(properties: Sequence[Any]) -> dict[str, Any]:
+    """Return the facts of GPUs by what torch says of each: name, architecture, memory in bytes,
+    multiprocessors, driver.
+    """
+    first, driver = properties[0], None
+    counts = [
+        count
+        for entry in properties
+        if (count := getattr(entry, "multi_processor_count", None)) is not None
+    ]
+    with (
+        contextlib.suppress(OSError),
+        open("/proc/driver/nvidia/version", encoding="ascii", errors="replace") as stream,
+    ):
+        driver = stream.readline().strip()
+    # properties of an XPU have no capability, but a number of its architecture
+    arch = (
+        f"sm_{first.major}{first.minor}"
+        if hasattr(first, "major")
+        else f"xpu_{getattr(first, 'architecture', 0)}"
+    )
+    return {
+        "device": first.name,
+        "arch": str(first.gcnArchName) if torch.version.hip else arch,
+        "gpu_memory": min(entry.total_memory for entry in properties),
+        "sms": min(counts, default=None),
+        "big_gpu": _is_each_big(len(properties)),
+        "driver": driver,
+    }
 
 
 def _is_each_big(count: int) -> bool | None:
@@ -337,6 +344,7 @@ def _distribution(name: str) -> str | None:
 
 
 def _first_line(error: BaseException) -> str:
+    """Return the class and the first line of an exception."""
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:300]
 
 
@@ -393,6 +401,7 @@ def answers(questions: Iterable[str]) -> dict[str, str]:
 
 
 def _look(question: str, pipe: Connection) -> None:
+    """Answer a question in the process that was started for it, and end the process."""
     os.setsid()
     imports.be_silent()
     try:
@@ -445,6 +454,7 @@ def _description(question: str) -> str:
 
 
 def _device_problem(vendor: VendorDevice) -> str:
+    """Return why torch does not see a vendor's device; empty where it does."""
     register(vendor)
     module = getattr(torch, vendor.kind)
     if not module.is_available():
@@ -453,6 +463,7 @@ def _device_problem(vendor: VendorDevice) -> str:
 
 
 def _compiler_problem(compiler: VendorCompiler) -> str:
+    """Return why dynamo does not know a vendor's compiler; empty where it does."""
     if compiler.module:
         importlib.import_module(compiler.module)
     names = torch._dynamo.list_backends(exclude_tags=None)

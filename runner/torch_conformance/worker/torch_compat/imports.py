@@ -328,6 +328,7 @@ def share_probes(folder: str) -> None:
 
     @functools.wraps(original)
     def check_build(isa: object, code: str) -> bool:
+        """Answer a probe from the file of its set of instructions, or make it and add it there."""
         # a case may have another compiler among its options
         asked = f"{isa} {cpp_builder.get_cpp_compiler()}"
         path = os.path.join(folder, f"isa-{hashlib.sha256(asked.encode()).hexdigest()[:16]}")

@@ -168,6 +168,9 @@ class InFormat(OperatorMode):
 
 
 def _in_tf32(tensor: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
+    """Return float32 numbers rounded to ten bits of fraction: to nearest, or with a generator up or
+    down at random.
+    """
     if tensor.dtype is not torch.float32:
         return tensor
     unit = 1 << (23 - FORMATS[TF32].bits)

@@ -385,6 +385,7 @@ def _kernels_without_operator(events: Sequence[Any]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _usable() -> Iterator[None]:
+    """Raise ``CannotRepeat`` where torch's profiler fails in this context."""
     try:
         yield
     except Exception as error:

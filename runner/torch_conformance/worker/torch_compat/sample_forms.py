@@ -52,6 +52,7 @@ def in_forms(
 
 
 def _tensors(call: object) -> list[torch.Tensor]:
+    """Return the strided tensors of a call."""
     return [
         leaf
         for leaf in pytree.tree_leaves(call)

@@ -101,6 +101,7 @@ def taken(compiled_kernel: "CompiledKernel", target: Target, printed: str) -> Co
 
 
 def _value(value: object) -> Json:
+    """Return a value of Triton's metadata as plain data."""
     if (
         isinstance(value, list | tuple | set | frozenset)
         and not hasattr(value, "_fields")

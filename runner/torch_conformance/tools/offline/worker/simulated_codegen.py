@@ -127,6 +127,7 @@ def install() -> None:
 
 
 def _record_wrapper(call: compiling.Call) -> _Module:
+    """Record the code of a wrapper in the place of loading it."""
     graph: GraphLowering = call.args[0]
     if graph.cpp_wrapper:
         raise _recording[0].refuse(
@@ -193,6 +194,7 @@ def _refuse_operators(call: compiling.Call) -> object:
 
 
 def _record_selection(call: compiling.Call) -> object:
+    """Record the candidates of a selection, and compile those of Triton."""
     from torch._inductor import select_algorithm
     from torch._inductor.codecache import PyCodeCache
 

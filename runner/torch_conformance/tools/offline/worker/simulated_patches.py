@@ -202,6 +202,7 @@ def install(target: Target) -> None:
 
 
 def _on_the_cpu(call: compiling.Call) -> object:
+    """Compute a constant on the CPU, which the simulated device cannot."""
     import torch
 
     from torch_conformance.worker.torch_compat.numerics import Args, Kwargs, OperatorMode
