@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch.utils import _pytree as pytree
@@ -68,9 +68,6 @@ from torch_conformance.worker.process.channel import Observed, Plan, said
 from torch_conformance.worker.torch_compat import compiling, numerics, opinfo, residue
 from torch_conformance.worker.torch_compat.device_modules import DeviceApi
 from torch_conformance.worker.torch_compat.numerics import AMPLITUDE, RESOLUTION, jittered
-
-if TYPE_CHECKING:
-    from torch_conformance.worker.case.case_session import Session
 
 
 class _Kinds(dict[str, type[Expectation]]):
@@ -855,7 +852,7 @@ class Entry:
 class AdditionalCalls:
     """The list of the additional calls of a case, and their driver."""
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: Any) -> None:
         self._session = session
         self._plan: Plan = session.plan
         self._entries: list[Entry] = []

@@ -7,7 +7,7 @@ import re
 import types
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils import _pytree as pytree
@@ -46,9 +46,6 @@ from torch_conformance.worker.case.state import Generators, Modes
 from torch_conformance.worker.process.channel import Observed, Plan
 from torch_conformance.worker.torch_compat import compiling
 from torch_conformance.worker.torch_compat.numerics import is_inexact, is_strided
-
-if TYPE_CHECKING:
-    from torch_conformance.worker.case.case_session import Session
 
 # -- the memory of tensors -------------------------------------------------------------------------
 
@@ -953,7 +950,7 @@ class StepEffects:
     side, ``finish``.
     """
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: Any) -> None:
         self._session = session
         self._tolerance: Plan | None = None
         self._running: Effects | None = None

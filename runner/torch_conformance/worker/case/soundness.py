@@ -12,7 +12,7 @@ import time
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._dynamo.eval_frame import _debug_get_cache_entry_list
@@ -30,9 +30,6 @@ from torch_conformance.worker.case import copies, facts
 from torch_conformance.worker.process.channel import said
 from torch_conformance.worker.torch_compat import compiling, device_modules, torch_state
 from torch_conformance.worker.torch_compat.numerics import tensor_leaves
-
-if TYPE_CHECKING:
-    from torch_conformance.worker.case.additional import RepeatableCall
 
 _SECONDS = 200
 """How long facts are tried; the number of those that are left is reported."""
@@ -177,7 +174,8 @@ def is_within(value: torch.Tensor, right: torch.Tensor, bound: float) -> bool:
 class Trials:
     """The trials of the facts of one call."""
 
-    again: "RepeatableCall"
+    again: Any
+    """The call, ``RepeatableCall``, whose module imports this one."""
 
     def _answer(self, function: compiling.Function, arguments: list[Any]) -> _Answer:
         """Call a function and its backward; return its results, gradients and arguments, or what it
@@ -392,7 +390,7 @@ def _code(function: Any) -> types.CodeType:
     return getattr(function, "__func__", function).__code__
 
 
-def facts_of(again: "RepeatableCall", arguments: Mapping[str, Any]) -> Iterator[facts.Fact]:
+def facts_of(again: Any, arguments: Mapping[str, Any]) -> Iterator[facts.Fact]:
     """Yield the facts that an expectation asks for."""
     if name := arguments["change"]:
         function = again.named(name)
@@ -408,7 +406,7 @@ def facts_of(again: "RepeatableCall", arguments: Mapping[str, Any]) -> Iterator[
             yield from table()
 
 
-def tried(again: "RepeatableCall", arguments: Mapping[str, Any]) -> dict[str, Any]:
+def tried(again: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return for each fact what its trial showed."""
     chosen = {fact.name: fact for fact in facts_of(again, arguments)}
     trials, disk = Trials(again), arguments["processes"]
