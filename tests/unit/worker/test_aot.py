@@ -4,7 +4,6 @@ compiled it.
 Nothing is built here.
 """
 
-import functools
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -189,15 +188,20 @@ def test_packages_are_counted_when_they_are_built_and_when_they_run(torch):
         _recording_ahead,
         watch,
     )
+    from torch_conformance.worker.torch_compat.compiling import Call
 
     def refuse(*arguments: Any) -> Any:
         raise RuntimeError("no compiler")
 
     witness = Witness()
     watch(Phases(), witness)
-    built = functools.partial(
-        _recording_ahead, lambda cls, graph, wrapper, kernels, extern, *, device_type: [device_type]
-    )
+
+    def build(cls: Any, graph: Any, wrapper: Any, kernels: Any, extern: Any, **more: Any) -> Any:
+        return list(more.values())
+
+    def built(*args: Any, **kwargs: Any) -> Any:
+        return _recording_ahead(Call(build, args, kwargs))
+
     assert built(None, GRAPH, "int main()", "", None, device_type="cuda") == ["cuda"]
     assert built(None, GRAPH, "int again()", "kernel", None, device_type="cuda") == ["cuda"]
     assert (witness.seen.graphs, witness.seen.code) == (
@@ -205,7 +209,7 @@ def test_packages_are_counted_when_they_are_built_and_when_they_run(torch):
         ["int main()", "int again()", "kernel"],
     )
     with pytest.raises(RuntimeError, match="no compiler"):
-        _recording_ahead(refuse, None, GRAPH, "wrapper", "kernel", None)
+        _recording_ahead(Call(refuse, (None, GRAPH, "wrapper", "kernel", None), {}))
     assert (len(witness.seen.graphs), witness.seen.code[3:]) == (2, ["wrapper", "kernel"]), (
         "what could not be built leaves its code"
     )
@@ -221,6 +225,6 @@ def test_packages_are_counted_when_they_are_built_and_when_they_run(torch):
         "the wrapper only calls its kernels"
     )
     package = SimpleNamespace(get_metadata=lambda: {"AOTI_DEVICE_KEY": "cuda"})
-    run = functools.partial(_counting_ahead, lambda package, *arguments: sum(arguments))
-    assert [run(package, 1, 2), run(package, 3)] == [3, 3]
+    call = Call(lambda package, *arguments: sum(arguments), (package, 1, 2), {})
+    assert [_counting_ahead(call), _counting_ahead(call)] == [3, 3]
     assert witness.seen.executed_others == {"cuda": 2}

@@ -39,29 +39,31 @@ class Candidate:
 
 def selection(census: Any, choices: list[Candidate], pick: int, errors: list[Any] = ()) -> str:
     """Do what torch's selector does, through the hooks."""
+    from torch_conformance.worker.torch_compat.compiling import Call
 
     def benchmark(choice: Candidate) -> float:
         if isinstance(choice.time, Exception):
             raise choice.time
         return choice.time
 
-    def select(_selector: Any, _name: str, given: list[Candidate]) -> str:
-        census._record_compile_errors(lambda _: None, errors)
+    def select(selector: Any, name: str, choices: list[Candidate]) -> str:
+        census._record_compile_errors(Call(lambda _: None, (errors,), {}))
         failed = {choice for choice, _ in errors}
         timings = {}
-        for choice in given:
+        for choice in choices:
             if choice not in failed:
                 try:
-                    timings[choice] = census._record_error(benchmark, choice)
+                    timings[choice] = census._record_error(Call(benchmark, (choice,), {}))
                 except RuntimeError:
                     timings[choice] = float("inf")
-        if len(given) > 1:
+        if len(choices) > 1:
             census._record_times(
                 timings, "mm", [], list(timings), None, dict.fromkeys(timings, 0.1)
             )
-        return given[pick].output_node()
+        return choices[pick].output_node()
 
-    return census._record_selection(select, None, "mm", choices)
+    # as torch calls it for a custom operator
+    return census._record_selection(Call(select, (None,), {"name": "mm", "choices": choices}))
 
 
 def test_what_became_of_each_candidate(census: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,10 +156,12 @@ def test_one_candidate_is_not_timed(census: Any) -> None:
 
 
 def test_a_selection_that_is_revised_has_one_winner(census: Any) -> None:
+    from torch_conformance.worker.torch_compat.compiling import Call
+
     module, found = census
     first, last = Candidate("first"), Candidate("last")
     selection(module, [first, last], 0)
-    module._record_deferred(lambda _buffer, _caller: None, None, last)
+    module._record_deferred(Call(lambda _buffer, _caller: None, (None, last), {}))
     (one,) = [tuning.to_json() for tuning in found]
     assert one["winner"] == "last"
     assert one["backends"]["OTHER"]["won"] == 1

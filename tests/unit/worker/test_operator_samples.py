@@ -5,7 +5,6 @@ and what is compared of each sample.
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -267,7 +266,7 @@ def forms_of(torch: Any, function: Any, *args: Any) -> dict[str, list[list[Any]]
     from torch_conformance.worker.torch_compat.sample_forms import FORMS, in_forms
 
     made: dict[str, list[list[Any]]] = {}
-    for _, form, called, _ in in_forms(function, [SimpleNamespace(args=args, kwargs={})], [*FORMS]):
+    for _, form, called, _ in in_forms(function, [(args, {})], [*FORMS]):
         tensors = [leaf for leaf in called if isinstance(leaf, torch.Tensor)]
         made.setdefault(form, []).append(
             [(*leaf.shape, *leaf.stride(), leaf.storage_offset()) for leaf in tensors]

@@ -46,7 +46,7 @@ class Nodes(Kind):
     gradients: bool = False
 
     @staticmethod
-    def measure(arguments: Mapping[str, Any], again: Any) -> dict[str, Any]:
+    def measure(arguments: Mapping[str, Any], again: "RepeatableCall") -> dict[str, Any]:
         """Measure in the worker."""
         from torch_conformance.tools.nodes.worker import tried
 
@@ -133,6 +133,7 @@ class Report:
         return all(change.fate != _UNNOTICED for change in self.tried)
 
     def _by_line(self) -> Iterator[tuple[Position, str, list[str], list[str]]]:
+        """Yield the unnoticed changes of each line and operator, with their cases."""
         groups = defaultdict[tuple[Position, str], list[_Tried]](list)
         for change in self.tried:
             if change.fate == _UNNOTICED:
@@ -172,8 +173,8 @@ class Report:
         counts = self.counts(self.tried)
         ids = {change.case.id for change in self.tried}
         fates = ", ".join(f"{count} {fate}" for fate, count in counts.items())
-        nodes, made = sum(self.nodes.values()), sum(counts.values())
-        yield f"{nodes} nodes of {len(ids)} cases, {made} changes: {fates}"
+        nodes, sum_of_changes = sum(self.nodes.values()), sum(counts.values())
+        yield f"{nodes} nodes of {len(ids)} cases, {sum_of_changes} changes: {fates}"
 
     def as_json(self) -> Mapping[str, Any]:
         """Return the JSON of ``audit --nodes --json``."""
@@ -193,17 +194,17 @@ def report(cases: Iterable[Case], suite: Suite, run: RunCases, folder: Path) -> 
     """Run the cases, once for all backends, with their nodes changed."""
     first = {case.seed_key: case for case in reversed(list(cases))}
     as_run = [_as_run(case) for case in first.values()]
-    asked = [case for case in as_run if any(map(_asked, case.steps))]
+    to_run = [case for case in as_run if any(map(_asked, case.steps))]
     tried: list[_Tried] = []
     nodes, left = Counter[str](), dict[str, str]()
-    results, known = run(asked)
+    results, known = run(to_run)
     for case, result in sorted(results, key=lambda pair: pair[0].id):
         if OBSERVATION not in result.evidence:
             left[case.id] = f"{result.outcome.label}: {result.reason}"
             continue
         observation = RecordedFiles(folder / result.folder, result.evidence).observation()
-        here = rejudge.here_of(case, suite.backends.by_name[case.backend], result, known)
-        changes = _Changes(case, here)
+        surroundings = rejudge.here_of(case, suite.backends.by_name[case.backend], result, known)
+        changes = _Changes(case, surroundings)
         for step in carried_out(case, recorded_facts(observation).steps):
             if _asked(step.step):
                 changes.add(step)
@@ -223,7 +224,7 @@ class _Changes:
     """The changes of a case: what one step lets through, another one may notice."""
 
     case: Case
-    here: Surroundings
+    surroundings: Surroundings
     tried: dict[tuple[str, str, str], _Tried] = field(default_factory=dict)
     """By graph, node and change."""
     nodes: set[tuple[str, ...]] = field(default_factory=set)
@@ -275,12 +276,13 @@ class _Changes:
             for verdict in judge_expectation(
                 carried.step.expectations[int(index)],
                 replace(carried.facts, measured=measured),
-                self.here,
+                self.surroundings,
             )
         )
 
 
 if TYPE_CHECKING:
     from torch_conformance.tools.nodes import hooks
+    from torch_conformance.worker.case.additional import RepeatableCall
 
     _CHECKED: AuditTool = hooks

@@ -17,6 +17,7 @@ import torch._dynamo
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._guards import detect_fake_mode
+from torch._ops import OpOverload
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
@@ -25,6 +26,7 @@ from torch_conformance.vocabulary.expectations import close
 from torch_conformance.vocabulary.expectations.additional_calls import comparing, differing_bits
 from torch_conformance.worker.case import copies
 from torch_conformance.worker.case.additional import RepeatableCall
+from torch_conformance.worker.case.soundness import is_within
 
 _SECONDS = 120.0
 """The processor time of a worker after which it makes no further change."""
@@ -61,7 +63,7 @@ class Change:
 def _fits(node: Node, change: Change) -> bool:
     """Whether a changed node gives a value of the same form."""
 
-    def example(value: Node) -> Any:
+    def example(value: Node) -> object:
         return value.meta["val"]
 
     args, kwargs = map_arg((change.args, change.kwargs), example)
@@ -70,14 +72,14 @@ def _fits(node: Node, change: Change) -> bool:
             value = change.operator(*args, **kwargs) if change.operator else args[0]
     except Exception:  # an operator may refuse its operands with any exception
         return False
-    return bool(_form(value) == _form(node.meta.get("val")))
+    return _form(value) == _form(node.meta.get("val"))
 
 
 def _changes(node: Node) -> Iterator[Change]:
-    """Yield the changes of a node; none of one that draws, writes, or is no operator of torch."""
+    """Yield the changes of a node; none where it draws, writes, or calls no operator of torch."""
     operator = node.target
     if (
-        not isinstance(operator, torch._ops.OpOverload)
+        not isinstance(operator, OpOverload)
         or operator._schema.is_mutable
         or torch.Tag.nondeterministic_seeded in operator.tags
     ):
@@ -93,9 +95,9 @@ def _changes(node: Node) -> Iterator[Change]:
         if _fits(node, dropped := Change("dropped", None, (operand,))):
             yield dropped
             break
-    for (left, one), (right, other) in itertools.combinations(tensors, 2):
-        if one is not other:
-            swapped = {left: other, right: one}
+    for (left, first), (right, second) in itertools.combinations(tensors, 2):
+        if first is not second:
+            swapped = {left: second, right: first}
             args = tuple(swapped.get(index, value) for index, value in enumerate(node.args))
             yield Change(f"operands {left} and {right} swapped", operator, args, node.kwargs)
     for neighbour in _neighbours(operator):
@@ -116,7 +118,7 @@ def _other(number: float) -> float:
     return not number if isinstance(number, bool) else number + 1
 
 
-def _form(value: object) -> Any:
+def _form(value: object) -> list[object]:
     return [
         (leaf.shape, leaf.dtype, leaf.device) if isinstance(leaf, torch.Tensor) else type(leaf)
         for leaf in pytree.tree_leaves(value)
@@ -124,17 +126,17 @@ def _form(value: object) -> Any:
 
 
 @functools.cache
-def _neighbours(operator: Any) -> list[Any]:
+def _neighbours(operator: OpOverload) -> list[OpOverload]:
     """Return the core operators of torch with the schema of an operator; of one that takes only a
     tensor they are too many, and to drop it says more.
     """
     schema = operator._schema
-    found = (
+    candidates = (
         getattr(getattr(torch.ops.aten, name), overload or "default")
         for name, overload in _by_signature()[str(schema).partition("(")[2]]
         if len(schema.arguments) > 1
     )
-    return [other for other in found if other is not operator and torch.Tag.core in other.tags]
+    return [other for other in candidates if other is not operator and torch.Tag.core in other.tags]
 
 
 @functools.cache
@@ -156,7 +158,10 @@ class _Interpreter(Interpreter):  # type: ignore[misc]  # mypy does not follow t
         super().__init__(module)
         self._changed = changed
 
-    def run_node(self, node: Node) -> Any:
+    def run_node(self, node: Node) -> object:
+        """Compute a node, the changed one otherwise; raise ``_NotMade`` for a value of another
+        form.
+        """
         value = super().run_node(node)
         if self._changed is None or node is not self._changed[0]:
             return value
@@ -206,14 +211,14 @@ class _Captured:
     changed: tuple[int, tuple[str, str]] | None = None
     """The number of a graph, and a key of its changes."""
 
-    def compiled(self, function: object) -> Any:
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function, whose graphs are interpreted."""
 
-        def compiler(module: GraphModule, inputs: Sequence[Any]) -> Any:
+        def compiler(module: GraphModule, inputs: Sequence[Any]) -> Callable[..., object]:
             graph = Graph(module, len(self.graphs) - self.first)
             self.graphs.append(graph)
 
-            def run(*values: object) -> Any:
+            def run(*values: object) -> object:
                 graph.has_run = True
                 number, key = self.changed or (-1, ("", ""))
                 changed = graph.changes.get(key) if number == graph.number else None
@@ -257,13 +262,7 @@ class _Answers:
         arguments = self.call.arguments()
         if is_larger:
             arguments = pytree.tree_map_only(torch.Tensor, _larger, arguments)
-        tensors = [
-            leaf
-            for leaf in copies.changeable(
-                [self.call.called[0], *arguments], parameters=True
-            ).leaves.values()
-            if isinstance(leaf, torch.Tensor)
-        ]
+        tensors = copies.changeable_tensors([self.call.called[0], *arguments])
 
         @contextlib.contextmanager
         def enter() -> Iterator[None]:
@@ -278,7 +277,7 @@ class _Answers:
     @functools.cached_property
     def drawn(self) -> list[tuple[Mapping[str, Any], tuple[Any, Any]]]:
         """The answers for other arguments that the function takes, without a change."""
-        found: list[tuple[Mapping[str, Any], tuple[Any, Any]]] = []
+        answers: list[tuple[Mapping[str, Any], tuple[Any, Any]]] = []
         changed, self.captured.changed = self.captured.changed, None
         sizes = {size for value in copies.tensors_of(self.call.arguments()) for size in value.shape}
         for is_larger in (False, True) if 1 in sizes else (False,):
@@ -286,9 +285,9 @@ class _Answers:
             for draw in range(len(_DRAWS)):
                 way: dict[str, Any] = {"draw": draw, "is_larger": is_larger}
                 with contextlib.suppress(Exception):  # it may refuse other arguments
-                    found.append((way, self.of(**way)))
+                    answers.append((way, self.of(**way)))
         self.captured.changed = changed
-        return found
+        return answers
 
     def is_equivalent(self) -> bool:
         """Whether the changed function gives the same answers for all of them."""
@@ -320,6 +319,7 @@ def _larger(tensor: torch.Tensor) -> torch.Tensor:
 def _draw(
     tensors: Sequence[torch.Tensor], numbers: Callable[..., Any], whole: Callable[..., Any]
 ) -> None:
+    """Give tensors other numbers, in place."""
     generator = torch.Generator().manual_seed(0)
     for tensor in tensors:
         if copies.is_plain_strided(tensor) and 0 not in tensor.stride() and tensor.numel():
@@ -337,14 +337,12 @@ def _is_near(values: object, others: object) -> bool:
         if not isinstance(value, torch.Tensor):
             if value != other:
                 return False
-        elif not copies.is_plain_strided(value):
+        elif not copies.is_plain_strided(value) or not (
+            is_within(value, other, _ROUNDINGS * torch.finfo(value.dtype).eps)
+            if value.is_floating_point()
+            else torch.allclose(value, other, 0.0, 0.0, equal_nan=True)
+        ):
             return False
-        else:
-            bound = _ROUNDINGS * torch.finfo(value.dtype).eps if value.is_floating_point() else 0.0
-            numbers = other.nan_to_num(0.0, 0.0, 0.0).abs() if bound and other.numel() else None
-            least = 0.0 if numbers is None else bound * float(numbers.max())
-            if not torch.allclose(value, other, bound, least, equal_nan=True):
-                return False
     return True
 
 
@@ -382,8 +380,8 @@ def tried(again: RepeatableCall, *, gradients: bool) -> dict[str, Any]:
     answers = _Answers(replace(again, target=target, enter=enter, executed=0), captured)
     base = answers.of()
     graphs = {graph.key: graph for graph in captured.graphs if graph.has_run}
-    changes = [(graph, *found) for graph in graphs.values() for found in graph.changes.items()]
-    made: list[Mapping[str, Any]] = []
+    changes = [(graph, *change) for graph in graphs.values() for change in graph.changes.items()]
+    fates: list[Mapping[str, Any]] = []
     left = 0
     for graph, key, (node, change) in changes:
         if time.process_time() > _SECONDS:
@@ -393,11 +391,11 @@ def tried(again: RepeatableCall, *, gradients: bool) -> dict[str, Any]:
         if (fate := _fate(answers, base)) is not None:
             file, line = _place(node)
             known = {"graph": graph.key, "node": node.name, "operator": str(node.target)}
-            made.append({**known, "change": change.words, "file": file, "line": line, **fate})
+            fates.append({**known, "change": change.words, "file": file, "line": line, **fate})
     torch._dynamo.reset()
     again.state.restore()
     nodes = {(graph.key, node.name): None for graph, _, (node, _) in changes}
-    return {"base": answers.compared(base[0]), "nodes": list(nodes), "changes": made, "left": left}
+    return {"base": answers.compared(base[0]), "nodes": list(nodes), "changes": fates, "left": left}
 
 
 def _fate(answers: _Answers, base: tuple[Any, Any]) -> dict[str, Any] | None:

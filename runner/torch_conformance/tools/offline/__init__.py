@@ -21,7 +21,7 @@ def problems_of_texts(
     module = f"{target.backend}:{target.compiler_arch}"
     if set(modules := _MODULE.findall(by_stage["ttgir"])) != {module}:
         said = ", ".join(sorted(set(modules) - {module})) or "nothing"
-        yield f'ttgir does not say ttg.target = "{module}" alone: it says {said}'
+        yield f'ttgir does not say ttg.target = "{module}" only: it says {said}'
     isa = code_of_stage(by_stage[target.isa], target.isa).text
     named = set(_NAMED[target.isa].findall(isa))
     if not named or not all(_is_for(target, name) for name in named):

@@ -82,6 +82,7 @@ def with_level(case: Case, passed: Judged) -> Judged:
 
 
 def _level(expected: Expected) -> Level:
+    """Return the level of evidence that an expectation needs."""
     check, stage = expected.check, getattr(expected.check, "stage", None)
     # candidates that are only counted are text
     if stage == WRAPPER or (
@@ -92,6 +93,7 @@ def _level(expected: Expected) -> Level:
 
 
 def _held(expected: Expected, result: Judged) -> bool:
+    """Whether an expectation held in a result."""
     places = {expected.position, *expected.leaves.values()}
     return any(
         judged.kind == expected.kind and judged.position in places and judged.status is Status.HELD

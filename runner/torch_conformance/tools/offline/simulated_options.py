@@ -79,7 +79,7 @@ def refusals(config: Mapping[str, object], compile_options: Mapping[str, object]
 
 def config_refusal(name: str, value: object) -> str | None:
     """Return why a value of an option is not faithful; None for one that is."""
-    fixed = FIXED["config"]
+    fixed = {**FIXED["config"], **FIXED["functorch_config"]}
     if name in fixed:
         return None if value == fixed[name] else f"a simulated GPU needs {fixed[name]}"
     is_refused, why = REFUSED_CONFIG.get(name, (None, ""))

@@ -1,8 +1,10 @@
-"""Checks of ``targets``: what may stand beside it, that its expectations can be judged without the
-device, what no simulated GPU shows.
+"""Checks of ``targets``: with which keys it may be written, that its expectations can be judged
+without the device, what no simulated GPU shows.
 """
 
-from collections.abc import Iterator
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
 
 from torch_conformance.language.check.names import option_names
 from torch_conformance.language.read.anatomy import Anatomy, RawExpectation, stage_of
@@ -24,60 +26,57 @@ from torch_conformance.tools.offline.simulated_options import FIXED, REFUSED_MOD
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.steps import TRITON
 
-_BESIDE = (
-    *(
-        "function",
-        "functions",
-        "entry",
-        "inputs",
-        "steps",
-        "source",
-        "let",
-        "spies",
-        "handlers",
-        "services",
-        "compile",
-        "context",
-    ),
-    *("config", "dynamo_config", "functorch_config", "env", "torch", "isolation"),
-)
-"""Keys without a meaning beside ``targets``: torch is not imported, and nothing is called."""
+_NOT_OF_A_KERNEL = (
+    "function functions entry inputs steps source let spies handlers services compile context "
+    "config dynamo_config functorch_config env torch isolation"
+).split()
+"""Keys without a meaning together with ``targets`` and ``triton``: torch is not imported, and
+nothing is called.
+"""
 
 _SECONDS = 1.0
 """The time limit for the patterns on a name."""
+
+_at_value = functools.partial(Document.problem, code="target")
+_at_key = functools.partial(Document.problem, key=True, code="target")
 
 
 def target_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield the problems of a spec with targets."""
     document, data = anatomy.document, anatomy.data
-    expectations = anatomy.expectations
     if document.marks.get(("backends",)) != document.marks.get((KEY,)):
-        message = "'backends' together with 'targets'"
-        yield document.problem(
-            ("backends",),
-            message,
-            "its cases are compiled and not executed: remove backends",
-            key=True,
-            code="target",
-        )
+        hint = "its cases are compiled and not executed: remove backends"
+        yield _at_key(document, ("backends",), "'backends' together with 'targets'", hint)
     stages = {stage for name in data[KEY] for stage in STAGES[TARGETS[name].backend]}
-    for raw in expectations:
+    for raw in anatomy.expectations:
         if (stage := stage_of(raw)) in ALL_STAGES and stage not in stages:
             message = f"no target of the spec has the stage '{stage}'"
-            yield document.problem(
-                (*raw.path, "stage"), message, f"its targets have {one_of(stages)}", code="target"
-            )
+            hint = f"its targets have {one_of(stages)}"
+            yield _at_value(document, (*raw.path, "stage"), message, hint)
     if TRITON not in data:
         yield from _simulated_problems(anatomy)
         return
-    for key in _BESIDE:
+    for key in _NOT_OF_A_KERNEL:
         if key in data:
-            hint = "the kernel is compiled alone: write triton, prelude and expect"
-            yield document.problem(
-                (key,), f"'{key}' together with 'targets'", hint, key=True, code="target"
-            )
-    for raw in expectations:
+            hint = "only the kernel is compiled: write triton, prelude and expect"
+            yield _at_key(document, (key,), f"'{key}' together with 'targets'", hint)
+    for raw in anatomy.expectations:
         yield from _kernel_problems(anatomy, raw)
+
+
+def _judged_otherwise(
+    document: Document, raw: RawExpectation, what: str, stages: Sequence[str], more: Sequence[str]
+) -> Iterator[Diagnostic]:
+    """Yield why an expectation cannot be judged of what is not executed; it may be of the kinds
+    ``more``, too.
+    """
+    kinds = [*(kind for kind in EXPECTATIONS if EXPECTATIONS[kind].is_offline), *more]
+    if raw.kind not in kinds:
+        hint = f"nothing runs: it may have {one_of(kinds)}"
+        yield _at_key(document, raw.path, f"'{raw.kind}' of {what} that is not executed", hint)
+    if raw.kind == "filecheck" and stage_of(raw) is None:
+        hint = f"write filecheck: {{stage: {stages[0]}, checks: ...}}; stages: {', '.join(stages)}"
+        yield _at_key(document, raw.path, f"'filecheck' of {what} without a stage", hint)
 
 
 def _kernel_problems(anatomy: Anatomy, raw: RawExpectation) -> Iterator[Diagnostic]:
@@ -86,45 +85,25 @@ def _kernel_problems(anatomy: Anatomy, raw: RawExpectation) -> Iterator[Diagnost
 
     document, stage = anatomy.document, stage_of(raw)
     if stage == WRAPPER:
+        message = f"the stage '{WRAPPER}' together with 'triton'"
         hint = (
             "a kernel of Triton has no wrapper: Inductor writes one, for function: in place of "
             "triton:"
         )
-        yield document.problem(
-            (*raw.path, "stage"),
-            f"the stage '{WRAPPER}' together with 'triton'",
-            hint,
-            code="target",
-        )
-    if not EXPECTATIONS[raw.kind].is_offline:
-        message = f"'{raw.kind}' of a kernel that is not executed"
-        yield document.problem(
-            raw.path, message, f"it may have {one_of(_offline_kinds())}", key=True, code="target"
-        )
-    if raw.kind == "filecheck" and stage is None:
-        hint = (
-            f"write filecheck: {{stage: {ISA['hip']}, checks: ...}}; stages: "
-            f"{', '.join(ALL_STAGES)}"
-        )
-        yield document.problem(
-            raw.path, "'filecheck' of a kernel without a stage", hint, key=True, code="target"
-        )
+        yield _at_value(document, (*raw.path, "stage"), message, hint)
+    yield from _judged_otherwise(document, raw, "a kernel", ALL_STAGES, ())
     if stage not in ISA.values():
         return
-    # the name of the kernel stands among the instructions, whatever these are: directives that it
-    # alone matches claim nothing
+    # every text of a kernel has its name, whatever its instructions are: directives that match the
+    # name claim nothing
     try:
         positive = [
             directive for directive in parse(raw.body["checks"]) if directive.kind is not Kind.NOT
         ]
     except ChecksError:
         return  # reported with the other problems of the directives
-    for name in [
-        name
-        for script in anatomy.scripts.values()
-        if script.tree is not None
-        for name in kernels(script.tree)
-    ]:
+    trees = [script.tree for script in anatomy.scripts.values() if script.tree is not None]
+    for name in itertools.chain.from_iterable(map(kernels, trees)):
         try:
             with time_limit(_SECONDS):
                 all_match = all(directive.compiled({}).search(name) for directive in positive)
@@ -132,11 +111,11 @@ def _kernel_problems(anatomy: Anatomy, raw: RawExpectation) -> Iterator[Diagnost
             continue
         if all_match:
             message = (
-                f"the name of the kernel '{name}' matches every directive, and stands in every "
+                f"the name of the kernel '{name}' matches every directive, and is in every "
                 "compiled text"
             )
             hint = "rename the kernel, or write more of the instruction"
-            yield document.problem((*raw.path, "checks"), message, hint, code="target")
+            yield _at_value(document, (*raw.path, "checks"), message, hint)
 
 
 # -- simulated targets -----------------------------------------------------------------------------
@@ -148,11 +127,6 @@ _REFUSED = ("source", "let", "spies", "handlers", "services", "env", "isolation"
 """Keys without a meaning for a simulated GPU: nothing runs, and each target has processes of its
 own.
 """
-
-
-def _offline_kinds() -> list[str]:
-    return [kind for kind in EXPECTATIONS if EXPECTATIONS[kind].is_offline]
-
 
 _COUNTED = ("compiled", "failed", "rendered", "tuned")
 """What is known of candidates that are not timed."""
@@ -166,142 +140,82 @@ def _simulated_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
             "add function: for code that Inductor generates, or triton: {source: ..., signature: "
             "...} for a kernel of your own"
         )
-        yield document.problem(
-            (KEY,), "'targets' without 'triton' and 'function'", hint, key=True, code="target"
-        )
+        yield _at_key(document, (KEY,), "'targets' without 'triton' and 'function'", hint)
         return
     for index, name in enumerate(data[KEY]):
         if name not in SIMULATED_TARGETS:
+            message = f"the properties of '{name}' are not known"
             hint = f"code is generated for {one_of(SIMULATED_TARGETS)}"
-            yield document.problem(
-                (KEY, index), f"the properties of '{name}' are not known", hint, code="target"
-            )
+            yield _at_value(document, (KEY, index), message, hint)
     for key in _REFUSED:
         if key in data:
-            yield document.problem(
-                (key,),
-                f"'{key}' on a simulated GPU",
-                "nothing runs there: remove it",
-                key=True,
-                code="target",
-            )
+            hint = "nothing runs there: remove it"
+            yield _at_key(document, (key,), f"'{key}' on a simulated GPU", hint)
     yield from _option_problems(anatomy)
     compile_ = data.get("compile", {})
-    if (mode := str(compile_.get("mode"))) in REFUSED_MODES:
-        yield document.problem(
-            ("compile", "mode"),
-            f"the mode '{mode}' on a simulated GPU",
-            REFUSED_MODES[mode],
-            code="target",
-        )
-    if compile_.get("fullgraph") is False:
-        hint = "nothing runs, so that only the first graph would be seen: remove it"
-        yield document.problem(
-            ("compile", "fullgraph"), "graph breaks on a simulated GPU", hint, code="target"
-        )
-    if compile_.get("backend", "inductor") != "inductor":
-        yield document.problem(
-            ("compile", "backend"),
-            "another backend of torch.compile on a simulated GPU",
+    mode = str(compile_.get("mode"))
+    for key, is_refused, what, hint in (
+        ("mode", mode in REFUSED_MODES, f"the mode '{mode}'", REFUSED_MODES.get(mode, "")),
+        (
+            "fullgraph",
+            compile_.get("fullgraph") is False,
+            "graph breaks",
+            "nothing runs, so that only the first graph would be seen: remove it",
+        ),
+        (
+            "backend",
+            compile_.get("backend", "inductor") != "inductor",
+            "another backend of torch.compile",
             "remove it",
-            code="target",
-        )
+        ),
+    ):
+        if is_refused:
+            yield _at_value(document, ("compile", key), f"{what} on a simulated GPU", hint)
     for step in anatomy.steps:
         if step.kind not in _STEPS:
             hint = f"nothing runs: write {one_of(_STEPS)}"
-            yield document.problem(
-                step.path,
-                f"the step '{step.kind}' on a simulated GPU",
-                hint,
-                key=True,
-                code="target",
-            )
+            yield _at_key(document, step.path, f"the step '{step.kind}' on a simulated GPU", hint)
         elif isinstance(step.arguments, dict) and step.arguments.get("eager"):
-            hint = "nothing runs: remove the step"
-            yield document.problem(
-                (*step.path, "eager"), "an eager call on a simulated GPU", hint, code="target"
-            )
+            path, message = (*step.path, "eager"), "an eager call on a simulated GPU"
+            yield _at_value(document, path, message, "nothing runs: remove the step")
     for raw in anatomy.expectations:
-        if not EXPECTATIONS[raw.kind].is_offline and raw.kind != "choices":
-            hint = f"nothing runs: it may have {one_of([*_offline_kinds(), 'choices'])}"
-            yield document.problem(
-                raw.path,
-                f"'{raw.kind}' of code that is not executed",
-                hint,
-                key=True,
-                code="target",
-            )
-        if raw.kind == "filecheck" and stage_of(raw) is None:
-            hint = (
-                f"write filecheck: {{stage: {WRAPPER}, checks: ...}}; stages: "
-                f"{', '.join((WRAPPER, *ALL_STAGES))}"
-            )
-            yield document.problem(
-                raw.path,
-                "'filecheck' of compiled code without a stage",
-                hint,
-                key=True,
-                code="target",
-            )
-        if raw.kind != "choices":
-            continue
-        for name in ("refused", "timed", "won"):
-            if name in raw.body:
-                hint = f"which is fastest is not known: write {one_of(_COUNTED)}"
-                yield document.problem(
-                    (*raw.path, name),
-                    f"'{name}' of candidates that are not timed",
-                    hint,
-                    key=True,
-                    code="target",
-                )
-        if raw.body.get("backend") != "TRITON" and any(
-            name in raw.body for name in ("compiled", "failed")
-        ):
-            hint = "only candidates of Triton are compiled: add backend: TRITON, or write rendered"
-            yield document.problem(
-                raw.path, "'choices' counts what is not compiled", hint, key=True, code="target"
-            )
+        stages = (WRAPPER, *ALL_STAGES)
+        yield from _judged_otherwise(document, raw, "compiled code", stages, ["choices"])
+        if raw.kind == "choices":
+            yield from _choices_problems(document, raw)
+
+
+def _choices_problems(document: Document, raw: RawExpectation) -> Iterator[Diagnostic]:
+    """Yield the counts of candidates that are not known where none is timed."""
+    for name in ("refused", "timed", "won"):
+        if name in raw.body:
+            hint = f"which is fastest is not known: write {one_of(_COUNTED)}"
+            message = f"'{name}' of candidates that are not timed"
+            yield _at_key(document, (*raw.path, name), message, hint)
+    if raw.body.get("backend") != "TRITON" and {"compiled", "failed"} & raw.body.keys():
+        hint = "only candidates of Triton are compiled: add backend: TRITON, or write rendered"
+        yield _at_key(document, raw.path, "'choices' counts what is not compiled", hint)
 
 
 def _option_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
     """Yield options that a simulated GPU does not show, and those that it needs otherwise."""
-    layers = [(document, (), document.data) for document in (*anatomy.defaults, anatomy.document)]
-    compile_options = anatomy.data.get("compile", {}).get("options")
-    options: list[tuple[Document, DataPath, str, str]] = []
-    options += [
-        (anatomy.document, ("compile", "options", name), "config", name)
-        for name in compile_options or ()
-        if isinstance(compile_options, dict)
-    ]
+    data = anatomy.data
+    options: list[tuple[Document, DataPath, str]] = []
+    if isinstance(compile_options := data.get("compile", {}).get("options"), dict):
+        paths = [("compile", "options", name) for name in compile_options]
+        options += [(anatomy.document, path, path[-1]) for path in paths]
     for document, above, settings in [
-        *layers,
-        (anatomy.document, ("control",), anatomy.data.get("control", {})),
+        *((document, (), document.data) for document in (*anatomy.defaults, anatomy.document)),
+        (anatomy.document, ("control",), data.get("control", {})),
     ]:
-        for section in ("config", "functorch_config"):
-            options += [
-                (document, path, section, name)
-                for path, name in option_names(settings.get(section), (*above, section))
-            ]
-    for document, path, section, name in options:
+        for section in FIXED:
+            named = option_names(settings.get(section), (*above, section))
+            options += [(document, path, name) for path, name in named]
+    for document, path, name in options:
         value = document.value(path)
-        plain = (
-            value["value"]
-            if isinstance(value, dict) and set(value) == {"value", "override"}
-            else value
-        )
-        if is_template(plain):
+        if isinstance(value, dict) and set(value) == {"value", "override"}:
+            value = value["value"]
+        if is_template(value):
             continue  # the worker checks the value
-        if section == "config":
-            why = config_refusal(name, plain)
-        else:
-            fixed = FIXED[section]
-            why = (
-                f"a simulated GPU needs {fixed[name]}"
-                if name in fixed and plain != fixed[name]
-                else None
-            )
-        if why is not None:
-            yield document.problem(
-                path, f"'{name}' on a simulated GPU", why, key=True, code="target"
-            )
+        if (why := config_refusal(name, value)) is not None:
+            yield _at_key(document, path, f"'{name}' on a simulated GPU", why)

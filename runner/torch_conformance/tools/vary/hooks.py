@@ -26,8 +26,8 @@ def _as_run(case: Case) -> Case:
     for index, step in reversed(list(enumerate(steps))):
         if traits_of(step).can_be_called_again:
             check = Sound(vary="all")
-            asked = Expected(kind=check.kind, check=check, position=step.position)
-            steps[index] = replace(step, expectations=(asked,))
+            expected = Expected(kind=check.kind, check=check, position=step.position)
+            steps[index] = replace(step, expectations=(expected,))
             break
     body = replace(case.body, timeout=_SECONDS)
     return replace(case, body=body, steps=tuple(steps), control=None)
@@ -41,7 +41,7 @@ def _asked(step: Step) -> bool:
 class Report:
     """What was found in some cases."""
 
-    found: Sequence[tuple[Case, Mapping[str, Any]]]
+    tried: Sequence[tuple[Case, Mapping[str, Any]]]
     """The cases with what the worker measured."""
     left: Mapping[str, str]
     """Why other cases were not tried, by id."""
@@ -51,18 +51,18 @@ class Report:
     @property
     def is_empty(self) -> bool:
         """Whether no fact was tried."""
-        return not any(measured["facts"] for _, measured in self.found)
+        return not any(measured["facts"] for _, measured in self.tried)
 
     @property
     def is_clean(self) -> bool:
         """Whether each answer after a change was right, and none is missing."""
-        return self.is_complete and not any(any(reports(measured)) for _, measured in self.found)
+        return self.is_complete and not any(any(reports(measured)) for _, measured in self.tried)
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each wrong answer, for each case with its counts, and for what was not
         tried.
         """
-        for case, measured in self.found:
+        for case, measured in self.tried:
             for _, words in reports(measured):
                 yield f"{line(case.id)}: {words}"
             yield f"{line(case.id)}: {summary(measured) or 'no fact'}"
@@ -71,16 +71,16 @@ class Report:
 
     def as_json(self) -> Mapping[str, Any]:
         """Return the JSON of ``audit --vary --json``."""
-        cases = {case.id: dict(measured) for case, measured in self.found}
+        cases = {case.id: dict(measured) for case, measured in self.tried}
         return {"format": 1, "cases": cases, "not_tried": dict(self.left)}
 
 
 def report(cases: Iterable[Case], suite: Suite, run: RunCases, folder: Path) -> Report:
     """Run the cases with ``sound``."""
-    asked = [case for case in map(_as_run, cases) if any(map(_asked, case.steps))]
-    found: list[tuple[Case, Mapping[str, Any]]] = []
-    left: dict[str, str] = {case.id: "it was not run" for case in asked}
-    results, _ = run(asked)
+    to_run = [case for case in map(_as_run, cases) if any(map(_asked, case.steps))]
+    tried: list[tuple[Case, Mapping[str, Any]]] = []
+    left: dict[str, str] = {case.id: "it was not run" for case in to_run}
+    results, _ = run(to_run)
     is_complete = True
     for case, result in sorted(results, key=lambda pair: pair[0].id):
         measured: Any = {}
@@ -91,13 +91,13 @@ def report(cases: Iterable[Case], suite: Suite, run: RunCases, folder: Path) -> 
                     measured = facts_of(0, step).measured or {}
         if "facts" in measured:
             del left[case.id]
-            found.append((case, measured))
+            tried.append((case, measured))
             is_complete &= not measured["left"]
         else:
             why = measured.get("why_not") or measured.get("raised")
             left[case.id] = why or f"{result.outcome.label}: {result.reason}"
             is_complete &= bool(why)
-    return Report(found=found, left=left, is_complete=is_complete)
+    return Report(tried=tried, left=left, is_complete=is_complete)
 
 
 if TYPE_CHECKING:

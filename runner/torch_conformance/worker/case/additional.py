@@ -13,11 +13,12 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch.utils import _pytree as pytree
 
+from torch_conformance.model.expectation import Expectation
 from torch_conformance.model.results import PROOF
 from torch_conformance.optional.tools import hooks
 from torch_conformance.vocabulary.expectations import OF_SAMPLES, close
@@ -63,18 +64,18 @@ from torch_conformance.worker.case.scope import Enter, follow
 from torch_conformance.worker.case.sides import ReferenceCall, Unseen
 from torch_conformance.worker.case.spies import only_records
 from torch_conformance.worker.case.state import Generators, is_same, reseed
-from torch_conformance.worker.process.channel import Observed, Plan
+from torch_conformance.worker.process.channel import Observed, Plan, said
 from torch_conformance.worker.torch_compat import compiling, numerics, opinfo, residue
 from torch_conformance.worker.torch_compat.device_modules import DeviceApi
 from torch_conformance.worker.torch_compat.numerics import AMPLITUDE, RESOLUTION, jittered
 
 
-class _Kinds(dict[str, Any]):
-    def __missing__(self, kind: str) -> Any:
+class _Kinds(dict[str, type[Expectation]]):
+    def __missing__(self, kind: str) -> type[Expectation]:
         return hooks(kind).MEASURED
 
 
-KINDS: Mapping[str, Any] = _Kinds(MEASURED)
+KINDS: Mapping[str, type[Expectation]] = _Kinds(MEASURED)
 """The classes of all expectations, a table that the seal watches; any other kind is that of the
 optional tool of its name."""
 
@@ -116,22 +117,18 @@ def _changeable(called: Called) -> list[torch.Tensor]:
     """Return the tensors of a target and its arguments, with those of their objects; raise
     ``TypeError`` for tensors in parts.
     """
-    if any(
-        isinstance(leaf, torch.Tensor) and leaf.is_nested
-        for leaf in pytree.tree_leaves(list(called))
-    ):
+    if any(tensor.is_nested for tensor in numerics.tensor_leaves(called)):
         raise TypeError("an input is a nested tensor")
-    return [
-        leaf
-        for leaf in copies.changeable(called, parameters=True).leaves.values()
-        if isinstance(leaf, torch.Tensor)
-    ]
+    return copies.changeable_tensors(called)
 
 
 # -- eager again -----------------------------------------------------------------------------------
 
 
 _NO_CALL = "no eager call was made in this step"
+
+
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -141,7 +138,7 @@ class _Failed:
     error: Exception
 
 
-def _raising(value: Any) -> Any:
+def _raising(value: _Value | _Failed) -> _Value:
     """Return a value; raise the error of what was not computed."""
     if isinstance(value, _Failed):
         raise value.error
@@ -213,8 +210,8 @@ class EagerCall:
         """Return the objects in reach of the call that cannot be set back, in words."""
         of_inputs = Picture(left_out=(type,)).add("argument", self.reference.inputs).opaque
         shared = self.reference.shared
-        found = {**({} if shared is None else shared.opaque), **of_inputs}
-        return ", ".join(f"{path} ({kind})" for path, kind in list(found.items())[:3])
+        opaque = {**({} if shared is None else shared.opaque), **of_inputs}
+        return ", ".join(f"{path} ({kind})" for path, kind in list(opaque.items())[:3])
 
     def run(
         self,
@@ -222,7 +219,7 @@ class EagerCall:
         around: Context | None = None,
         roundings: torch.Generator | None = None,
         seed: int | None = None,
-    ) -> Any:
+    ) -> list[Any]:
         """Make the call with these inputs from the same state of the generators.
 
         With ``roundings`` operands of products are rounded up or down at random; with a ``seed``
@@ -298,7 +295,7 @@ class EagerCall:
         around = numerics.Reported(mode, narrow, keeps_casts=keeps_casts)
         try:
             with mode:
-                numerics.to_float64(_changeable(called))
+                numerics.to_dtypes(_changeable(called), numerics.WIDER)
                 values = self.run(called, around)
         except Exception as error:  # classes of tensors refuse float64 with any type
             values = [_Failed(error)] * len(self.compared)
@@ -327,7 +324,7 @@ class EagerCall:
             for number in itertools.count(0 if has_double else 1):
                 inputs = self.own_inputs()
                 if has_double:
-                    numerics.to_float32(_changeable(inputs))
+                    numerics.to_dtypes(_changeable(inputs), numerics.NARROWER)
                 if number:
                     nudge = functools.partial(nudged, generator=generator, least=least)
                     numerics.change(_changeable(inputs), nudge)
@@ -369,7 +366,18 @@ class EagerCall:
         return runs
 
 
-def _read(read: Callable[[Any, Called], Any], result: object, called: Called) -> Any:
+def _refuse_unrepeatable(again: object, eager: object, opaque: str) -> None:
+    """Raise ``Unrepeatable`` where a second run of eager gives other exact values, which no
+    rounding explains: an object that cannot be set back does.
+    """
+    ours, theirs = leaves_of(again), leaves_of(eager)
+    if len(ours) != len(theirs) or not all(map(is_same, ours, theirs)):
+        raise Unrepeatable(
+            f"a second run of eager gives another answer: {opaque} cannot be set back"
+        )
+
+
+def _read(read: Callable[[Any, Called], Any], result: object, called: Called) -> object:
     try:
         return copies.frozen(read(result, called))
     except Exception as error:  # attributes and items of a result are code of the spec's classes
@@ -425,33 +433,31 @@ class EagerRuns:
             raise self._known[0]
         return self._known[0]
 
-    def _own(self, values: list[Any]) -> Any:
+    def _own(self, values: list[Any]) -> object:
         """Return what is compared here; what the function raised, this raises."""
         return _raising(values[self.index])
 
     def _made(self, eager: object) -> Answers:
+        """Run eager as often as the judge needs; raise ``NoReference`` where there is no answer to
+        judge by.
+        """
         call = self.call
-        if isinstance(call, str) or isinstance(call.reference.inputs, str):
-            raise NoReference(call if isinstance(call, str) else str(call.reference.inputs))
+        if isinstance(call, str):
+            raise NoReference(call)
         leaves = [leaf for leaf in leaves_of(eager) if isinstance(leaf, torch.Tensor)]
         if any(leaf.numel() > MOST_ELEMENTS for leaf in leaves):
             raise NoReference(f"the result has more than {MOST_ELEMENTS} elements")
         inexact = [leaf for leaf in leaves if numerics.is_inexact(leaf)]
         has_double = any(leaf.dtype in (torch.float64, torch.complex128) for leaf in leaves)
-        if has_double and call.products:  # runs in float32 stand for it
+        if has_double and call.products:  # it is judged by runs in float32
             call = replace(call, products="")
         has_floats = any(isinstance(leaf, float) for leaf in leaves_of(eager))
         values, formats, drew, _ = call.again()
         again, through, opaque = self._own(values), formats[self.index], call.opaque()
         if call.products == numerics.TF32 and call.has_rounded:
             through = [call.products] * len(leaves_of(again))
-        # exact values have no rounding that explains a difference
         if not (inexact or has_floats) and opaque:
-            ours, theirs = leaves_of(again), leaves_of(eager)
-            if len(ours) != len(theirs) or not all(map(is_same, ours, theirs)):
-                raise Unrepeatable(
-                    f"a second run of eager gives another answer: {opaque} cannot be set back"
-                )
+            _refuse_unrepeatable(again, eager, opaque)
         # an empty tensor needs no runs
         smallest = min(
             (leaf.numel() for leaf in inexact if leaf.numel()), default=1 if has_floats else 1 << 20
@@ -480,18 +486,7 @@ class EagerRuns:
             else AMPLITUDE
         )
 
-        def with_jitter(runs: int, amplitude: float = 1.0, **modes: bool) -> Iterator[Any]:
-            """Yield answers with other roundings; none where an operator refuses the mode, or the
-            function other numbers.
-            """
-            jittered = iter(call.jittered(amplitude, keeps_casts=keeps_casts, **modes))
-            for _ in range(runs):
-                try:
-                    answer = self._own(next(jittered))
-                except Exception:  # the mode, or the function with other numbers, raised
-                    return
-                yield answer
-
+        with_jitter = functools.partial(self._jittered, call, keeps_casts=keeps_casts)
         answers = list(with_jitter(min(runs_of(smallest) - 1, MOST_JITTERED), amplitude))
         if why_not and not answers:
             raise NoReference(why_not)
@@ -513,6 +508,20 @@ class EagerRuns:
             functools.partial(self._drawn, call) if drew and call.draws_own else None,
             call.products if call.has_rounded else "",
         )
+
+    def _jittered(
+        self, call: EagerCall, runs: int, amplitude: float = 1.0, **modes: bool
+    ) -> Iterator[object]:
+        """Yield answers with other roundings; none where an operator refuses the mode, or the
+        function other numbers.
+        """
+        jittered = iter(call.jittered(amplitude, **modes))
+        for _ in range(runs):
+            try:
+                answer = self._own(next(jittered))
+            except Exception:  # the mode, or the function with other numbers, raised
+                return
+            yield answer
 
     def _reference(
         self, call: EagerCall, again: object, *, has_double: bool
@@ -551,7 +560,7 @@ class EagerRuns:
                 ) from error
         return pairs
 
-    def _in_other_way(self, call: EagerCall, way: str) -> Any:
+    def _in_other_way(self, call: EagerCall, way: str) -> object:
         """Return eager's answer in the same dtypes "on the CPU" or "without TF32"; what the
         function raises there, it raises.
         """
@@ -619,7 +628,7 @@ class RepeatableCall(Again):
     """
 
     @property
-    def reference(self) -> Any:
+    def reference(self) -> object:
         """A copy of eager's result."""
         if isinstance(self.eager_result, LookupError):
             raise CannotRepeat(str(self.eager_result)) from self.eager_result
@@ -636,7 +645,7 @@ class RepeatableCall(Again):
         What the step compares with eager is compared in it too.
         """
 
-        def call(arguments: list[Any], around: Around, of: RepeatableCall = self) -> Any:
+        def call(arguments: list[Any], around: Around, of: RepeatableCall = self) -> object:
             return of.run(arguments, around())
 
         in_eager = functools.partial(call, of=replace(self, target=self.called[0], executed=0))
@@ -665,7 +674,7 @@ class RepeatableCall(Again):
         """Return what the trials of facts show, each in a fork."""
         return soundness.tried(self, arguments)
 
-    def run(self, arguments: list[Any] | None = None, around: Context | None = None) -> Any:
+    def run(self, arguments: list[Any] | None = None, around: Context | None = None) -> object:
         """Call the function from the state before it; return a copy of the result, or of the
         gradients.
 
@@ -777,7 +786,9 @@ def _of_eager(
     raise CannotRepeat(f"eager raised {type(refused).__name__}: {refused}"[:_WORDS])
 
 
-def _changed(own: Callable[[], Any], chosen: Callable[[torch.Tensor], bool], times: int) -> Any:
+def _changed(
+    own: Callable[[], list[Any]], chosen: Callable[[torch.Tensor], bool], times: int
+) -> list[Any]:
     """Return arguments with other numbers in the chosen tensors, so that hardly a function refuses
     them.
 
@@ -804,7 +815,7 @@ def _changed(own: Callable[[], Any], chosen: Callable[[torch.Tensor], bool], tim
     return values
 
 
-def _in_memory_of(earlier: object, arguments: object) -> Any:
+def _in_memory_of(earlier: list[Any], arguments: list[Any]) -> list[Any]:
     """Return the arguments; their tensors lie where those of an earlier call did."""
     for before, leaf in zip(*map(pytree.tree_leaves, (earlier, arguments)), strict=False):
         if copies.is_plain_strided(before) and copies.is_plain_strided(leaf):
@@ -815,7 +826,7 @@ def _in_memory_of(earlier: object, arguments: object) -> Any:
     return arguments
 
 
-def _copied(value: object) -> Any:
+def _copied(value: _Value) -> _Value:
     """Return a copy of an argument; modules in it stay the same."""
     memo = {
         id(leaf): leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.nn.Module)
@@ -986,7 +997,8 @@ class AdditionalCalls:
             return [now[leaf.path] for leaf in inexact]
 
         def keep_worst() -> None:
-            check = Close()  # where there are too many, those that the judge refuses stand first
+            """Keep the ``MOST`` values, those that the judge refuses first."""
+            check = Close()  # where there are too many, those that the judge refuses come first
             facts["leaves"] = sorted(
                 facts["leaves"],
                 key=lambda leaf: "change" not in leaf and check.problem(leaf) is None,
@@ -1122,7 +1134,9 @@ class AdditionalCalls:
         done.compiled = copies.frozen(done.compiled)
         again = replace(done, text=f"again, with other numbers: {done.text}")
 
-        def call(arguments: Given, around: Around, function: Any = compiled) -> Any:
+        def call(
+            arguments: Given, around: Around, function: compiling.Function = compiled
+        ) -> object:
             with self._session.unseen():
                 return again.called(function, arguments, around)
 
@@ -1276,18 +1290,21 @@ class AdditionalCalls:
             except CannotRepeat as error:
                 facts["why_not"] = str(error)
             except Exception as error:  # torch may raise anything in an additional call
-                facts["raised"] = f"{type(error).__name__}: {error}"[:_WORDS]
+                facts["raised"] = said(error)[:_WORDS]
 
         self._entries.append(Entry(complete, calls_only_eager=False))
         return facts
 
-    def _elsewhere(self, request: Plan, step: Plan, **more: Any) -> Observed:
+    def _elsewhere(self, request: Plan, step: Plan, **more: object) -> Observed:
+        """Return what a measurement finds in a new process, which carries out the steps up to this
+        one; raise ``CannotRepeat``.
+        """
         steps = list(itertools.takewhile(lambda other: other is not step, self._plan["steps"]))
         steps.append(step)
         while steps[-1]["kind"] != "call":  # a backward is repeated with its call
             steps.pop()
-        asked = {**request, "index": 0, "arguments": {**request["arguments"], **more}}
-        steps[-1] = {**steps[-1], "measure": [asked], "effects": None, "repeat": 1}
+        repeated = {**request, "index": 0, "arguments": {**request["arguments"], **more}}
+        steps[-1] = {**steps[-1], "measure": [repeated], "effects": None, "repeat": 1}
         plan = {**self._plan, IN_NEW_PROCESS: True, "needs_eager": False, "steps": steps}
         observed = in_new_process(plan, len(steps) - 1)
         if (error := observed["error"] or observed["steps"][-1]["raised"]) is not None:
@@ -1295,8 +1312,8 @@ class AdditionalCalls:
         facts: Observed = observed["steps"][-1]["measured"]["0"]
         if why := facts.get("why_not") or facts.get("raised"):
             raise CannotRepeat(why)
-        found: Observed = facts["found"]
-        return found
+        rows: Observed = facts["found"]
+        return rows
 
 
 def _stage(call: ReferenceCall) -> int:
@@ -1319,7 +1336,7 @@ def _goes_on(before: ReferenceCall, call: ReferenceCall) -> bool:
 
 def _compared(
     part: str, changed: Callable[[Called], Any] | None, result: object, called: Called
-) -> Any:
+) -> object:
     return follow(result, part, EAGER) if changed is None else changed(called)
 
 
@@ -1327,11 +1344,12 @@ def _raise(error: Exception) -> None:
     raise error
 
 
-def _may_be_drawn(leaf: Any) -> bool:
+def _may_be_drawn(leaf: object) -> bool:
     return copies.is_plain_strided(leaf) and leaf.is_floating_point() and leaf.numel() > 0
 
 
 def _redrawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return a tensor of the same form with fresh numbers, uniform in the range of the old ones."""
     numbers = tensor.detach().to("cpu", torch.float64)
     numbers = numbers[numbers.isfinite()]
     low, high = (float(numbers.min()), float(numbers.max())) if numbers.numel() else (0.0, 1.0)

@@ -31,7 +31,7 @@ from torch_conformance.worker.case.ranks import IN_NEW_PROCESS
 from torch_conformance.worker.case.scope import STEPS, Enter, Scope, follow
 from torch_conformance.worker.case.sides import Compiled, Reference, Side, Unseen
 from torch_conformance.worker.case.source_module import SpecModule
-from torch_conformance.worker.process.channel import Observed, Phases, Plan
+from torch_conformance.worker.process.channel import Observed, Phases, Plan, said
 from torch_conformance.worker.torch_compat import compiling, opinfo, torch_state
 from torch_conformance.worker.torch_compat.compiler_hooks import Witness
 from torch_conformance.worker.torch_compat.device_modules import DeviceApi
@@ -75,7 +75,7 @@ class Names:
         """
         objects: dict[str, Any] = {}
 
-        def value(name: str) -> Any:
+        def value(name: str) -> object:
             named_value = self.value(name)
             now = self.scope.values[name] if name == self.bound else named_value
             for other, known in objects.items():
@@ -116,7 +116,7 @@ class Names:
         )
 
 
-def _known(name: str, value: object) -> Any:
+def _known(name: str, value: object) -> object:
     """Return the value; raise ``LookupError`` where a part of it could not be copied."""
     for leaf in pytree.tree_leaves(value):
         if isinstance(leaf, copies.Live):
@@ -134,7 +134,7 @@ class Weak:
             self._type = type(value).__name__
             self._reference = weakref.ref(value)
         except Exception as error:  # an attribute of a spec's object may raise anything
-            self._type = f"{type(error).__name__}: {error}"
+            self._type = said(error)
 
     def state(self) -> Observed:
         """Return ``was`` (whether there was such an object), its ``type``, and ``alive``."""
@@ -190,7 +190,7 @@ class EachRepetition:
                     self._session.additional.calibrate(facts, arguments, with_stand_ins=False)
                     entry["measured"] = facts
                 except Exception as error:  # comparing values of a spec may raise anything
-                    entry["why_not"] = f"{type(error).__name__}: {error}"[:500]
+                    entry["why_not"] = said(error)[:500]
 
     def _digest(self, arguments: Plan) -> str | None:
         """Return a text that is equal for repetitions with equal inputs and results; None where
@@ -333,7 +333,7 @@ class Session(worker_session.Session):
                     measured[key] = KINDS[kind].measure(request["arguments"], value)
                     self.additional.of_measurement(request, measured[key])
             except Exception as error:  # comparing values of a spec may raise anything
-                unmeasured[key] = f"{type(error).__name__}: {error}"
+                unmeasured[key] = said(error)
         return measured, unmeasured
 
     def do(self, step: Plan) -> None:
@@ -430,7 +430,7 @@ class Session(worker_session.Session):
             )
         self._twins.adopt(only_judged=False)
         # one copy, so that a module that is target and argument remains one object
-        parts = {
+        parts: dict[str, Any] = {
             "function": self.compiled.targets,
             "inputs": self.compiled.arguments,
             "arguments": own,
@@ -486,14 +486,10 @@ def prepare(session: Session, undo: contextlib.ExitStack) -> None:
             session.runtime.spy = session.spies[spies.OF_PROOF] = spies.set_spy(
                 {"method": runtime}, session.scope, undo
             )
-    targets: dict[str, Any] = {}
-    for name, value in body["functions"].items():
-        if "block" in value:
-            targets[name] = session.module.function(value["block"], value["entry"])
-        elif "module" in value:
-            targets[name] = session.scope.module(value)
-        else:
-            targets[name] = session.scope.find(value.get("ref") or value["api"])
+    targets = {
+        name: session.scope.function(value, session.module)
+        for name, value in body["functions"].items()
+    }
     session.scope.parts.update(
         {name: functools.partial(targets.__getitem__, name) for name in targets}
     )

@@ -7,13 +7,14 @@ import gc
 import logging
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from typing import Any, TypeGuard, TypeVar
 from unittest import mock
 
 import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils.weak import WeakIdKeyDictionary
 
 from torch_conformance.vocabulary.expectations.comparing import is_whole
 from torch_conformance.vocabulary.picture import (
@@ -49,11 +50,13 @@ pytree.register_pytree_node(
 )
 
 
+_Value = TypeVar("_Value")
+
 Called = list[Any]
 """A target followed by its arguments: those by position, then ``Keywords`` where it has some."""
 
 
-def invoke(target: Callable[..., Any], called: Called) -> Any:
+def invoke(target: Callable[..., _Value], called: Called) -> _Value:
     """Call ``target`` with the arguments in ``called``, which follow the function that it was made
     of.
     """
@@ -104,14 +107,19 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
         return plain_tensor
 
 
-def is_plain_strided(value: Any) -> bool:
+def is_plain_strided(value: object) -> TypeGuard[torch.Tensor]:
     """Whether a value is a tensor of torch's own class in strided memory of its own, which was not
     freed.
     """
-    return is_of_torch(value) and is_strided(value) and not is_freed(value)
+    return (
+        isinstance(value, torch.Tensor)
+        and is_of_torch(value)
+        and is_strided(value)
+        and not is_freed(value)
+    )
 
 
-def measured(value: object) -> Any:
+def measured(value: _Value) -> _Value:
     """Return a value with ``plain`` applied to every tensor in it."""
     return pytree.tree_map_only(torch.Tensor, plain, value, is_leaf=is_whole)
 
@@ -139,7 +147,7 @@ def bytes_of(value: object) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(value))
 
 
-def apart(value: object, twins: "Twins | None" = None) -> Any:
+def apart(value: _Value, twins: "Twins | None" = None) -> _Value:
     """Return a deep copy; raise ``TypeError`` where it shares an object that can change with the
     original, or where a part cannot be copied. Opaque parts (locks, files) are shared.
     """
@@ -175,7 +183,7 @@ def _culprit(picture: Picture, value: object) -> str:
     return f"a {type(value).__qualname__}"
 
 
-def deep(value: object, twins: "Twins | None" = None, picture: Picture | None = None) -> Any:
+def deep(value: _Value, twins: "Twins | None" = None, picture: Picture | None = None) -> _Value:
     """Return a deep copy; hooks of tensors, closures, defaults of functions and weak references
     refer to the copies.
 
@@ -253,6 +261,9 @@ _COPY_OF_TORCH = torch.Tensor.__deepcopy__
 
 
 def _copy_with_history(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+    """Return a copy of a tensor for the eager side: a leaf where it is one, else the result of an
+    operation.
+    """
     if is_freed(tensor):
         return _copy_of_freed(tensor)
     with torch._C.DisableTorchFunctionSubclass():
@@ -283,6 +294,9 @@ def _copy_of_freed(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _copy_of_subclass(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+    """Return a copy of a tensor of a Python subclass, with its attributes or the tensors that it
+    wraps.
+    """
     kind: Any = type(tensor)
     with torch._C.DisableTorchFunctionSubclass(), torch.no_grad():
         if is_traceable_wrapper_subclass(tensor):
@@ -309,9 +323,8 @@ def _copy_of_function(function: types.FunctionType, memo: dict[int, Any]) -> typ
     )
     memo[id(function)] = copied  # before its parts, which may refer to it
     copied.__module__, copied.__qualname__ = function.__module__, function.__qualname__
-    copied.__defaults__, copied.__kwdefaults__ = (
-        _copied_part(part, memo) for part in (function.__defaults__, function.__kwdefaults__)
-    )
+    copied.__defaults__ = _copied_part(function.__defaults__, memo)
+    copied.__kwdefaults__ = _copied_part(function.__kwdefaults__, memo)
     copied.__dict__.update(
         {name: _copied_part(part, memo) for name, part in vars(function).items()}
     )
@@ -321,7 +334,7 @@ def _copy_of_function(function: types.FunctionType, memo: dict[int, Any]) -> typ
     return copied
 
 
-def _copied_part(part: object, memo: dict[int, Any]) -> Any:
+def _copied_part(part: _Value, memo: dict[int, Any]) -> _Value:
     try:
         return copy.deepcopy(part, memo)
     except Exception:  # a lock, a file: both sides share it, as they share globals
@@ -357,29 +370,28 @@ class Twins:
     """
 
     def __init__(self) -> None:
-        self._pairs: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
+        self._copies: MutableMapping[torch.Tensor, torch.Tensor] = WeakIdKeyDictionary()
 
-    def add(self, pairs: Iterable[tuple[torch.Tensor, Any]]) -> None:
+    def add(self, pairs: Iterable[tuple[torch.Tensor, object]]) -> None:
         """Add tensors of the compiled side, each with its copy."""
         for ours, theirs in pairs:
             if isinstance(theirs, torch.Tensor) and ours is not theirs:
-                self._pairs[id(ours)] = weakref.ref(ours), theirs
+                self._copies[ours] = theirs
 
     def known(self) -> dict[int, Any]:
         """Return a memo for ``deepcopy`` that has the copies of tensors that are still alive."""
-        self._pairs = {key: pair for key, pair in self._pairs.items() if pair[0]() is not None}
-        return {key: theirs for key, (_, theirs) in self._pairs.items()}
+        return {id(ours): theirs for ours, theirs in self._copies.items()}
 
     def originals(self) -> list[torch.Tensor]:
         """Return the tensors of the compiled side that are alive."""
-        return [ours for weak, _ in self._pairs.values() if (ours := weak()) is not None]
+        return list(self._copies)
 
     def adopt(self, *, only_judged: bool) -> None:
         """Give the eager side the values of the compiled side; with ``only_judged`` only those
         that are numbers of one form.
         """
         for original in (tensor for tensor in self.originals() if not compiling.is_erased(tensor)):
-            ours, theirs = plain(original), plain(self._pairs[id(original)][1])
+            ours, theirs = plain(original), plain(self._copies[original])
             is_alike = (ours.shape, ours.dtype, ours.stride()) == (
                 theirs.shape,
                 theirs.dtype,
@@ -412,6 +424,7 @@ def frozen(value: object) -> Any:
     memo: dict[int, Any] = {}
 
     def of_values(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+        """Copy the numbers of a tensor and its attributes, without its history and its hooks."""
         duplicate = memo[id(tensor)] = _copy(tensor)
         for label, part in anatomy(tensor).parts:
             if not label.startswith(".hook"):
@@ -419,13 +432,13 @@ def frozen(value: object) -> Any:
                     setattr(duplicate, label[1:], copy.deepcopy(part, memo))
         return duplicate
 
-    def copied(leaf: object) -> Any:
+    def copied(leaf: object) -> object:
+        """Copy a leaf, or say why it cannot be copied."""
         if isinstance(leaf, torch.Tensor):
             return of_values(leaf, memo)
         try:
             if isinstance(leaf, dict):  # of a class whose __getattr__ may take any name for a key
-                made: Any = leaf.__reduce_ex__(4)
-                return copy._reconstruct(leaf, memo, *made)  # type: ignore[attr-defined]
+                return copy._reconstruct(leaf, memo, *leaf.__reduce_ex__(4))  # type: ignore[attr-defined]
             return copy.deepcopy(leaf, memo)
         except Exception as error:
             # __deepcopy__ and __reduce__ of an object of a spec may raise anything
@@ -473,7 +486,7 @@ def changeable(
     *,
     parameters: bool,
     before: Picture | None = None,
-    known: Any = (),
+    known: Mapping[int, str] | None = None,
 ) -> Picture:
     """Return the picture of what a call of ``called`` (the target, then its arguments) can change.
 
@@ -482,7 +495,7 @@ def changeable(
     """
     target, *arguments = called
     picture = Picture(left_out=() if parameters else (torch.nn.Module,), before=before)
-    picture.places.update(known)
+    picture.places.update(known or {})
     for index, argument in enumerate(arguments):
         named = argument.items() if isinstance(argument, Keywords) else [(index, argument)]
         for place, value in named:
@@ -491,3 +504,9 @@ def changeable(
     if not isinstance(owner, types.ModuleType | type):
         picture.add(FUNCTION, owner)
     return picture
+
+
+def changeable_tensors(called: Called) -> list[torch.Tensor]:
+    """Return the tensors that a call of ``called`` can change."""
+    leaves = changeable(called, parameters=True).leaves.values()
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]

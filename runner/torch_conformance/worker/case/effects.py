@@ -31,11 +31,13 @@ from torch_conformance.vocabulary.picture import (
 )
 from torch_conformance.vocabulary.steps.call import gradient_leaves
 from torch_conformance.vocabulary.steps.step_base import needed, referenced
+from torch_conformance.vocabulary.worker_session import Side
 from torch_conformance.worker.case import state
 from torch_conformance.worker.case.copies import (
     FUNCTION,
     Called,
     changeable,
+    changeable_tensors,
     frozen,
     plain,
     storage_of,
@@ -104,6 +106,9 @@ def _pairs(left: torch.Tensor, right: torch.Tensor) -> tuple[list[Pair], bool]:
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a strided tensor in contiguous memory, with its conjugation and negation carried
+    out.
+    """
     return tensor.resolve_conj().resolve_neg().contiguous()
 
 
@@ -190,7 +195,7 @@ NEW = "memory of its own"
 """The relation of a tensor that shares no memory with a tensor of the call."""
 
 
-def _tensors_of(result: Any, name: str = "output") -> list[tuple[str, torch.Tensor]]:
+def _tensors_of(result: object, name: str = "output") -> list[tuple[str, torch.Tensor]]:
     """Return the tensors of a result by their paths; each object is a map of its parts."""
     leaves = pytree.tree_flatten_with_path(opened(result, lambda leaf, _: leaf, []))[0]
     return [
@@ -207,7 +212,7 @@ def _sparse_parts(tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
     return (inner_tensors(tensor) if is_sparse else None) or []
 
 
-def aliases(result: Any, leaves: Leaves) -> dict[str, str]:
+def aliases(result: object, leaves: Leaves) -> dict[str, str]:
     """Return for each tensor of a result, by its path, how it relates to the tensors of the call,
     and to those before it in the result.
 
@@ -314,7 +319,15 @@ def _other_form(path: str, ours: torch.Tensor, theirs: torch.Tensor) -> Observed
     return None if value == reference else _words(path, value, reference)
 
 
+def _kind_of(tensor: torch.Tensor) -> tuple[object, ...]:
+    """Return what two tensors have in common whose numbers can be compared one by one."""
+    return tensor.layout, tensor.shape, tensor.dtype
+
+
 def _equal(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
+    """Whether two tensors have one form and equal numbers; False where torch cannot compare
+    them.
+    """
     described = (ours.shape, ours.dtype, ours.device, ours.layout, ours.is_nested)
     if described != (theirs.shape, theirs.dtype, theirs.device, theirs.layout, theirs.is_nested):
         return False
@@ -339,7 +352,9 @@ OBJECT = " as an object"
 OUTSIDE = " outside of the tensors of the call"
 """The end of the path of memory that no tensor of the call shows, next to one that does."""
 
-_NOT_JUDGED = "it is no strided tensor of floating-point numbers, or has another form than eager's"
+_NOT_JUDGED = (
+    "it is not a strided tensor of floating-point numbers, or its form differs from eager's"
+)
 
 
 @dataclass(frozen=True)
@@ -373,6 +388,7 @@ class _Version(NamedTuple):
 
 
 def _versions(leaves: Leaves) -> dict[str, _Version]:
+    """Return the tensors of some leaves with their memory and their version counters, by path."""
     tensors = ((path, leaf) for path, leaf in leaves.items() if isinstance(leaf, torch.Tensor))
     return {
         path: _Version(tensor, _place(plain(tensor)), tensor_version(tensor))
@@ -512,6 +528,18 @@ class Effects:
         self.begun = Generators.now(), Modes(), shared_state(self.holders, keeps=True)
         shared = self._of_globals(self.begun[2].values)
         self._texts = _texts({**theirs, **shared})
+        self._keep_values(ours, theirs)
+        self._before |= {
+            path: _Before(leaf, leaf, were_same=True)
+            for path, leaf in shared.items()
+            if isinstance(leaf, torch.Tensor | float | complex)
+        }
+        self._keep_earlier(compiled)
+
+    def _keep_values(self, ours: Leaves, theirs: Leaves) -> None:
+        """Keep what holds the values of before the call: tensors and inexact numbers that are not
+        apart.
+        """
         for path, our in ours.items():
             if path in self._apart:
                 continue
@@ -532,16 +560,10 @@ class Effects:
                         if _is_same(plain(our), plain(their))
                         else _Before(frozen(their), frozen(our), were_same=False)
                     )
-        self._before |= {
-            path: _Before(leaf, leaf, were_same=True)
-            for path, leaf in shared.items()
-            if isinstance(leaf, torch.Tensor | float | complex)
-        }
-        own = {
-            storage_of(leaf)
-            for leaf in changeable(compiled, parameters=True).leaves.values()
-            if isinstance(leaf, torch.Tensor)
-        }
+
+    def _keep_earlier(self, compiled: Called) -> None:
+        """Keep copies of the tensors of earlier results that are not memory of this call."""
+        own = set(map(storage_of, changeable_tensors(compiled)))
         tensors = {
             path: leaf
             for name, result in self.earlier.items()
@@ -555,7 +577,7 @@ class Effects:
                     twin = self.twins.get(leaf, leaf)
                     self._earlier[path] = _Earlier(leaf, frozen(leaf), twin, frozen(twin))
 
-    def after_eager(self, eager: Called, result: Any) -> None:
+    def after_eager(self, eager: Called, result: object) -> None:
         """Record the generators, the modes, and aliases and histories of the result, while it
         exists.
 
@@ -576,8 +598,8 @@ class Effects:
         }
         results = _tensors_of(result)
         self._shared = {storage_of(leaf) for _, leaf in results}
-        found = _found(result, theirs, picture, left)
-        self._eager = _EagerLeft(Generators.now(), Modes(), found, theirs, shared)
+        relations = _relations(result, theirs, picture, left)
+        self._eager = _EagerLeft(Generators.now(), Modes(), relations, theirs, shared)
         storages = {
             storage_of(leaf) for leaf in theirs.values() if isinstance(leaf, torch.Tensor)
         } - {None}
@@ -616,7 +638,7 @@ class Effects:
                 self._values[path] = frozen(first)
         return not is_same
 
-    def after(self, compiled: Called, eager: Called, result: Any) -> Observed:
+    def after(self, compiled: Called, eager: Called, result: object) -> Observed:
         """Return the counts ``compared`` and ``changes``, ``apart`` (paths), ``leaves`` (what
         differs), ``generators`` and ``modes``.
         """
@@ -671,7 +693,7 @@ class Effects:
         self._pictures = Picture(), Picture()
         return counted
 
-    def _of_earlier(self, result: Any) -> Iterator[Observed]:
+    def _of_earlier(self, result: object) -> Iterator[Observed]:
         """Yield the results of earlier calls that the call changed, and the results that are
         memory of them; note which tensors of eager belong to the results.
         """
@@ -716,6 +738,7 @@ class Effects:
         }
 
     def _leaves(self, picture: Picture, called: Called) -> Leaves:
+        """Return what a call can change, by path, without the gradients that ``close`` judges."""
         leaves = {**picture.leaves, **_hidden(picture.leaves)}
         if self.tolerance.get("gradients", True):
             return leaves
@@ -731,7 +754,7 @@ class Effects:
         shared = shared_state(self.holders).leaves if self.holders else {}
         return {**self._picture(called).leaves, **shared}
 
-    def _differing(self, path: str, ours: Any, theirs: Any) -> Observed | None:
+    def _differing(self, path: str, ours: object, theirs: object) -> Observed | None:
         """Return the facts of two values that are not equal, by the first rule that applies."""
         if isinstance(ours, Form | Absent) and isinstance(theirs, Form | Absent):
             if "an erased parameter" in (ours, theirs):
@@ -743,36 +766,32 @@ class Effects:
             if str(ours) == str(theirs) or is_missing or is_frozen:
                 return None
             return _words(path, str(ours), str(theirs))
-        is_erased = compiling.is_erased(ours)
-        are_tensors = isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)
-        change = None if is_erased else self._change_of_kept(path, ours)
-        if change is not None:
+        if compiling.is_erased(ours):
+            return None
+        if (change := self._change_of_kept(path, ours)) is not None:
             return _words(path, change, REFERENCE)
         if path.endswith(OUTSIDE):
             return None  # what eager writes there are numbers of another tensor
-        if (
-            path in self._kept
-            and are_tensors
-            and (ours.layout, ours.shape, ours.dtype) == (theirs.layout, theirs.shape, theirs.dtype)
-        ):
-            # what neither side wrote was judged after an earlier step
-            return _other_form(path, plain(ours), plain(theirs))
+        tensors = None
+        if isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor):
+            tensors = plain(ours), plain(theirs)
+            if path in self._kept and _kind_of(tensors[0]) == _kind_of(tensors[1]):
+                # what neither side wrote was judged after an earlier step
+                return _other_form(path, *tensors)
         facts = self._inexact(path, ours, theirs)
         if facts is None and (problem := self._problem(path, ours, theirs)) is not None:
             facts = {"path": path, "calibrated": {"why_not": _NOT_JUDGED}, **problem}
-        before = None if is_erased else self._values.get(path)
-        if before is not None and are_tensors:
-            left, right = plain(ours), plain(theirs)
-            if (lost := other_change(left, right, before)) is not None:
-                facts = facts or {
-                    "path": path,
-                    "calibrated": {"why_not": _NOT_JUDGED},
-                    **describe_leaf(left, right, self.tolerance),
-                }
-                facts["change"] = lost
+        before = self._values.get(path)
+        if before is not None and tensors and (lost := other_change(*tensors, before)) is not None:
+            facts = facts or {
+                "path": path,
+                "calibrated": {"why_not": _NOT_JUDGED},
+                **describe_leaf(*tensors, self.tolerance),
+            }
+            facts["change"] = lost
         return facts
 
-    def _change_of_kept(self, path: str, leaf: Any) -> str | None:
+    def _change_of_kept(self, path: str, leaf: object) -> str | None:
         """Return how the compiled side changed a value that eager did not; None where it did not,
         and for values of another form.
         """
@@ -794,35 +813,27 @@ class Effects:
         """
         if self.tolerance["rtol"] is not None or path in self._kept:
             return None
-        facts: Observed
-        if (
-            type(ours) is type(theirs) is float
-            and not (facts := describe_leaf(ours, theirs, self.tolerance))["equal"]
-        ):
-            self.inexact.append(Inexact(path, facts := {"path": path, **facts}, ours, theirs))
-            return facts
-        if not (isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)):
-            return None
-        left, right = plain(ours), plain(theirs)
-        if (
-            compiling.is_erased(ours)
-            or not (is_strided(left) and is_inexact(left))
-            or (left.shape, left.dtype) != (right.shape, right.dtype)
-        ):
-            return None
         kept = self._elements.get(path)
-        if _equal(left, right) and not (
-            kept is not None
-            and left.is_floating_point()
-            and ((left.signbit() != right.signbit()) & kept).any()
-        ):
+        if isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor):
+            ours, theirs = plain(ours), plain(theirs)
+            if not (is_strided(ours) and is_inexact(ours)) or _kind_of(ours) != _kind_of(theirs):
+                return None
+            has_other_zeros = (
+                kept is not None
+                and ours.is_floating_point()
+                and ((ours.signbit() != theirs.signbit()) & kept).any()
+            )
+            if _equal(ours, theirs) and not has_other_zeros:
+                return None
+            if _other_form(path, ours, theirs) is not None:
+                return None
+        elif not type(ours) is type(theirs) is float:
             return None
-        if _other_form(path, left, right) is not None:
+        facts: Observed = {"path": path, **describe_leaf(ours, theirs, self.tolerance)}
+        if facts.get("equal"):
             return None
-        facts = {"path": path, **describe_leaf(left, right, self.tolerance)}
-        self.inexact.append(
-            Inexact(path, facts, frozen(left), frozen(right), kept, self._values.get(path))
-        )
+        values = frozen(ours), frozen(theirs), kept, self._values.get(path)
+        self.inexact.append(Inexact(path, facts, *values))
         return facts
 
     def _problem(self, path: str, ours: object, theirs: object) -> Observed | None:
@@ -895,18 +906,21 @@ class Effects:
                     )
 
     def _other_results(
-        self, ours: Leaves, picture: Picture, shared: Picture, result: Any
+        self, ours: Leaves, picture: Picture, shared: Picture, result: object
     ) -> Iterator[Observed]:
+        """Yield the parts of a result that share memory, or are objects of the call, otherwise than
+        eager's.
+        """
         # with freezing, parameters are constants of the graph: it returns copies of them
         if self._eager is None or compiling.is_set("freezing"):
             return
-        found = _found(result, ours, picture, shared)
+        relations = _relations(result, ours, picture, shared)
         for path, expected in self._eager.results.items():
-            if path in found and found[path] != expected:
-                yield _words(path, found[path], expected)
+            if path in relations and relations[path] != expected:
+                yield _words(path, relations[path], expected)
 
 
-def _found(result: Any, of_call: Leaves, picture: Picture, shared: Picture) -> Leaves:
+def _relations(result: object, of_call: Leaves, picture: Picture, shared: Picture) -> Leaves:
     """Return what the objects of a result are, which of those of the call and of the globals they
     are, and how its tensors share memory, by path. The result is added to the picture of the call.
     """
@@ -921,10 +935,11 @@ def _found(result: Any, of_call: Leaves, picture: Picture, shared: Picture) -> L
     return {**aliases(result, {**of_call, **shared.leaves}), **forms}
 
 
-def _keys(leaf: Any) -> list[int]:
+def _keys(leaf: object) -> list[int]:
     """Return what two names of one tensor, or of one memory, have in common."""
-    is_tensor = isinstance(leaf, torch.Tensor) and not compiling.is_erased(leaf)
-    return [key for key in (storage_of(leaf),) if key is not None] if is_tensor else []
+    if not isinstance(leaf, torch.Tensor) or compiling.is_erased(leaf):
+        return []
+    return [key for key in (storage_of(leaf),) if key is not None]
 
 
 _ABSENT = Absent()
@@ -1019,7 +1034,7 @@ class StepEffects:
                 ]
         return frozenset(names)
 
-    def eager_done(self, eager: Called, result: Any = None) -> None:
+    def eager_done(self, eager: Called, result: object = None) -> None:
         """Record what the eager side left, and restore generators and modes for the compiled
         side.
         """
@@ -1029,7 +1044,7 @@ class StepEffects:
                 for before in self._running.begun:
                     before.restore()
 
-    def finish(self, compiled: Called, eager: Any, result: object = None) -> None:
+    def finish(self, compiled: Called, eager: Side | None, result: object = None) -> None:
         """Compare the two sides after the step, where it was begun; ``eager`` is the side, None
         where it has no result.
         """

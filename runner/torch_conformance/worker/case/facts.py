@@ -6,20 +6,21 @@ A change is made in a fork that ends after it: nothing is undone.
 
 import builtins
 import collections
+import inspect
 import itertools
 import os
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_conformance.worker.case import copies
+from torch_conformance.worker.torch_compat.numerics import OperatorMode
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ def _like(changed: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _transposed(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy whose first two dimensions are stored in the other order."""
     return tensor.detach().transpose(0, 1).contiguous().transpose(0, 1)
 
 
@@ -55,6 +57,7 @@ def _with_grad(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _moved(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy that begins three elements after the beginning of its memory."""
     flat = tensor.detach().flatten()
     return torch.cat([flat.new_zeros(3), flat])[3:].view(tensor.shape)
 
@@ -105,6 +108,10 @@ _OF_PAIR: Sequence[tuple[str, Callable[[torch.Tensor, torch.Tensor], tuple[Any, 
 
 
 def _of_leaves(name: str, change: Callable[..., Sequence[Any]], at: Sequence[int]) -> Fact:
+    """Return the fact of some leaves of the arguments, which ``change`` receives and returns
+    changed.
+    """
+
     def changed(arguments: list[Any]) -> None:
         leaves, form = pytree.tree_flatten(arguments)
         for index, leaf in zip(at, change(*(leaves[index] for index in at)), strict=True):
@@ -131,8 +138,8 @@ def of_arguments(arguments: list[Any]) -> Iterator[Fact]:
             for words, other in _others(leaf):
                 yield _of_leaves(f"{name}: {words}", lambda _, o=other: [o], [index])
     for left, right in itertools.combinations(plain, 2):
-        one, other = leaves[left][1], leaves[right][1]
-        if (one.shape, one.dtype, one.device) == (other.shape, other.dtype, other.device):
+        first, second = leaves[left][1], leaves[right][1]
+        if (first.shape, first.dtype, first.device) == (second.shape, second.dtype, second.device):
             for word, paired in _OF_PAIR:
                 name = f"{names[left]} and {names[right].removeprefix('argument ')}: {word}"
                 yield _of_leaves(name, paired, [left, right])
@@ -145,7 +152,10 @@ def of_arguments(arguments: list[Any]) -> Iterator[Fact]:
             yield Fact(f"argument {left} and {right}: one object", join, is_of_arguments=True)
 
 
-def _may_be_one(left: Any, right: Any) -> bool:
+def _may_be_one(left: object, right: object) -> bool:
+    """Whether one object could be in both places: containers and objects of the case's own
+    classes.
+    """
     own = isinstance(left, list | dict | set) or _is_own(type(left))
     return own and type(left) is type(right) and left is not right
 
@@ -158,6 +168,8 @@ _entered: list[Any] = []
 
 
 def _enter(make: Callable[[], Any]) -> Callable[[list[Any]], object]:
+    """Return a change that enters a context, which stays open until the fork ends."""
+
     def change(_: list[Any]) -> None:
         _entered.append(context := make())
         context.__enter__()
@@ -165,13 +177,8 @@ def _enter(make: Callable[[], Any]) -> Callable[[list[Any]], object]:
     return change
 
 
-def _call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., object]:
+def _call(function: Callable[..., Any], *args: object, **kwargs: object) -> Callable[..., object]:
     return lambda _: function(*args, **kwargs)
-
-
-class _Passing(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch: the base is Any
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*args, **(kwargs or {}))
 
 
 _OF_TORCH: Sequence[tuple[str, Callable[[list[Any]], object]]] = (
@@ -189,7 +196,7 @@ _OF_TORCH: Sequence[tuple[str, Callable[[list[Any]], object]]] = (
     ("cuDNN", _call(torch.backends.cudnn.set_flags, _enabled=False, _benchmark=True)),
     ("attention by its formula", _call(torch.backends.cuda.enable_math_sdp, enabled=False)),
     ("a torch function mode", _enter(torch.overrides.BaseTorchFunctionMode)),
-    ("a dispatch mode", _enter(_Passing)),
+    ("a dispatch mode", _enter(OperatorMode)),
 )
 
 
@@ -216,6 +223,7 @@ _FOREIGN = tuple(
 
 
 def _is_own_file(file: str | None) -> bool:
+    """Whether a file belongs neither to Python, nor to an installed package, nor to this one."""
     return file is not None and not os.path.realpath(file).startswith(_FOREIGN)
 
 
@@ -230,7 +238,7 @@ def _is_own(kind: type) -> bool:
     )
 
 
-def _after(result: Any) -> Any:
+def _after(result: object) -> object:
     """Return another result of a function."""
     if isinstance(result, bool):
         return not result
@@ -241,19 +249,19 @@ def _after(result: Any) -> Any:
     return pytree.tree_map_only(torch.Tensor, lambda t: t + 1, result)
 
 
-def _other_result(_module: Any, _arguments: Any, result: Any) -> Any:
+def _other_result(_module: object, _arguments: object, result: object) -> object:
     return _after(result)
 
 
-def _other_inputs(_module: Any, arguments: Any) -> Any:
+def _other_inputs(_module: object, arguments: object) -> object:
     return _after(arguments)
 
 
-def _item(space: Any, key: Any) -> Callable[[Any], object]:
+def _item(space: MutableMapping[Any, Any] | list[Any], key: Any) -> Callable[[object], object]:
     return lambda other: space.__setitem__(key, other)
 
 
-def _attribute(owner: Any, name: str) -> Callable[[Any], object]:
+def _attribute(owner: object, name: str) -> Callable[[object], object]:
     return lambda other: setattr(owner, name, other)
 
 
@@ -261,37 +269,62 @@ def _replaced(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *args, **kwargs: _after(function(*args, **kwargs))
 
 
-def _others(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield other values in the place of one, with the words for them."""
-    if isinstance(value, bool):
-        yield "negated", not value
-    elif type(value) in (int, float, complex):
-        yield "another number", value + 1
-        if type(value) is int and value in (0, 1):
-            yield "an equal bool", bool(value)
-        if type(value) is float and value == 0:
-            yield "the other zero", -value
-        if type(value) is complex and value.real == 0:
-            yield "the other zero", complex(-value.real, value.imag)
-    elif type(value) is str:
-        yield "another text", str(int(value) + 1) if value.isdecimal() else value + "_"
-    elif isinstance(value, torch.Tensor):
-        if type(value) is torch.Tensor and value.is_floating_point():
-            yield "another tensor", _like(value.detach() + 1, value)
-    elif isinstance(value, torch.dtype):
-        yield "another dtype", torch.float16 if value == torch.float64 else torch.float64
-    elif isinstance(value, types.FunctionType):
-        yield "another function", _replaced(value)
-    elif isinstance(value, property) and value.fget:
-        yield "another property", property(_replaced(value.fget), value.fset)
-    elif isinstance(value, classmethod | staticmethod):
-        yield "another function", type(value)(_replaced(value.__func__))
-    elif type(value) in (tuple, set, frozenset):
-        for index, item in enumerate(list(value)[:_MOST_ITEMS]):
-            for words, other in _others(item):
-                items = list(value)
-                items[index] = other
-                yield f"item {index} {words}", type(value)(items)
+Others = Iterable[tuple[str, object]]
+"""Other values in the place of one, with the words for them."""
+
+
+def _other_numbers(number: complex) -> Others:
+    """Yield numbers that are unequal, or equal and of another type or sign."""
+    yield "another number", number + 1
+    if type(number) is int and number in (0, 1):
+        yield "an equal bool", bool(number)
+    if type(number) is float and number == 0:
+        yield "the other zero", -number
+    if type(number) is complex and number.real == 0:
+        yield "the other zero", complex(-number.real, number.imag)
+
+
+def _other_items(items: Iterable[object]) -> Others:
+    """Yield the container with one of its first items changed."""
+    for index, item in enumerate(list(items)[:_MOST_ITEMS]):
+        for words, other in _others(item):
+            others = list(items)
+            others[index] = other
+            yield f"item {index} {words}", type(items)(others)  # type: ignore[call-arg]  # a tuple or a set
+
+
+def _other_methods(method: "classmethod[Any, ..., Any] | staticmethod[..., Any]") -> Others:
+    yield "another function", type(method)(_replaced(method.__func__))
+
+
+def _other_properties(read: property) -> Others:
+    if read.fget:
+        yield "another property", property(_replaced(read.fget), read.fset)
+
+
+def _other_tensors(tensor: torch.Tensor) -> Others:
+    if tensor.is_floating_point():
+        yield "another tensor", _like(tensor.detach() + 1, tensor)
+
+
+_OTHERS: Mapping[type, Callable[[Any], Others]] = {
+    bool: lambda value: [("negated", not value)],
+    str: lambda text: [("another text", str(int(text) + 1) if text.isdecimal() else text + "_")],
+    **dict.fromkeys((int, float, complex), _other_numbers),
+    **dict.fromkeys((tuple, set, frozenset), _other_items),
+    **dict.fromkeys((classmethod, staticmethod), _other_methods),
+    property: _other_properties,
+    types.FunctionType: lambda function: [("another function", _replaced(function))],
+    torch.Tensor: _other_tensors,
+    torch.dtype: lambda dtype: [
+        ("another dtype", torch.float16 if dtype == torch.float64 else torch.float64)
+    ],
+}
+"""By the class of a value, what returns other ones; a value of a subclass has none."""
+
+
+def _others(value: object) -> Others:
+    return _OTHERS[type(value)](value) if type(value) in _OTHERS else ()
 
 
 def _reversed(value: dict[Any, Any]) -> None:
@@ -301,6 +334,7 @@ def _reversed(value: dict[Any, Any]) -> None:
 
 
 def _other_keys(value: dict[Any, Any]) -> None:
+    """Replace the keys 0 and 1 of a map by equal bools."""
     items = [
         (bool(key) if type(key) is int and key in (0, 1) else key, item)
         for key, item in value.items()
@@ -318,14 +352,15 @@ class _Python:
     codes: set[types.CodeType]
 
     def _value(
-        self, label: str, key: str, value: Any, put: Callable[[Any], object], limit: str = ""
+        self, label: str, key: str, value: object, put: Callable[[object], object], limit: str = ""
     ) -> Iterator[Fact]:
         """Yield the changes of a value in its place, and of what is within it."""
         for words, other in _others(value):
             yield Fact(f"{label}: {words}", _call(put, other), key, limit=limit)
         yield from self._within(label, key, value)
 
-    def _within(self, label: str, key: str, value: Any) -> Iterator[Fact]:
+    def _within(self, label: str, key: str, value: object) -> Iterator[Fact]:
+        """Yield the changes of what a value consists of, or of what it reads when it is called."""
         if id(value) in self.seen or isinstance(value, str | type(None)):
             return
         self.seen.add(id(value))
@@ -361,14 +396,14 @@ class _Python:
         else:
             yield from self._object(label, value)
 
-    def _object(self, label: str, value: Any) -> Iterator[Fact]:
+    def _object(self, label: str, value: object) -> Iterator[Fact]:
         """Yield the changes of an object's attributes, of those of its class, and of its bases."""
         cls = value if isinstance(value, type) else type(value)
         if isinstance(value, torch.nn.Module):
             yield from self._module(label, value)
         if not _is_own(cls) and cls is not types.SimpleNamespace:
             return
-        homes = (*cls.__mro__, *(type(cls).__mro__ if cls is value else ()))
+        homes = inspect.getmro(cls) + (inspect.getmro(type(cls)) if cls is value else ())
         own = [c for c in homes if _is_own(c)]
         special = {
             name
@@ -376,17 +411,17 @@ class _Python:
             for name, part in vars(c).items()
             if name.startswith("__") and isinstance(part, types.FunctionType)
         }
-        held = {} if cls is value else dict(getattr(value, "__dict__", {}))
+        attributes = {} if cls is value else dict(getattr(value, "__dict__", {}))
         for c in own:
-            held |= {
+            attributes |= {
                 name: getattr(value, name)
                 for name, part in vars(c).items()
                 if isinstance(part, types.MemberDescriptorType) and hasattr(value, name)
             }
         for name in sorted(self.names | (special - _NOT_CALLED)):
-            if name in held:
+            if name in attributes:
                 put = _attribute(value, name)
-                yield from self._value(f"{label}.{name}", name, held[name], put)
+                yield from self._value(f"{label}.{name}", name, attributes[name], put)
             home = next((c for c in own if name in vars(c)), None)
             if home is None:
                 continue
@@ -405,6 +440,9 @@ class _Python:
                 yield from self.function(getattr(read, "fget", None) or read.__func__)
 
     def _module(self, label: str, module: torch.nn.Module) -> Iterator[Fact]:
+        """Yield the changes of a module: its mode, its hooks, its parameters and buffers, its
+        children.
+        """
         yield Fact(f"{label}: training", lambda _: module.train(not module.training), "training")
         for name, child in module.named_modules():
             path = f"{label}.{name}" if name else label
@@ -433,12 +471,14 @@ class _Python:
             if name and _is_own(type(child)):
                 yield from self._object(path, child)
 
-    def function(self, function: Any) -> Iterator[Fact]:
+    def function(self, function: object) -> Iterator[Fact]:
         """Yield the changes of what a function reads, and of what it calls reads."""
         function = getattr(function, "__wrapped__", function)
-        if not isinstance(function, types.FunctionType) or function.__code__ in self.codes:
-            return
-        if not _is_own_file(function.__code__.co_filename):
+        if (
+            not isinstance(function, types.FunctionType)
+            or function.__code__ in self.codes
+            or not _is_own_file(function.__code__.co_filename)
+        ):
             return
         self.codes.add(function.__code__)
         codes = list(_codes(function.__code__))
@@ -448,50 +488,50 @@ class _Python:
             names |= texts
         self.names |= names
         limit = "allow_in_graph" if _is_allowed(function) else ""
-        space = function.__globals__
-        for name in sorted(names):
-            if name in space:
-                put = _item(space, name)
-                yield from self._value(f"global {name}", name, space[name], put, limit)
-            elif isinstance(other := getattr(builtins, name, None), types.BuiltinFunctionType):
-                yield Fact(
-                    f"global {name} over the builtin",
-                    _call(_item(space, name), _replaced(other)),
-                    name,
-                )
-        for left, right in itertools.combinations(sorted(names & set(space)), 2):
-            if _may_be_one(space[left], space[right]):
-                yield Fact(
-                    f"globals {left} and {right}: one object",
-                    _call(_item(space, right), space[left]),
-                    right,
-                )
-        for name, cell in zip(
-            function.__code__.co_freevars, function.__closure__ or (), strict=True
-        ):
-            put = _attribute(cell, "cell_contents")
+        yield from self._globals(function.__globals__, sorted(names), limit)
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        for name, cell in cells:
             try:
                 value = cell.cell_contents
             except ValueError:  # it is empty
                 continue
+            put = _attribute(cell, "cell_contents")
             yield from self._value(f"cell {name}", name, value, put, limit)
+        yield from self._defaults(function)
+        if names & {"getenv", "environ"}:
+            for name in sorted(texts & set(os.environ)):
+                put = _item(os.environ, name)
+                yield from self._value(f"environment {name}", name, os.environ[name], put)
+
+    def _globals(self, space: dict[str, Any], names: Sequence[str], limit: str) -> Iterator[Fact]:
+        """Yield the changes of the globals and the builtins with these names."""
+        for name in names:
+            if name in space:
+                put = _item(space, name)
+                yield from self._value(f"global {name}", name, space[name], put, limit)
+            elif isinstance(other := getattr(builtins, name, None), types.BuiltinFunctionType):
+                change = _call(_item(space, name), _replaced(other))
+                yield Fact(f"global {name} over the builtin", change, name)
+        for left, right in itertools.combinations((name for name in names if name in space), 2):
+            if _may_be_one(space[left], space[right]):
+                change = _call(_item(space, right), space[left])
+                yield Fact(f"globals {left} and {right}: one object", change, right)
+
+    def _defaults(self, function: types.FunctionType) -> Iterator[Fact]:
+        """Yield the changes of the defaults of a function's parameters."""
         keywords = function.__kwdefaults__ or {}
         for name, value in keywords.items():
             put = _item(keywords, name)
             yield from self._value(f"default {name} of {function.__name__}", name, value, put)
         for at, value in enumerate(function.__defaults__ or ()):
 
-            def default(other: Any, at: int = at) -> None:
-                held = list(function.__defaults__ or ())
-                function.__defaults__ = (*held[:at], other, *held[at + 1 :])
+            def default(other: object, at: int = at) -> None:
+                defaults = list(function.__defaults__ or ())
+                defaults[at] = other
+                function.__defaults__ = tuple(defaults)
 
-            yield from self._value(
-                f"default {at} of {function.__name__}", "__defaults__", value, default
-            )
-        if names & {"getenv", "environ"}:
-            for name in sorted(texts & set(os.environ)):
-                put = _item(os.environ, name)
-                yield from self._value(f"environment {name}", name, os.environ[name], put)
+            label = f"default {at} of {function.__name__}"
+            yield from self._value(label, "__defaults__", value, default)
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -501,19 +541,19 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _codes(constant)
 
 
-def _is_allowed(function: Any) -> bool:
+def _is_allowed(function: object) -> bool:
     return id(function) in torch._dynamo.trace_rules._allowed_callable_ids.function_ids
 
 
-def of_python(function: Any, arguments: Sequence[Any]) -> Iterator[Fact]:
+def of_python(function: object, arguments: Sequence[Any]) -> Iterator[Fact]:
     """Yield the facts of Python values that the bytecode of a function reads."""
-    found = _Python(set(), set(), set())
+    reads = _Python(set(), set(), set())
     owner = getattr(function, "__self__", None)
     if isinstance(function, torch.nn.Module):
         owner, function = function, type(function).forward
-    yield from found.function(getattr(function, "__func__", function))
+    yield from reads.function(getattr(function, "__func__", function))
     if owner is not None:
-        yield from found._within("function", "function", owner)
+        yield from reads._within("function", "function", owner)
     for index, argument in enumerate(arguments):
         if _is_own(type(argument)) or isinstance(argument, torch.nn.Module | dict | list | tuple):
-            yield from found._within(f"argument {index}", "", argument)
+            yield from reads._within(f"argument {index}", "", argument)

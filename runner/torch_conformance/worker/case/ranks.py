@@ -8,11 +8,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -64,12 +63,12 @@ class NewProcess:
         os.close(writing)
         self._reading = reading
 
-    def observation(self) -> Any:
+    def observation(self) -> Observed | None:
         """Wait until it ends; return its observation, None where it sent none."""
         with open(self._reading, "rb") as lines:
-            found = next((line for line in lines if line.startswith(b'{"observation"')), None)
+            sent = next((line for line in lines if line.startswith(b'{"observation"')), None)
         self.process.wait()
-        return None if found is None else protocol.decode(json.loads(found)["observation"])
+        return None if sent is None else protocol.decode(json.loads(sent)["observation"])
 
     def kill(self) -> None:
         """End it, with what it started in its session."""
@@ -78,21 +77,21 @@ class NewProcess:
         self.process.wait()
 
 
-def in_new_process(plan: Plan, index: int) -> Any:
+def in_new_process(plan: Plan, index: int) -> Observed:
     """Carry out one step of a plan in a new process; return its observation. This process ends as
     that one where that one sends none.
     """
     child = NewProcess(plan, index)
-    found, code = child.observation(), child.process.returncode
-    if found is None:
+    observed, code = child.observation(), child.process.returncode
+    if observed is None:
         if code < 0:
             signal.signal(-code, signal.SIG_DFL)
             os.kill(os.getpid(), -code)
         os._exit(code)
-    return found
+    return observed
 
 
-def in_ranks(plan: Plan, index: int, count: int) -> list[Any]:
+def in_ranks(plan: Plan, index: int, count: int) -> list[Observed]:
     """Carry out the steps of the ranks, which begin at ``index``, at the same time; return their
     observations. Raise ``NotCarriedOut`` where a rank dies or does not end.
     """
@@ -120,23 +119,23 @@ def in_ranks(plan: Plan, index: int, count: int) -> list[Any]:
     return seen
 
 
-def observations(children: list[Any], seconds: float) -> list[Any]:
+def observations(children: Sequence[NewProcess], seconds: float) -> list[Observed]:
     """Return the observations of ranks, by rank. Raise ``NotCarriedOut`` for the first that sends
     none, and for those that have sent none after ``seconds``; then no rank is left.
     """
-    found: dict[int, Any] = {}
+    by_rank: dict[int, Observed] = {}
     with ThreadPoolExecutor(len(children)) as pool:
         ranks = {pool.submit(child.observation): rank for rank, child in enumerate(children)}
         try:
             for done in as_completed(ranks, seconds):
                 rank = ranks[done]
-                found[rank] = observed = done.result()
-                if observed is None:
+                if (observed := done.result()) is None:
                     code = children[rank].process.returncode
                     how = f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
                     raise NotCarriedOut(f"rank {rank} ended {how}, and sent no result")
+                by_rank[rank] = observed
         except TimeoutError:
-            late = [rank for rank in range(len(children)) if rank not in found]
+            late = [rank for rank in range(len(children)) if rank not in by_rank]
             for rank in late:
                 children[rank].process.send_signal(signal.SIGUSR1)  # it prints its stack
             time.sleep(0.5)
@@ -145,10 +144,10 @@ def observations(children: list[Any], seconds: float) -> list[Any]:
         finally:
             for child in children:
                 child.kill()
-    return [observed for _, observed in sorted(found.items())]
+    return [observed for _, observed in sorted(by_rank.items())]
 
 
-def add_first_exception(seen: list[Any]) -> None:
+def add_first_exception(seen: Sequence[Observed]) -> None:
     """Add the exception of the rank that raised first to those of others: where it left, their
     collectives raise too.
     """

@@ -53,6 +53,7 @@ def _run_steps(plan: Plan, phases: Phases, channel: Channel, facts: Observed) ->
 
 
 def _run_in_process_group(plan: Plan, phases: Phases, channel: Channel, facts: Observed) -> None:
+    """Run the steps of a plan and the additional calls, and check the seal after each."""
     seal = taken()
     if plan.get("module"):
         device_modules.register_module(plan["device"], plan["module"])
@@ -154,6 +155,7 @@ def _set_up(plan: Plan, phases: Phases, witness: compiler_hooks.Witness) -> Sect
 def _run_step(
     session: Session, index: int, step: Plan, witness: compiler_hooks.Witness
 ) -> Observed:
+    """Run one step; return its facts, what was measured, and the exception that it raised."""
     raised = None
     session.begin_step(step)
     try:

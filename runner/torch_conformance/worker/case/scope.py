@@ -6,7 +6,7 @@ import contextlib
 import functools
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch._dynamo import mark_dynamic
@@ -17,7 +17,10 @@ from torch_conformance.vocabulary import steps
 from torch_conformance.vocabulary.expectations.expectation_base import is_reference
 from torch_conformance.vocabulary.inputs import INPUTS, Entry, kind_of, times
 from torch_conformance.vocabulary.steps.step_base import StepKind
+from torch_conformance.worker.case.source_module import SpecModule
 from torch_conformance.worker.torch_compat import imports
+
+_Value = TypeVar("_Value")
 
 STEPS: Mapping[str, type[StepKind]] = dict(steps.STEPS)
 """The kinds of steps by their words, all imported before the seal is taken, which then covers them.
@@ -49,7 +52,8 @@ def follow(value: object, path: str, name: str = "") -> Any:
     return value
 
 
-def _part(value: Any, part: str, name: str) -> Any:
+def _part(value: Any, part: str, name: str) -> object:
+    """Return an attribute or an item of a value; raise ``MissingPart``."""
     cause = None
     try:
         if isinstance(value, Mapping):
@@ -68,6 +72,7 @@ def _part(value: Any, part: str, name: str) -> Any:
 
 
 def _described(value: object, part: str) -> str:
+    """Say in a message what a value is, and which parts it has."""
     kind, names = type(value).__name__, [name for name in dir(value) if not name.startswith("_")]
     hint = did_you_mean(part, names)
     if isinstance(value, torch.Tensor):
@@ -142,7 +147,7 @@ class Scope:
             return follow(self.values[first], rest, first)
         return follow(self.parts[first](), rest, first) if first in self.parts else self.find(name)
 
-    def callable(self, entry: Any) -> Any:
+    def callable(self, entry: str | Mapping[str, str]) -> Any:
         """Return the callable of a step: ``entry`` is a dotted path or ``{ref: NAME}``."""
         return self.named(entry["ref"]) if isinstance(entry, Mapping) else self.find(entry)
 
@@ -233,13 +238,23 @@ class Scope:
             else entry
         )
 
-    def called(self, function: Any, entry: Entry) -> Any:
+    def called(self, function: Callable[..., _Value], entry: Entry) -> _Value:
         """Return what a function returns for ``args`` and ``kwargs`` of an entry."""
         return function(*self.value(entry.get("args", [])), **self.value(entry.get("kwargs", {})))
 
+    def function(self, entry: Entry, module: SpecModule) -> Callable[..., Any]:
+        """Return a function of the case: that of a block of ``module``, a module, or an object
+        that has a name.
+        """
+        if "block" in entry:
+            return module.function(entry["block"], entry["entry"])
+        return (
+            self.module(entry) if "module" in entry else self.find(entry.get("ref") or entry["api"])
+        )
+
     def module(self, entry: Entry) -> torch.nn.Module:
         """Make a module: its class or maker is called on the CPU, from the case's seed, then it is
-        converted and moved.
+        converted and brought to the device.
         """
         instance = self.called(self.find(entry["module"]), entry)
         if not isinstance(instance, torch.nn.Module):
@@ -319,6 +334,7 @@ def _of_shape(kind: str, entry: Entry, scope: Scope) -> torch.Tensor:
 
 
 def _randint(entry: Entry, scope: Scope) -> torch.Tensor:
+    """Draw integers from ``low`` (default 0) up to ``high``, which is not drawn."""
     return _drawn(
         functools.partial(
             torch.randint, entry.get("low", 0), entry["high"], tuple(entry["randint"])
@@ -338,7 +354,7 @@ def _jagged(entry: Entry, scope: Scope) -> torch.Tensor:
     return torch.nested.nested_tensor(parts, layout=torch.jagged)
 
 
-def _call(entry: Entry, scope: Scope) -> Any:
+def _call(entry: Entry, scope: Scope) -> object:
     returned = scope.called(scope.callable(entry["call"]), entry)
     if "close" in entry:
         scope.closing.callback(getattr(returned, entry["close"]))

@@ -55,7 +55,7 @@ class Side:
             leaf.grad = None
         self.is_differentiated = False
 
-    def run(self, target: Any, called: Called, enter: Enter) -> Any:
+    def run(self, target: compiling.Function, called: Called, enter: Enter) -> object:
         """Call ``target``, which is ``called[0]`` or was compiled of it, with the other values of
         ``called``, and return the result.
         """
@@ -123,7 +123,7 @@ class Compiled:
         if compiling.are_views(tensors):
             self.witness.seen.count(tensor.device.type for tensor in tensors)
 
-    def named(self, side: Side) -> Any:
+    def named(self, side: Side) -> object:
         """Return the value of ``compiled``: the compiled function, or a namespace of several."""
         targets = {name: self.target(side, name) for name in side.targets}
         return (

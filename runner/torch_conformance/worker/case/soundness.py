@@ -9,6 +9,7 @@ import shutil
 import signal
 import tempfile
 import time
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,9 @@ from torch_conformance.vocabulary.steps.call import (
     gradients_of,
 )
 from torch_conformance.worker.case import copies, facts
+from torch_conformance.worker.process.channel import said
 from torch_conformance.worker.torch_compat import compiling, device_modules, torch_state
+from torch_conformance.worker.torch_compat.numerics import tensor_leaves
 
 _SECONDS = 200
 """How long facts are tried; the number of those that are left is reported."""
@@ -61,11 +64,11 @@ def _in_fork(work: Callable[[], Any], seconds: float = _MOST_SECONDS) -> dict[st
         try:
             os.close(reading)
             try:
-                found = work()
+                result = work()
             except BaseException as error:  # code of the case may raise anything
-                found = {"why": f"{type(error).__name__}: {error}"[:300]}
+                result = {"why": said(error)[:300]}
             with os.fdopen(writing, "wb") as stream:
-                stream.write(json.dumps(found).encode())
+                stream.write(json.dumps(result).encode())
         finally:
             os._exit(0)
     os.close(writing)
@@ -135,7 +138,8 @@ class _Answer:
         return f"{_form(self.value)}"[:120]
 
 
-def _form(value: Any) -> Any:
+def _form(value: object) -> list[object]:
+    """Return shape and dtype of each tensor of a value, and the class of each other leaf."""
     return [
         [list(leaf.shape), str(leaf.dtype)]
         if isinstance(leaf, torch.Tensor)
@@ -144,7 +148,10 @@ def _form(value: Any) -> Any:
     ]
 
 
-def _is_near(value: Any, right: Any) -> bool:
+def _is_near(value: object, right: object) -> bool:
+    """Whether two leaves are equal but for rounding: of the coarsest dtype that may have been
+    computed in.
+    """
     if not isinstance(value, torch.Tensor) or not isinstance(right, torch.Tensor):
         return bool(value == right)
     if not value.is_floating_point():
@@ -152,9 +159,15 @@ def _is_near(value: Any, right: Any) -> bool:
     dtypes, device = [value.dtype], value.device.type
     if torch.is_autocast_enabled(device):  # gradients of float32 have the rounding of its dtype
         dtypes.append(torch.get_autocast_dtype(device))
-    near = max(_NEAR, *(8 * torch.finfo(dtype).eps for dtype in dtypes))
+    return is_within(value, right, max(_NEAR, *(8 * torch.finfo(dtype).eps for dtype in dtypes)))
+
+
+def is_within(value: torch.Tensor, right: torch.Tensor, bound: float) -> bool:
+    """Whether two tensors of one shape differ nowhere by more than ``bound`` times the greatest
+    finite number of ``right``, and times the number there.
+    """
     most = float(right.abs().nan_to_num(0.0, 0.0, 0.0).max()) if right.numel() else 0.0
-    return bool(torch.allclose(value.double(), right.double(), near, near * most, equal_nan=True))
+    return bool(torch.allclose(value.double(), right.double(), bound, bound * most, equal_nan=True))
 
 
 @dataclass(frozen=True)
@@ -162,9 +175,12 @@ class Trials:
     """The trials of the facts of one call."""
 
     again: Any
-    """The call, ``RepeatableCall``."""
+    """The call, ``RepeatableCall``, whose module imports this one."""
 
-    def _answer(self, function: Any, arguments: list[Any]) -> _Answer:
+    def _answer(self, function: compiling.Function, arguments: list[Any]) -> _Answer:
+        """Call a function and its backward; return its results, gradients and arguments, or what it
+        raised.
+        """
         again = self.again
         again.generators.restore()
         try:
@@ -177,15 +193,8 @@ class Trials:
                 for leaf in gradient_leaves(called):  # an earlier call left its own
                     leaf.grad = None
                 gradients = gradients_of(result, called, differentiate)
-            required = [
-                leaf.requires_grad
-                for leaf in pytree.tree_leaves(result)
-                if isinstance(leaf, torch.Tensor)
-            ]
-            left = [
-                leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, torch.Tensor)
-            ]
-            return _Answer(copies.frozen([result, gradients, left, required]))
+            required = [tensor.requires_grad for tensor in tensor_leaves(result)]
+            return _Answer(copies.frozen([result, gradients, tensor_leaves(arguments), required]))
         except Exception as error:  # code of the case may raise anything
             return _Answer(raised=error)
 
@@ -197,7 +206,7 @@ class Trials:
         now.restore()
         return answer
 
-    def _target(self, backend: str) -> Any:
+    def _target(self, backend: str) -> compiling.Function:
         """Return the function compiled anew: by a backend, or by that of the case."""
         torch._dynamo.reset()
         torch_state.RESETS["inductor"]()
@@ -213,7 +222,9 @@ class Trials:
             fact.change(arguments)
         return arguments
 
-    def _after(self, fact: facts.Fact | None, target: Any, before: _Answer) -> dict[str, Any]:
+    def _after(
+        self, fact: facts.Fact | None, target: compiling.Function, before: _Answer
+    ) -> dict[str, Any]:
         """Change a fact, if any, call eager and the compiled function, and compare them."""
         frames = counters["frames"]["total"]
         if fact is not None and not fact.is_of_arguments:
@@ -245,10 +256,10 @@ class Trials:
             rows: dict[str, Any] = {}
             for fact in chosen:
                 if time.monotonic() < end:
-                    found = _in_fork(functools.partial(self._after, fact, target, before))
+                    row = _in_fork(functools.partial(self._after, fact, target, before))
                     name = rf"(?:\['|\.){fact.key}\b"
                     known = [guard[:120] for guard in guards if re.search(name, guard)]
-                    rows[fact.name] = {**found, "guards": known[:2] if fact.key else []}
+                    rows[fact.name] = {**row, "guards": known[:2] if fact.key else []}
             return rows
 
     def fresh(self, fact: facts.Fact | None, folder: str, backend: str) -> dict[str, Any]:
@@ -264,8 +275,8 @@ class Trials:
     def between_calls(self, chosen: Sequence[facts.Fact], end: float) -> dict[str, Any]:
         """Return for each fact what became of it between two calls."""
 
-        def warmed(some: Sequence[facts.Fact], backend: str) -> dict[str, Any]:
-            work = functools.partial(self.warm, some, backend, end)
+        def warmed(to_try: Sequence[facts.Fact], backend: str) -> dict[str, Any]:
+            work = functools.partial(self.warm, to_try, backend, end)
             return _in_fork(work, end + _MOST_SECONDS - time.monotonic())
 
         rows = warmed(chosen, "aot_eager")
@@ -273,14 +284,14 @@ class Trials:
             raise CannotRepeat(rows["why"])
         unsound = []
         for fact in chosen:
-            if _is_suspect(found := rows.get(fact.name, {})):
+            if _is_suspect(row := rows.get(fact.name, {})):
                 with tempfile.TemporaryDirectory() as folder:
                     work = functools.partial(self.fresh, fact, folder, "aot_eager")
-                    found["fresh"] = _in_fork(work)
-                unsound += [fact] if _is_unsound(found) else []
-        for name, found in (warmed(unsound, "") if unsound else {}).items():
+                    row["fresh"] = _in_fork(work)
+                unsound += [fact] if _is_unsound(row) else []
+        for name, row in (warmed(unsound, "") if unsound else {}).items():
             if name in rows:
-                rows[name]["own"] = found.get("difference", found.get("why"))
+                rows[name]["own"] = row.get("difference", row.get("why"))
         return rows
 
     # -- processes ---------------------------------------------------------------------------------
@@ -292,17 +303,17 @@ class Trials:
             torch_state.patched_options(_CACHES),
             compiling.without_lowering(None if compiles else missed, _Missed),
         ):
-            found = self.fresh(fact, folder, "")
+            row = self.fresh(fact, folder, "")
         hits = counters["aot_autograd"]["autograd_cache_hit"]
         graphs = counters["inductor"]["fxgraph_cache_hit"]
-        found.update(
+        row.update(
             hits=hits + graphs,
             cache="AOTAutograd hit" if hits else "FX graph hit" if graphs else "no hit",
             keys=_keys(folder),
             recompiled=bool(missed),
             guards=[],
         )
-        return {**found, "distance": 0, "refused": True} if missed else found
+        return {**row, "distance": 0, "refused": True} if missed else row
 
     def in_new_process(
         self, chosen: Mapping[str, facts.Fact], names: Sequence[str] | None, folder: str
@@ -337,11 +348,11 @@ class Trials:
             if not disk["hits"]:
                 raise CannotRepeat("nothing was cached: an unchanged process had no hit")
             rows: dict[str, Any] = elsewhere(names=None, cache=folder)
-        for name, found in rows.items():
-            found["keys"] = disk["keys"]
-            if _is_suspect(found):
+        for name, row in rows.items():
+            row["keys"] = disk["keys"]
+            if _is_suspect(row):
                 with tempfile.TemporaryDirectory() as empty:
-                    found["fresh"] = elsewhere(names=[name], cache=empty)[""]
+                    row["fresh"] = elsewhere(names=[name], cache=empty)[""]
         return rows
 
 
@@ -350,27 +361,30 @@ def _keys(folder: str) -> list[str]:
     return sorted(os.listdir(place)) if os.path.isdir(place) else []
 
 
-def _is_suspect(found: dict[str, Any]) -> bool:
+def _is_suspect(row: dict[str, Any]) -> bool:
     """Whether a fact is compiled again with empty caches: its answer is another one than eager's,
     or its process died.
     """
-    if found.pop("died", False):
-        found.update(distance=2, difference=found.pop("why"), recompiled=False, is_other=True)
-        found.update(refused=False)
-    return bool(found.get("distance"))
+    if row.pop("died", False):
+        row.update(distance=2, difference=row.pop("why"), recompiled=False, is_other=True)
+        row.update(refused=False)
+    return bool(row.get("distance"))
 
 
-def _is_unsound(found: Mapping[str, Any]) -> bool:
-    fresh = found["fresh"]
-    least = 1 if found["recompiled"] else 0
+def _is_unsound(row: Mapping[str, Any]) -> bool:
+    """Whether a compile with empty caches gives a better answer than the one after the change,
+    where nothing was recompiled or by more than rounding.
+    """
+    fresh = row["fresh"]
+    least = 1 if row["recompiled"] else 0
     return (
-        (found["refused"] or not fresh.get("raised"))
-        and fresh.get("distance", 2) < found["distance"]
-        and found["distance"] > least
+        (row["refused"] or not fresh.get("raised"))
+        and fresh.get("distance", 2) < row["distance"]
+        and row["distance"] > least
     )
 
 
-def _code(function: Any) -> Any:
+def _code(function: Any) -> types.CodeType:
     if isinstance(function, torch.nn.Module):
         function = function.forward
     return getattr(function, "__func__", function).__code__
@@ -397,8 +411,7 @@ def tried(again: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     chosen = {fact.name: fact for fact in facts_of(again, arguments)}
     trials, disk = Trials(again), arguments["processes"]
     if "cache" in arguments:
-        found = trials.in_new_process(chosen, arguments["names"], arguments["cache"])
-        return {"found": found}
+        return {"found": trials.in_new_process(chosen, arguments["names"], arguments["cache"])}
     if not disk:
         _refuse_context()
     rows = (
@@ -428,6 +441,7 @@ def _applies(limit: str) -> bool:
 
 
 def _fate(trial: Mapping[str, Any]) -> str:
+    """Return the word for what became of a fact."""
     if "why" in trial:
         return "not tried"
     if "fresh" in trial and _is_unsound(trial):

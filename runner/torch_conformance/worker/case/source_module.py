@@ -10,7 +10,7 @@ import linecache
 import os
 import sys
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch_conformance.vocabulary.picture import PREFIX
@@ -62,7 +62,7 @@ class SpecModule:
         """Execute a block in the module."""
         exec(self._compile(block), self.namespace)
 
-    def function(self, block: Block, entry: str) -> Any:
+    def function(self, block: Block, entry: str) -> Callable[..., Any]:
         """Execute the block of a function in a copy of the module's namespace, and return the
         object ``entry``.
 

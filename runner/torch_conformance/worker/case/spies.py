@@ -8,6 +8,7 @@ import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -49,7 +50,7 @@ class Spy:
         """Return the wrapper that replaces the original."""
 
         @functools.wraps(original)
-        def wrapper(*args: object, **kwargs: object) -> Any:
+        def wrapper(*args: object, **kwargs: object) -> object:
             self.saw(*args, **kwargs)
             if self._around is not None:
                 return self._around(original, *args, **kwargs)
@@ -136,11 +137,7 @@ def set_spy(spec: Plan, scope: Scope, undo: ExitStack) -> Spy:
 
 def _put(undo: ExitStack, owner: object, name: str, value: object) -> None:
     """Set an attribute, and register its restoration with ``undo``."""
-    if name in vars(owner):
-        undo.callback(setattr, owner, name, vars(owner)[name])
-    else:
-        undo.callback(delattr, owner, name)
-    setattr(owner, name, value)
+    undo.enter_context(mock.patch.object(owner, name, value))
 
 
 def _owner(path: str) -> tuple[Any, str]:
@@ -222,7 +219,7 @@ def _set_graph(spy: Spy, scope: Scope, undo: ExitStack) -> None:
     is_before = spy.spec["graph"] == "before_inner_compile"
 
     @functools.wraps(original)
-    def wrapper(graph: object, *args: object, **kwargs: object) -> Any:
+    def wrapper(graph: object, *args: object, **kwargs: object) -> object:
         if is_before:
             spy.saw(graph)
         returned = original(graph, *args, **kwargs)

@@ -140,11 +140,13 @@ _MOST_TEXT = 200
 _ROUNDS = 3
 
 
-def _default_device() -> Any:
+def _default_device() -> torch.device | None:
     return getattr(getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None), "device", None)
 
 
 def _autocast(device: str) -> Mode:
+    """Return the mode of autocast for a kind of device: whether it is on, and its dtype."""
+
     def write(state: tuple[bool, Any]) -> None:
         torch.set_autocast_enabled(device, state[0])
         torch.set_autocast_dtype(device, state[1])
@@ -185,6 +187,7 @@ def _of_backends() -> Iterator[tuple[str, Mode]]:
 
 
 def _inductor_options() -> dict[str, Any]:
+    """Return Inductor's options, containers as copies."""
     # torch's own copy has other objects in the place of a spec's passes
     options = {
         name: getattr(torch._inductor.config, name) for name in torch._inductor.config._config
@@ -214,7 +217,7 @@ of attention kernels is set by torch itself at the first attention on a GPU.
 """
 
 
-def _numpy_errors() -> Any:
+def _numpy_errors() -> dict[str, str] | None:
     numpy = sys.modules.get("numpy")
     return None if numpy is None else numpy.geterr()
 

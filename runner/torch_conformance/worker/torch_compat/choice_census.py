@@ -14,7 +14,7 @@ import math
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -161,7 +161,7 @@ def install(save: Callable[[Tuning], None], is_asked: Callable[[], bool]) -> Non
         _watch_node(kind)
     compiling.hook(_SELECTOR, "AlgorithmSelectorCache.__call__", _record_selection)
     compiling.hook(_SELECTOR, "AlgorithmSelectorCache.benchmark_choice", _record_error)
-    for module, name, replacement in (
+    for module, name, on_call in (
         (_SELECTOR, "_log_autotune_exceptions", _record_compile_errors),
         ("torch._inductor.autotune_process", "TuningProcessPool.target", _name_benchmarked),
         ("torch._inductor.autotune_process", "TuningProcess.get", _record_error),
@@ -171,7 +171,7 @@ def install(save: Callable[[Tuning], None], is_asked: Callable[[], bool]) -> Non
         # these say why and when; without one of them the counts of the selection itself remain
         # right
         with contextlib.suppress(AttributeError, ImportError):
-            compiling.hook(module, name, replacement)
+            compiling.hook(module, name, on_call)
     select_algorithm.add_feedback_saver(_record_times)
 
 
@@ -188,23 +188,19 @@ def _find(choice: object) -> _Candidate | None:
 # -- a selection -----------------------------------------------------------------------------------
 
 
-def _record_selection(
-    original: compiling.Function,
-    selector: object,
-    op: object,
-    choices: Sequence[Any],
-    *args: object,
-    **kwargs: object,
-) -> Any:
+def _record_selection(call: compiling.Call) -> object:
+    """Record the candidates of a selection before it begins."""
     if _state.save is not None and _state.is_asked():
-        tuning = Tuning(op=str(op), how="only" if len(choices) == 1 else "untimed")
+        arguments = call.arguments  # torch calls it with keywords, too
+        choices = arguments["choices"]
+        tuning = Tuning(op=str(arguments["name"]), how="only" if len(choices) == 1 else "untimed")
         for choice in choices:
             _state.candidates[id(choice)] = _Candidate(
                 weakref.ref(choice), tuning, tuning.add(choice), str(getattr(choice, "name", ""))
             )
             _watch_node(type(choice))  # of a module that was imported since ``install``
         _state.save(tuning)
-    return original(selector, op, choices, *args, **kwargs)
+    return call()
 
 
 def _watch_node(kind: type) -> None:
@@ -216,7 +212,7 @@ def _watch_node(kind: type) -> None:
     original = vars(owner)["output_node"]
 
     @functools.wraps(original)
-    def output_node(choice: object) -> Any:
+    def output_node(choice: object) -> object:
         _won(choice)
         return original(choice)
 
@@ -224,6 +220,7 @@ def _watch_node(kind: type) -> None:
 
 
 def _won(choice: object) -> None:
+    """Record that a candidate's node was put into the graph."""
     if (candidate := _find(choice)) is None:
         return
     tuning = candidate.tuning
@@ -233,13 +230,14 @@ def _won(choice: object) -> None:
     tuning.tallies[candidate.backend]["won"] = 1
 
 
-def _record_deferred(original: compiling.Function, buffer: object, callers: object) -> Any:
-    """Record a selection that ends in the scheduler; ``callers`` is one candidate, or one by each
-    hint of sizes.
+def _record_deferred(call: compiling.Call) -> object:
+    """Record a selection that ends in the scheduler: of one candidate, or of one by each hint of
+    sizes.
     """
+    callers = call.args[1]
     for caller in callers.values() if isinstance(callers, Mapping) else [callers]:
         _won(caller)
-    return original(buffer, callers)
+    return call()
 
 
 # -- compiled, timed, failed -----------------------------------------------------------------------
@@ -260,6 +258,9 @@ def _record_times(
 
 
 def _mark(choice: object, *reached: str, error: BaseException | None = None) -> None:
+    """Count how far a candidate came, each state once, and keep the first exception of its
+    backend.
+    """
     if (candidate := _find(choice)) is None:
         return
     with _state.lock:
@@ -283,29 +284,30 @@ def _is_refused(candidate: _Candidate, error: BaseException | None) -> bool:
     )
 
 
-def _record_compile_errors(original: compiling.Function, exceptions: Any) -> Any:
-    for choice, error in exceptions:
+def _record_compile_errors(call: compiling.Call) -> object:
+    for choice, error in call.args[0]:
         _mark(choice, "failed", error=error)
-    return original(exceptions)
+    return call()
 
 
-def _record_error(original: compiling.Function, *args: object, **kwargs: object) -> Any:
+def _record_error(call: compiling.Call) -> object:
     """Record why a candidate could not be compiled or run: here, or in the child process whose
     answer is read.
     """
     try:
-        return original(*args, **kwargs)
+        return call()
     except Exception as error:
         # candidates and child processes may raise anything: it is recorded and raised again
         # a class method has the selector before the candidate
-        for choice in (*args[:2], getattr(_benchmarking, "choice", None)):
+        for choice in (*call.args[:2], getattr(_benchmarking, "choice", None)):
             _mark(choice, "failed", error=error)
         raise
 
 
-def _name_benchmarked(original: compiling.Function, pool: object, choice: object) -> Any:
-    _benchmarking.choice = choice
+def _name_benchmarked(call: compiling.Call) -> object:
+    """Remember which candidate this thread times in a child process."""
+    _benchmarking.choice = call.args[1]
     try:
-        return original(pool, choice)
+        return call()
     finally:
         _benchmarking.choice = None

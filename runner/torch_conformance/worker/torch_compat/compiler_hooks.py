@@ -9,29 +9,29 @@ Each function of torch has one hook, besides that of its phase. What only an exp
 import contextlib
 import functools
 import importlib
-import inspect
 import math
 import threading
 import types
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch._C._dynamo.eval_frame import set_guard_complete_hook
 from torch._dynamo import exc
+from torch._dynamo.output_graph import OutputGraph
 from torch._dynamo.utils import graph_break_reasons, guard_failures
 from torch._guards import CompileContext
 from torch._inductor import select_algorithm
 from torch._inductor.graph import GraphLowering
-from torch._inductor.output_code import OutputCode
+from torch._inductor.output_code import CompiledFxGraph, OutputCode
 from torch._inductor.virtualized import V
 
 from torch_conformance.vocabulary.expectations import EXPECTATIONS, compilation
 from torch_conformance.worker.process.channel import Phases, said
 from torch_conformance.worker.torch_compat import choice_census, compiling
-from torch_conformance.worker.torch_compat.compiling import Function
+from torch_conformance.worker.torch_compat.compiling import Call, Function
 from torch_conformance.worker.torch_compat.residue import Origins
 
 _MOST_REASONS = 20
@@ -139,7 +139,7 @@ class Seen:
         """Calls of graphs of the case's own functions, whichever backend compiled them."""
         return sum(self.executed.values()) + self.captured
 
-    def run(self, graph: Function, *inputs: object) -> Any:
+    def run(self, graph: Function, *inputs: object) -> object:
         """Call a graph of the case's functions."""
         return self.origins.through(graph, *inputs) if self.origins else graph(*inputs)
 
@@ -344,7 +344,7 @@ def install() -> None:
     ):
         if "__call__" in vars(getattr(torch, name)):
             compiling.hook("torch", f"{name}.__call__", _compiling_own)
-    for module, name, call in (
+    for module, name, on_call in (
         ("torch._dynamo.convert_frame", "ConvertFrame.__call__", _noticing_abandoned),
         ("torch._dynamo.convert_frame", "ConvertFrameAssert.__call__", _watching_frames),
         ("torch._dynamo.output_graph", "OutputGraph.call_user_compiler", _watching_captured),
@@ -358,9 +358,10 @@ def install() -> None:
         ("torch._inductor.codecache", "AotCodeCompiler.compile", _recording_ahead),
         ("torch.export.pt2_archive._package", "AOTICompiledModel.__call__", _counting_ahead),
     ):
-        compiling.hook(module, name, call)
+        compiling.hook(module, name, on_call)
 
     def record_times(timings: Mapping[Any, float], *rest: object) -> None:
+        """Record which choices an autotuning timed, in milliseconds."""
         timed = {
             (str(choice.name), choice_census.class_of_choice(choice)): float(time)
             for choice, time in timings.items()
@@ -402,20 +403,21 @@ def _has_passes(module: str, name: str) -> bool:
     return hasattr(importlib.import_module(module), name)
 
 
-def _in_phase(phase: str, original: Function, *args: object, **kwargs: object) -> Any:
+def _in_phase(phase: str, call: Callable[[], object]) -> object:
     if _watch.phases.current == phase:
-        return original(*args, **kwargs)
+        return call()
     with _watch.phases(phase):
-        return original(*args, **kwargs)
+        return call()
 
 
 # -- frames ----------------------------------------------------------------------------------------
 
 
-def _noticing_abandoned(original: Function, *args: object, **kwargs: object) -> Any:
+def _noticing_abandoned(call: Call) -> object:
+    """Record why dynamo gave a frame up, where it runs eagerly after an error."""
     _in_thread.error = None
     try:
-        returned = original(*args, **kwargs)
+        returned = call()
         error = _in_thread.error
         if error is not None and not compiling.is_graph_break(error):
             _watch.seen.abandoned.append(said(error)[:_MOST_REASON])
@@ -424,14 +426,11 @@ def _noticing_abandoned(original: Function, *args: object, **kwargs: object) -> 
         _in_thread.error = None  # its traceback keeps the frames' values alive
 
 
-def _watching_frames(
-    original: Function,
-    convert: object,
-    frame: Any,
-    entry: object,
-    *args: object,
-    **kwargs: Any,
-) -> Any:
+def _watching_frames(call: Call) -> object:
+    """Count a frame that dynamo converts; record its recompile, its graph breaks, and why it was
+    skipped.
+    """
+    convert, frame, entry, *_ = call.args
     is_own, seen = _is_claimed(*compiling.backends_of(convert)), _watch.seen
     name, why, breaks = str(frame.f_code.co_name), "", len(graph_break_reasons)
     is_counted = is_own and entry is not None and "recompiles" in _watch.asked
@@ -440,7 +439,7 @@ def _watching_frames(
     _watch.has_converted |= is_own
     skipped: list[str] = []
     try:
-        converted = original(convert, frame, entry, *args, **kwargs)
+        converted = call()
     except Exception as error:
         # converting a frame can raise any error: it is recorded for the step and raised again
         _in_thread.error, why = error, said(error)[:_MOST_REASON]
@@ -470,11 +469,15 @@ def _watching_frames(
             ]
 
 
-def _watching_captured(original: Function, output: Any, *args: object, **kwargs: object) -> Any:
+def _watching_captured(call: Call) -> object:
+    """Count the calls of a graph that dynamo captured and a backend other than Inductor
+    compiled.
+    """
+    output: OutputGraph = call.args[0]
     is_own = _is_claimed(output.compiler_fn, *compiling.backends_of(output.compiler_fn))
     entered = _watch.seen.entered
     _watch.seen.handed += is_own
-    compiled = original(output, *args, **kwargs)
+    compiled = call()
 
     def count() -> None:
         _watch.seen.captured += is_own
@@ -494,32 +497,36 @@ def _watching_captured(original: Function, output: Any, *args: object, **kwargs:
         if isinstance(compiled, types.FunctionType | types.MethodType)
         else (),
     )
-    def counted(*inputs: object, **named: object) -> Any:
+    def counted(*inputs: object, **named: object) -> object:
         count()
-        call = functools.partial(_in_phase, "run", compiled, **named)
-        return _watch.seen.run(call, *inputs) if is_own else call(*inputs)
+
+        def run(*inputs: object) -> object:
+            return _in_phase("run", functools.partial(compiled, *inputs, **named))
+
+        return _watch.seen.run(run, *inputs) if is_own else run(*inputs)
 
     return counted
 
 
-def _recording_guards(original: Function, manager: object, *args: object, **kwargs: object) -> None:
-    original(manager, *args, **kwargs)
+def _recording_guards(call: Call) -> None:
+    """Record the guards of a frame."""
+    call()
     if "guards" in _watch.asked and _is_own_compile():
         seen = _watch.seen
         seen.guarded += 1
         try:
-            seen.guards.extend(compiling.guards_of(manager))
+            seen.guards.extend(compiling.guards_of(call.args[0]))
         except Exception as error:
             # the text of a guard is made of any value: that must not end the compile
-            seen.unread = f"guards cannot be read: {type(error).__name__}: {error}"[:_MOST_OF_EVENT]
+            seen.unread = f"guards cannot be read: {said(error)}"[:_MOST_OF_EVENT]
 
 
 # -- compiles --------------------------------------------------------------------------------------
 
 
-def _compiling_own(
-    original: Function, backend: object, graph: object, *args: object, **kwargs: object
-) -> Any:
+def _compiling_own(call: Call) -> object:
+    """Mark what is compiled during this call as the case's own, and record dynamo's graph."""
+    backend, graph, *_ = call.args
     is_own = _is_claimed(backend)
     _watch.depth += is_own
     if is_own:
@@ -528,30 +535,32 @@ def _compiling_own(
         if "dynamo" in _watch.asked:
             _record_graph("dynamo", graph)
     try:
-        return original(backend, graph, *args, **kwargs)
+        return call()
     finally:
         _watch.depth -= is_own
 
 
-def _noting_backward(original: Function, *args: object, **kwargs: object) -> Any:
-    arguments = inspect.signature(original).bind(*args, **kwargs).arguments
+def _noting_backward(call: Call) -> object:
+    """Note for each backward graph whether it calls anything."""
+    arguments = call.arguments
     compiler = arguments.get("bw_compiler") or arguments["fw_compiler"]
     if not _watch.depth or not isinstance(compiler, types.FunctionType | types.MethodType):
-        return original(*args, **kwargs)
+        return call()
 
     @functools.wraps(compiler)
-    def noting(graph: object, *inputs: object) -> Any:
+    def noting(graph: object, *inputs: object) -> object:
         _watch.backwards.append(compiling.calls(graph))
         return compiler(graph, *inputs)
 
-    return original(**{**arguments, "bw_compiler": noting})
+    return call.original(**{**arguments, "bw_compiler": noting})
 
 
-def _counting_entries(original: Function, *args: object, **kwargs: object) -> Any:
+def _counting_entries(call: Call) -> object:
+    """Count a call of Inductor's entry; record what it raised."""
     _watch.seen.entered += 1
     _watch.within += 1
     try:
-        return original(*args, **kwargs)
+        return call()
     except Exception as error:  # torch may raise anything here: it is recorded and raised again
         # dynamo may treat it as a graph break and continue eagerly; otherwise the step raises
         reason = said(error)[:_MOST_REASON]
@@ -562,18 +571,16 @@ def _counting_entries(original: Function, *args: object, **kwargs: object) -> An
         _watch.within -= 1
 
 
-def _counting_direct_entries(
-    original: Function,
-    graph: object,
-    inputs: Sequence[Any],
-    *args: object,
-    **kwargs: object,
-) -> Any:
+def _counting_direct_entries(call: Call) -> object:
+    """Count a call of what lies behind Inductor's entry, and the calls of a graph that calls
+    nothing.
+    """
+    graph, inputs, *_ = call.args
     # called by code of the spec, or by a compiler that imported ``compile_fx`` before the hooks
     # were set, not by torch in a compile of a backward
-    is_late = CompileContext.try_get() is not None and kwargs.get("is_backward", False)
+    is_late = CompileContext.try_get() is not None and call.kwargs.get("is_backward", False)
     _watch.seen.entered += not _watch.within and not is_late
-    compiled = original(graph, inputs, *args, **kwargs)
+    compiled = call()
     if isinstance(compiled, OutputCode) or compiling.calls(graph):
         return compiled
 
@@ -582,7 +589,7 @@ def _counting_direct_entries(
     devices = {value.device.type for value in inputs if isinstance(value, torch.Tensor)}
 
     @functools.wraps(compiled)  # with the mark that it takes a list
-    def counted(*again: object) -> Any:
+    def counted(*again: object) -> object:
         seen = _watch.seen
         seen.counted += is_own
         seen.count(devices, is_own=is_own)
@@ -591,28 +598,27 @@ def _counting_direct_entries(
     return counted
 
 
-def _recording_stage(
-    stage: str, original: Function, graph: object, *args: object, **kwargs: object
-) -> Any:
+def _recording_stage(stage: str, call: Call) -> object:
+    """Record the graph after the passes of a stage."""
     if (
         stage not in _watch.asked
         or getattr(_in_thread, "is_in_passes", False)
         or not _is_own_compile()
     ):
-        return original(graph, *args, **kwargs)
+        return call()
     _in_thread.is_in_passes = True
     try:
-        new_graph = original(graph, *args, **kwargs)
+        new_graph = call()
     finally:
         _in_thread.is_in_passes = False
-    _record_graph(stage, graph if new_graph is None else new_graph)
+    _record_graph(stage, call.args[0] if new_graph is None else new_graph)
     return new_graph
 
 
 _PRINTED = {"print_output": False, "include_stride": True, "include_device": True, "colored": False}
 
 
-def _record_graph(stage: str, graph: Any) -> None:
+def _record_graph(stage: str, graph: torch.fx.GraphModule) -> None:
     """Record a graph. What prevents that is recorded too: it must not end the compile."""
     graphs = _watch.seen.stages.setdefault(stage, [])
     ops, text, problem = dict[str, int](), "", ""
@@ -623,20 +629,21 @@ def _record_graph(stage: str, graph: Any) -> None:
             ops, text = compiling.operators(graph), str(graph.print_readable(**_PRINTED))
         except Exception as error:
             # printing calls code of every operator and constant of the graph
-            problem = f"the graph cannot be read: {type(error).__name__}: {error}"[:_MOST_OF_EVENT]
+            problem = f"the graph cannot be read: {said(error)}"[:_MOST_OF_EVENT]
     room = _MOST_TEXT - sum(len(known["text"]) for known in graphs)
     graphs.append({"ops": ops, "text": text[:room], "cut": len(text) > room, "problem": problem})
 
 
-def _noting_wrappers(original: Function, *args: object, **kwargs: object) -> Any:
-    wrapper = original(*args, **kwargs)
+def _noting_wrappers(call: Call) -> object:
+    wrapper = call()
     if "kernels" in _watch.asked:
         compiling.note_wrapper(wrapper)
     return wrapper
 
 
-def _noting_graph(original: Function, graph: object, *args: object, **kwargs: object) -> Any:
-    generated = original(graph, *args, **kwargs)
+def _noting_graph(call: Call) -> object:
+    """Note the graph and the kernels of the code that Inductor generates next."""
+    graph, generated = call.args[0], call()
     _in_thread.graph = compiling.graph_of_code(graph)
     if "kernels" in _watch.asked and _is_own_compile():
         try:
@@ -655,29 +662,25 @@ def _recording_code(code: str) -> None:
     _in_thread.graph = {}
 
 
-def _recording_graphs(original: Function, graph: Any, *args: object, **kwargs: object) -> Any:
+def _recording_graphs(call: Call) -> object:
+    """Record the devices of a compiled graph, and whether it is the case's own."""
+    graph: CompiledFxGraph = call.args[0]
     _watch.seen.graphs.append(sorted(graph.device_types))
     if _is_own_compile():
         _watch.own[id(graph)] = weakref.ref(graph)
-    return original(graph, *args, **kwargs)
+    return call()
 
 
-def _recording_ahead(
-    original: Function,
-    cls: object,
-    graph: Any,
-    wrapper_code: str,
-    kernel_code: str,
-    *args: object,
-    **kwargs: object,
-) -> Any:
+def _recording_ahead(call: Call) -> object:
+    """Record the code of a package that is compiled ahead of time, also where its build fails."""
+    _, graph, wrapper_code, kernel_code, *_ = call.args
     # the sources of a GPU's kernels, which the wrapper only calls, are in Python that compiles and
     # times them
     sources = graph.wrapper_code.kernel_autotune_defs.getvalue()
     _watch.seen.code.extend(
         filter(None, (sources if " = async_compile." in sources else "", wrapper_code, kernel_code))
     )
-    returned = original(cls, graph, wrapper_code, kernel_code, *args, **kwargs)
+    returned = call()
     _watch.seen.graphs.append(sorted(graph.device_types))
     return returned
 
@@ -696,15 +699,17 @@ _REPLACED = (
 _PACKAGE = "a package that was compiled ahead of time ran: its kernel calls are not seen"
 
 
-def _counting_calls(original: Function, graph: Any, inputs: object) -> Any:
+def _counting_calls(call: Call) -> object:
+    """Count a call of a compiled graph, and the kernels that it calls."""
+    graph, inputs = call.args
     seen = _watch.seen
     is_own = (known := _watch.own.get(id(graph))) is not None and known() is graph
     seen.count(graph.device_types, is_own=is_own)
     if not is_own or "kernels" not in _watch.asked:
-        return seen.run(original, graph, inputs)
+        return seen.run(call.original, graph, inputs)
     seen.counted += 1
     with compiling.counted() as census:
-        returned = seen.run(original, graph, inputs)
+        returned = seen.run(call.original, graph, inputs)
     if not census.to_the_end:
         seen.uncounted.append(_REPLACED)
     elif census.in_cpp:
@@ -715,7 +720,8 @@ def _counting_calls(original: Function, graph: Any, inputs: object) -> Any:
     return returned
 
 
-def _counting_ahead(original: Function, package: Any, *args: object, **kwargs: object) -> Any:
+def _counting_ahead(call: Call) -> object:
+    package = call.args[0]
     _watch.seen.count([package.get_metadata()["AOTI_DEVICE_KEY"]], is_own=False)
     _watch.seen.uncounted.append(_PACKAGE)
-    return original(package, *args, **kwargs)
+    return call()

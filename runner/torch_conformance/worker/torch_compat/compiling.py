@@ -7,13 +7,14 @@ import collections
 import contextlib
 import functools
 import importlib
+import inspect
 import itertools
 import re
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from unittest import mock
 
 import torch
@@ -34,8 +35,27 @@ from torch_conformance.worker.torch_compat import imports
 Function = Callable[..., Any]
 
 
-def hook(module: str, name: str, call: Function) -> None:
-    """Replace a function or a method of torch: ``call`` gets it, followed by the arguments.
+@dataclass(frozen=True)
+class Call:
+    """A call of a function of torch that has a hook; calling it makes the call."""
+
+    original: Function
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments by the names of torch's parameters."""
+        return inspect.signature(self.original).bind(*self.args, **self.kwargs).arguments
+
+    def __call__(self) -> Any:
+        """Call the function of torch."""
+        return self.original(*self.args, **self.kwargs)
+
+
+def hook(module: str, name: str, on_call: Callable[[Call], object]) -> None:
+    """Replace a function or a method of torch: ``on_call`` gets each call of it, and returns the
+    result.
 
     Raise ``AttributeError`` where there is none.
 
@@ -50,8 +70,8 @@ def hook(module: str, name: str, call: Function) -> None:
     original = raw.__func__ if kind else raw
 
     @functools.wraps(original)
-    def wrapper(*args: object, **kwargs: object) -> Any:
-        return call(original, *args, **kwargs)
+    def wrapper(*args: object, **kwargs: object) -> object:
+        return on_call(Call(original, args, kwargs))
 
     setattr(owner, attribute, kind(wrapper) if kind else wrapper)
 
@@ -66,7 +86,7 @@ def compiled(function: Function, options: Mapping[str, Any]) -> tuple[Function, 
     backends: list[Any] = []
     original = torch._dynamo.optimize
 
-    def optimize(*args: object, **kwargs: object) -> Any:
+    def optimize(*args: object, **kwargs: object) -> object:
         backends.append(kwargs["backend"] if "backend" in kwargs else args[0])
         return original(*args, **kwargs)
 
@@ -118,7 +138,13 @@ _NOT_A_LEAF = re.compile(r"\w*GuardManager\b|TREE_GUARD_MANAGER")
 _USER_CODE = re.compile(r"\s+# .*$")
 
 
-def guards_of(manager: Any) -> list[str]:
+class Guarded(Protocol):
+    """What dynamo keeps of a compiled frame."""
+
+    guard_manager: object
+
+
+def guards_of(manager: Guarded) -> list[str]:
     """Return the guards of a ``CheckFunctionManager``, each as ``TYPE: CODE``, as torch's log of
     guards shows them.
 
@@ -178,7 +204,7 @@ def reference_stance() -> contextlib.AbstractContextManager[Any]:
 # -- graphs ----------------------------------------------------------------------------------------
 
 
-def operators(graph: Any) -> dict[str, int]:
+def operators(graph: torch.fx.GraphModule) -> dict[str, int]:
     """Return how many nodes call each operator, in a graph module and in the graphs within it."""
     counts: collections.Counter[str] = collections.Counter()
     for module in graph.modules():
@@ -195,7 +221,7 @@ def operators(graph: Any) -> dict[str, int]:
     return dict(counts)
 
 
-def calls(graph: Any) -> bool:
+def calls(graph: torch.fx.GraphModule) -> bool:
     """Whether a graph module has a node that calls something, and so something to compile."""
     return any(node.op.startswith("call_") for node in graph.graph.nodes)
 
@@ -221,7 +247,8 @@ def are_views(tensors: Sequence[Any]) -> bool:
     return True
 
 
-def _returns_view(operator: Any) -> bool:
+def _returns_view(operator: torch._ops.OpOverloadPacket | None) -> bool:
+    """Whether an operator of ATen has an overload whose result is a view."""
     schemas = [getattr(operator, name)._schema for name in operator.overloads()] if operator else []
     return any(
         value.alias_info is not None and not value.alias_info.is_write
@@ -262,6 +289,7 @@ def _described(value: object) -> str:
 
 
 def _function_name(target: object) -> str:
+    """Return the name of what a node of a graph calls, as expectations write it."""
     if isinstance(target, torch._ops.HigherOrderOperator):
         return f"higher_order.{target.name()}"
     if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
@@ -308,7 +336,7 @@ def marks(leaves: Sequence[Any]) -> Marks:
     ]
 
 
-def why_static(program: Any, marked: Marks) -> Iterator[str]:
+def why_static(program: torch.export.ExportedProgram, marked: Marks) -> Iterator[str]:
     """Yield marked dimensions that became a number in an exported program, and sizes of their
     ranges that the program refuses.
 
@@ -420,22 +448,23 @@ def read_wrapper(source: str) -> Wrapper:
     return Wrapper(kernels=frozenset(kernels), generated=frozenset(generated))
 
 
-def note_wrapper(module: Any) -> None:
+def note_wrapper(module: types.ModuleType) -> None:
     """Read the source of a generated module that was loaded.
 
     Modules other than wrappers define no kernels.
     """
-    if module.__file__ not in wrappers:
+    file = str(module.__file__)
+    if file not in wrappers:
         # without the names of its kernels a wrapper is not one that is seen to run, so that its
         # calls count as unknown
         with (
             contextlib.suppress(OSError, ValueError, SyntaxError),
-            open(module.__file__, encoding="utf-8") as stream,
+            open(file, encoding="utf-8") as stream,
         ):
-            wrappers[module.__file__] = read_wrapper(stream.read())
+            wrappers[file] = read_wrapper(stream.read())
 
 
-def generated_kernels(graph: object, generated: Any) -> frozenset[str]:
+def generated_kernels(graph: object, generated: Sequence[Any]) -> frozenset[str]:
     """Return the kernels of the code that ``GraphLowering.codegen`` returned; raise ``ValueError``
     where they cannot be known.
     """
@@ -552,6 +581,7 @@ def _has_code(function: object, code: types.CodeType) -> bool:
 
 
 def _runs_kernel(operator: object) -> bool:
+    """Whether an operator runs a kernel: it is not a view, and does not only describe memory."""
     if isinstance(operator, torch._ops.OpOverload):
         return not operator.is_view and operator.name().partition(".")[0] not in _WITHOUT_KERNEL
     if isinstance(operator, torch._ops.OpOverloadPacket):
@@ -577,12 +607,8 @@ def only_candidate(number: int) -> Iterator[list[list[str]]]:
         if not choices:
             return choices
         chosen = choices[number % len(choices)]
-        seen.append(
-            [
-                str(choice.name)
-                for choice in (chosen, *(choice for choice in choices if choice is not chosen))
-            ]
-        )
+        first = sorted(choices, key=lambda choice: choice is not chosen)
+        seen.append([str(choice.name) for choice in first])
         return [chosen]
 
     functions = select_algorithm.get_algorithm_selector_cache().preprocessing_fns
@@ -629,6 +655,6 @@ def poisoned() -> Iterator[Poison]:
         for module in list(PyCodeCache.modules):
             for name in _ALLOCATORS:
                 if (original := vars(module).get(name)) is not None:
-                    undo.callback(setattr, module, name, original)
-                    setattr(module, name, functools.partial(filled, original))
+                    poisoning = functools.partial(filled, original)
+                    undo.enter_context(mock.patch.object(module, name, poisoning))
         yield poison

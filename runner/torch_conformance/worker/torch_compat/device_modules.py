@@ -11,7 +11,7 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from itertools import accumulate
@@ -192,8 +192,10 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
     ``answers`` has what each returned.
     """
     # first, before this process initializes a driver
-    asked = tuple(questions)
-    of_vendors = answers([question for question in asked if not {"=", "@"}.isdisjoint(question)])
+    questions = tuple(questions)
+    of_vendors = answers(
+        [question for question in questions if not {"=", "@"}.isdisjoint(question)]
+    )
     by_question = {question: text.partition("\t") for question, text in of_vendors.items()}
     counted = [(module, module.device_count()) for _, module in modules() if module.is_available()]
     properties = next(
@@ -233,7 +235,7 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
         "mkldnn": " ".join(mkldnn),
         "answers": {
             question: by_question[question][0] if question in by_question else _answer(question)
-            for question in asked
+            for question in questions
         },
         **{
             name: value
@@ -243,31 +245,7 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
         },
     }
     if properties:
-        first, driver = properties[0], None
-        counts = [
-            count
-            for entry in properties
-            if (count := getattr(entry, "multi_processor_count", None)) is not None
-        ]
-        with (
-            contextlib.suppress(OSError),
-            open("/proc/driver/nvidia/version", encoding="ascii", errors="replace") as stream,
-        ):
-            driver = stream.readline().strip()
-        # properties of an XPU have no capability, but a number of its architecture
-        arch = (
-            f"sm_{first.major}{first.minor}"
-            if hasattr(first, "major")
-            else f"xpu_{getattr(first, 'architecture', 0)}"
-        )
-        facts.update(
-            device=first.name,
-            arch=str(first.gcnArchName) if torch.version.hip else arch,
-            gpu_memory=min(entry.total_memory for entry in properties),
-            sms=min(counts, default=None),
-            big_gpu=_is_each_big(len(properties)),
-            driver=driver,
-        )
+        facts.update(_facts_of_gpus(properties))
     if torch.version.hip:
         home = Path(os.environ.get("ROCM_HOME") or os.environ.get("ROCM_PATH") or "/opt/rocm")
         facts.update(
@@ -276,6 +254,37 @@ def collect(questions: Iterable[str] = ()) -> dict[str, Any]:
             )
         )
     return facts
+
+
+def _facts_of_gpus(properties: Sequence[Any]) -> dict[str, Any]:
+    """Return the facts of GPUs by what torch says of each: name, architecture, memory in bytes,
+    multiprocessors, driver.
+    """
+    first, driver = properties[0], None
+    counts = [
+        count
+        for entry in properties
+        if (count := getattr(entry, "multi_processor_count", None)) is not None
+    ]
+    with (
+        contextlib.suppress(OSError),
+        open("/proc/driver/nvidia/version", encoding="ascii", errors="replace") as stream,
+    ):
+        driver = stream.readline().strip()
+    # properties of an XPU have no capability, but a number of its architecture
+    arch = (
+        f"sm_{first.major}{first.minor}"
+        if hasattr(first, "major")
+        else f"xpu_{getattr(first, 'architecture', 0)}"
+    )
+    return {
+        "device": first.name,
+        "arch": str(first.gcnArchName) if torch.version.hip else arch,
+        "gpu_memory": min(entry.total_memory for entry in properties),
+        "sms": min(counts, default=None),
+        "big_gpu": _is_each_big(len(properties)),
+        "driver": driver,
+    }
 
 
 def _is_each_big(count: int) -> bool | None:
@@ -334,12 +343,17 @@ def _distribution(name: str) -> str | None:
     return None
 
 
+def _first_line(error: BaseException) -> str:
+    """Return the class and the first line of an exception."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:300]
+
+
 def _answer(path: str) -> str:
     """Call a predicate; return what it returned or raised, in words (``HOLDS`` where it holds)."""
     try:
         returned = imports.resolve(path.replace(":", "."))()
     except Exception as error:  # a predicate of any package may raise anything
-        return f"raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[:300]
+        return f"raised {_first_line(error)}"
     is_answer = isinstance(returned, bool)
     return (
         f"returned {returned}"
@@ -356,7 +370,7 @@ def answers(questions: Iterable[str]) -> dict[str, str]:
     Python, as a module need not work in forks.
     """
     said = dict[str, str]()
-    asked = []
+    processes = []
     for question in questions:
         module = question.replace("=", "@").partition("@")[2]
         said[question] = "the import of its module does not end: it waits, or takes minutes"
@@ -368,8 +382,8 @@ def answers(questions: Iterable[str]) -> dict[str, str]:
         child = context.Process(target=_look, args=(question, theirs))
         child.start()
         theirs.close()
-        asked.append((question, child, mine))
-    for question, child, mine in asked:
+        processes.append((question, child, mine))
+    for question, child, mine in processes:
         try:
             if imports.ends(child.pid, mine):
                 said[question] = mine.recv_bytes(_BYTES).decode("utf-8", "replace")
@@ -387,6 +401,7 @@ def answers(questions: Iterable[str]) -> dict[str, str]:
 
 
 def _look(question: str, pipe: Connection) -> None:
+    """Answer a question in the process that was started for it, and end the process."""
     os.setsid()
     imports.be_silent()
     try:
@@ -398,11 +413,7 @@ def _look(question: str, pipe: Connection) -> None:
         text = text or "\t".join(filter(None, (HOLDS, _description(question))))
     except BaseException as error:
         # a vendor's module may raise anything, also SystemExit; the answer says what
-        text = (
-            f"its import raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[
-                :300
-            ]
-        )
+        text = f"its import raised {_first_line(error)}"
     pipe.send_bytes(text.encode("utf-8", "replace")[:_BYTES])
     os._exit(0)  # what the module registered for the end of the process does not run
 
@@ -425,11 +436,11 @@ def _description(question: str) -> str:
     facts = {"package": owned} if owned else {}
     if not owners and (version := getattr(top, "__version__", "")):
         facts["package"] = f"{path.partition('.')[0]} {version}"
-    found = module_files.files_of(
+    files = module_files.files_of(
         path, getattr(top, "__path__", ()), getattr(top, "__file__", None)
     )
-    if found:
-        facts["module"] = module_files.described(path, found)
+    if files:
+        facts["module"] = module_files.described(path, files)
     if "=" in question and hasattr(module := getattr(torch, name), "get_device_name"):
         facts["device"] = module.get_device_name(0)
     facts |= getattr(sys.modules.get(path), "conformance_facts", dict)()
@@ -443,6 +454,7 @@ def _description(question: str) -> str:
 
 
 def _device_problem(vendor: VendorDevice) -> str:
+    """Return why torch does not see a vendor's device; empty where it does."""
     register(vendor)
     module = getattr(torch, vendor.kind)
     if not module.is_available():
@@ -451,6 +463,7 @@ def _device_problem(vendor: VendorDevice) -> str:
 
 
 def _compiler_problem(compiler: VendorCompiler) -> str:
+    """Return why dynamo does not know a vendor's compiler; empty where it does."""
     if compiler.module:
         importlib.import_module(compiler.module)
     names = torch._dynamo.list_backends(exclude_tags=None)

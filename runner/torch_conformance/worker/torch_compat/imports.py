@@ -15,7 +15,8 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from multiprocessing.connection import Connection
+from typing import Any, NoReturn
 
 from torch_conformance.model import devices
 from torch_conformance.vocabulary.worker_torch import torch
@@ -55,7 +56,7 @@ HANGING: set[str] = set()
 """Modules whose import did not end in this process, or in the one that it was forked from."""
 
 
-def ends(leader: int, end: Any) -> bool:
+def ends(leader: int, end: Connection | int) -> bool:
     """Wait until a file that shows the end of an import can be read; return False where it hangs,
     or takes too long. ``leader`` is its process, which leads a session.
     """
@@ -286,7 +287,7 @@ def without_devices() -> contextlib.AbstractContextManager[None]:
     """
     import torch.accelerator
 
-    def refuse() -> Any:
+    def refuse() -> NoReturn:
         raise RuntimeError("devices are disabled during this compile")
 
     of_modules = {
@@ -328,6 +329,7 @@ def share_probes(folder: str) -> None:
 
     @functools.wraps(original)
     def check_build(isa: object, code: str) -> bool:
+        """Answer a probe from the file of its set of instructions, or make it and add it there."""
         # a case may have another compiler among its options
         asked = f"{isa} {cpp_builder.get_cpp_compiler()}"
         path = os.path.join(folder, f"isa-{hashlib.sha256(asked.encode()).hexdigest()[:16]}")

@@ -4,11 +4,13 @@ float64.
 
 import functools
 import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
 import torch._decomp
+from torch._ops import OpOverload
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
@@ -16,6 +18,11 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from torch_conformance.vocabulary.expectations.calibrated import FORMATS, LEAST_NEIGHBOURS
 from torch_conformance.vocabulary.expectations.calibrated import wide as to_wide
+
+Function = Callable[..., object]
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+"""What an operator, or a function of torch, is called with."""
 
 _COPIES = (torch.ops.aten.clone, torch.ops.aten._to_copy, torch.ops.aten.copy_)
 """Operators that round only where they change the dtype."""
@@ -55,13 +62,17 @@ _WRITTEN = ("running_mean", "running_var")
 class OperatorMode(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch: this base class has the type Any
     """A mode in which ``call`` makes the call of each operator."""
 
-    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def call(self, func: OpOverload, args: Args, kwargs: Kwargs) -> object:
         """Call the operator; return its result."""
-        raise NotImplementedError
+        return func(*args, **kwargs)
 
     def __torch_dispatch__(
-        self, func: Any, types: object, args: Any = (), kwargs: Any = None
-    ) -> Any:
+        self,
+        func: OpOverload,
+        types: Iterable[type],
+        args: Args = (),
+        kwargs: Kwargs | None = None,
+    ) -> object:
         """Let ``call`` make the call."""
         return self.call(func, args, kwargs or {})
 
@@ -81,35 +92,30 @@ class Roundings(OperatorMode):
         self.draws: list[list[torch.dtype]] = []
         """The dtypes of the operands of each operator that drew random numbers."""
 
-    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def call(self, func: OpOverload, args: Args, kwargs: Kwargs) -> object:
         """Call the operator, then record what it rounded."""
         if _draws(func):
-            leaves = pytree.tree_leaves((args, kwargs))
-            self.draws.append([leaf.dtype for leaf in leaves if isinstance(leaf, torch.Tensor)])
+            self.draws.append([tensor.dtype for tensor in tensor_leaves((args, kwargs))])
         operands = _tensors((args, kwargs))
         known = storages_of(operands)
         result = func(*args, **kwargs)
         if isinstance(func, torch._ops.OpOverload):
             before = "" if reads_only_shapes(func) else min_of(*map(self.narrowest, operands))
             for tensor in _written(func, args, kwargs, known, result):
-                name, storage = _name(tensor), _storage(tensor)
+                name = _name(tensor)
                 if name not in _NARROW or _is_exact_copy(func, operands, name):
                     name = ""  # not rounded: a wider format, or a copy in the dtype of the original
-                name = min_of(before, name)
-                if name and storage is not None:
-                    self._narrowest[storage.cdata] = storage, min_of(name, self.narrowest(tensor))
+                if name := min_of(before, name, self.narrowest(tensor)):
+                    for address, storage in storages_of(tensor).items():
+                        self._narrowest[address] = storage, name
         return result
 
-    def narrowest(self, tensor: object) -> str:
+    def narrowest(self, value: object) -> str:
         """Return the narrowest format that values of a tensor were rounded to; empty where no
-        operator rounded them.
+        operator rounded them, and for what is not a tensor.
         """
-        storage = _storage(tensor)
-        return (
-            self._narrowest[storage.cdata][1]
-            if storage is not None and storage.cdata in self._narrowest
-            else ""
-        )
+        storages = self._narrowest.keys() & storages_of(value).keys()
+        return min_of(*(self._narrowest[storage][1] for storage in storages))
 
 
 _PRODUCTS = re.compile(
@@ -133,16 +139,15 @@ class InFormat(OperatorMode):
         self.has_rounded = False
         """Whether there was such a product."""
 
-    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def call(self, func: OpOverload, args: Args, kwargs: Kwargs) -> object:
         """Call the operator; of a product round the operands, and the result where the format is a
         dtype.
         """
-        name = func._schema.name.rpartition("::")[2] if hasattr(func, "_schema") else ""
-        known = pytree.tree_leaves((args, kwargs))
         if (
-            not _PRODUCTS.fullmatch(name)
+            not isinstance(func, OpOverload)
+            or not _PRODUCTS.fullmatch(operator_of(func))
             or func._schema.is_mutable
-            or not any(isinstance(it, torch.Tensor) and it.dtype is torch.float32 for it in known)
+            or all(operand.dtype is not torch.float32 for operand in _tensors((args, kwargs)))
         ):
             return func(*args, **kwargs)
         self.has_rounded = True
@@ -163,6 +168,9 @@ class InFormat(OperatorMode):
 
 
 def _in_tf32(tensor: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
+    """Return float32 numbers rounded to ten bits of fraction: to nearest, or with a generator up or
+    down at random.
+    """
     if tensor.dtype is not torch.float32:
         return tensor
     unit = 1 << (23 - FORMATS[TF32].bits)
@@ -175,7 +183,7 @@ def _in_tf32(tensor: torch.Tensor, generator: torch.Generator | None) -> torch.T
     return torch.where(tensor.isfinite(), bits.view(torch.float32), tensor)
 
 
-class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow torch: this base class has the type Any
+class Jittered(OperatorMode):
     """Jitters what each operator rounds by up to ``amplitude`` units in the last place, with random
     signs: eager with other roundings.
 
@@ -198,11 +206,22 @@ class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
         self._keeps_exact = keeps_exact
         self.keeps_copies = False
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call the operator, then jitter its floating-point results."""
+    def __torch_dispatch__(
+        self,
+        func: OpOverload,
+        types: Iterable[type],
+        args: Args = (),
+        kwargs: Kwargs | None = None,
+    ) -> object:
+        """Let ``call`` make the call, but not with tensors that consist of others: their class
+        computes with tensors that this mode sees.
+        """
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
-            return NotImplemented  # it computes with tensors that this mode sees
-        kwargs = kwargs or {}
+            return NotImplemented
+        return self.call(func, args, kwargs or {})
+
+    def call(self, func: OpOverload, args: Args, kwargs: Kwargs) -> object:
+        """Call the operator, then jitter its floating-point results."""
         if (decomposed := _decompositions().get(func)) is not None:
             with self:
                 return decomposed(*args, **kwargs)
@@ -234,7 +253,7 @@ class Jittered(TorchDispatchMode):  # type: ignore[misc]  # mypy does not follow
                     tensor.copy_(changed)
         return result
 
-    def _of_jittered_operands(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def _of_jittered_operands(self, func: OpOverload, args: Args, kwargs: Kwargs) -> object:
         """Return what an operator gives for operands that are jittered by up to ``AMPLITUDE`` ulp.
 
         An operator that writes to an operand gets its own ones, for it has to change these; so does
@@ -281,11 +300,11 @@ def _deviation(
     name: str,
     numbers: torch.Tensor,
     dim: object = None,
-    unbiased: Any = True,
-    keepdim: object = False,
+    unbiased: bool = True,
+    keepdim: bool = False,
     *,
-    correction: Any = None,
-) -> Any:
+    correction: float | None = None,
+) -> object:
     """Return a variance by way of the mean, whose rounding shows where all numbers are equal."""
     dim = dim or list(range(numbers.ndim))
     total = numbers.sum(dim, keepdim=True)
@@ -297,7 +316,7 @@ def _deviation(
     return (result, mean.reshape(result.shape)) if name.endswith("mean") else result
 
 
-def _in_float64(func: Any, args: Any, kwargs: Any) -> Any:
+def _in_float64(func: OpOverload, args: Args, kwargs: Kwargs) -> object:
     """Return the result of an operator in float64; None where it draws numbers, or refuses."""
     if torch.Tag.nondeterministic_seeded in func.tags:
         return None
@@ -314,11 +333,11 @@ def _in_float64(func: Any, args: Any, kwargs: Any) -> Any:
         return None
 
 
-def _is_pointwise(func: Any) -> bool:
+def _is_pointwise(func: OpOverload) -> bool:
     """Whether each number of the results is one of an operand, or is computed of one number of
     each.
     """
-    operator = func._schema.name.rpartition("::")[2]
+    operator = operator_of(func)
     if torch.Tag.pointwise in func.tags or func._overloadpacket in _COPIES or operator in _MOVES:
         return True
     if operator.startswith("_foreach_"):
@@ -327,7 +346,7 @@ def _is_pointwise(func: Any) -> bool:
             torch.Tag.pointwise in getattr(single, name).tags for name in single.overloads()
         )
     # the steps of optimizers
-    return bool(operator.startswith("_fused_") and operator.endswith("_"))
+    return operator.startswith("_fused_") and operator.endswith("_")
 
 
 def is_strided(tensor: torch.Tensor) -> bool:
@@ -463,21 +482,29 @@ def min_of(*names: str) -> str:
     return min((name for name in names if name), key=lambda name: FORMATS[name].bits, default="")
 
 
+def tensor_leaves(value: object) -> list[torch.Tensor]:
+    """Return the tensors of a value; not those of its modules."""
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
 def _tensors(value: object) -> list[torch.Tensor]:
-    leaves = pytree.tree_leaves(value)
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and is_inexact(leaf)]
+    return list(filter(is_inexact, tensor_leaves(value)))
 
 
-def storages_of(values: Iterable[object]) -> dict[int, StorageWeakRef]:
-    """Return the storages of the tensors among ``values``, by address: none of a tensor without a
-    storage of its own.
+def storages_of(value: object) -> dict[int, StorageWeakRef]:
+    """Return the storages of the tensors of a value, by address: none of a tensor without a storage
+    of its own.
     """
-    storages = (_storage(value) for value in values)
-    return {storage.cdata: storage for storage in storages if storage is not None}
+    storages: dict[int, StorageWeakRef] = {}
+    for tensor in tensor_leaves(value):
+        with suppress(RuntimeError, NotImplementedError):
+            storage = StorageWeakRef(tensor.untyped_storage())
+            storages[storage.cdata] = storage
+    return storages
 
 
 def _written(
-    func: Any, args: Any, kwargs: Any, known: Container[int], result: object
+    func: OpOverload, args: Args, kwargs: Kwargs, known: Container[int], result: object
 ) -> list[torch.Tensor]:
     """Return the floating-point tensors that an operator wrote: new results, and arguments that it
     changed.
@@ -487,23 +514,32 @@ def _written(
     written = [
         tensor
         for tensor in _tensors(result)
-        if (storage := _storage(tensor)) is not None and storage.cdata not in known
+        if any(address not in known for address in storages_of(tensor))
     ]
+    return written + _tensors(list(written_arguments(func, args, kwargs)))
+
+
+def written_arguments(func: OpOverload, args: Args, kwargs: Kwargs) -> Iterator[object]:
+    """Yield the arguments that an operator changes."""
     for index, argument in enumerate(func._schema.arguments):
         if (
             argument.alias_info is not None and argument.alias_info.is_write
         ) or argument.name in _WRITTEN:
-            written += _tensors(args[index] if index < len(args) else kwargs.get(argument.name))
-    return written
+            yield args[index] if index < len(args) else kwargs.get(argument.name)
 
 
-def reads_only_shapes(func: Any) -> bool:
+def operator_of(func: OpOverload) -> str:
+    """Return the name of an operator, without its library and its overload."""
+    return str(func._schema.name.rpartition("::")[2])
+
+
+def reads_only_shapes(func: OpOverload) -> bool:
     """Whether an operator reads no number of its operands."""
-    operator = func._schema.name.rpartition("::")[2]
-    return bool(operator.endswith("_like") or operator.startswith("new_"))
+    operator = operator_of(func)
+    return operator.endswith("_like") or operator.startswith("new_")
 
 
-def _is_exact_copy(func: Any, operands: Sequence[torch.Tensor], name: str) -> bool:
+def _is_exact_copy(func: OpOverload, operands: Sequence[torch.Tensor], name: str) -> bool:
     """Whether an operator copied its operands without rounding them to the format of its result."""
     bits = [FORMATS[of].bits for operand in operands if (of := _name(operand)) in FORMATS]
     return (
@@ -513,19 +549,11 @@ def _is_exact_copy(func: Any, operands: Sequence[torch.Tensor], name: str) -> bo
     )
 
 
-def _storage(tensor: Any) -> StorageWeakRef | None:
-    try:
-        return StorageWeakRef(tensor.untyped_storage())
-    except (AttributeError, RuntimeError, NotImplementedError):
-        # not a tensor, or a tensor without a storage
-        return None
-
-
 def _name(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _draws(func: Any) -> bool:
+def _draws(func: OpOverload) -> bool:
     """Whether an operator draws random numbers; of attention, the operators it may consist of."""
     return torch.Tag.nondeterministic_seeded in func.tags and "attention" not in func._schema.name
 
@@ -567,7 +595,7 @@ class Widened(OperatorMode):
         super().__exit__(*error)
         torch.set_default_dtype(self._default)
 
-    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def call(self, func: OpOverload, args: Args, kwargs: Kwargs) -> object:
         """Call the operator with wider arguments."""
         kept = kwargs.get("dtype") if func._overloadpacket in _COPIES else None
         if _draws(func):
@@ -576,11 +604,7 @@ class Widened(OperatorMode):
             self.problem = "the function reinterprets the bits of a tensor"
         elif not func._schema.is_mutable:
             args, kwargs = pytree.tree_map_only(torch.dtype, _wider, (args, kwargs))
-            tensors = [
-                leaf
-                for leaf in pytree.tree_leaves((args, kwargs))
-                if isinstance(leaf, torch.Tensor)
-            ]
+            tensors = tensor_leaves((args, kwargs))
             is_view = any(argument.alias_info is not None for argument in func._schema.arguments)
             if (
                 not is_view
@@ -593,7 +617,7 @@ class Widened(OperatorMode):
         result = func(*args, **kwargs)
         return result.copy_(result.to(kept)) if self.keeps_copies and kept in _REAL else result
 
-    def _drawn(self, func: Any, args: object, kwargs: object) -> Any:
+    def _drawn(self, func: OpOverload, args: Args, kwargs: Kwargs) -> object:
         """Draw what eager draws, which depends on dtypes, and widen it."""
         dtypes = iter(next(self._dtypes, ()))
         operands = pytree.tree_map_only(
@@ -617,15 +641,16 @@ class Widened(OperatorMode):
         )
 
 
-def is_what_casts_lose(eager: Any, wide: Any, kept: Any) -> bool:
+def is_what_casts_lose(eager: object, wide: object, kept: object) -> bool:
     """Whether eager's answer is what the casts of the function lose: in 64 neighbours the float64
     answer without their roundings is another one for a quarter of the elements.
 
     Roundings of ordinary mixed precision are small compared with the answer.
     """
-    if not all(isinstance(leaf, torch.Tensor) and is_strided(leaf) for leaf in (eager, wide, kept)):
+    leaves = list(filter(is_strided, tensor_leaves((eager, wide, kept))))
+    if len(leaves) != 3:
         return False
-    ours, without, right = map(to_wide, (eager, wide, kept))
+    ours, without, right = map(to_wide, leaves)
     if not len(ours) == len(without) == len(right):
         return False
     apart = (right - without).abs()
@@ -652,8 +677,8 @@ class Reported(TorchFunctionMode):  # type: ignore[misc]  # mypy does not follow
         """Whether the function names a cast."""
 
     def __torch_function__(
-        self, func: Any, types: object, args: Any = (), kwargs: Any = None
-    ) -> Any:
+        self, func: Function, types: object, args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         """Replace the result of ``tensor.dtype``."""
         self.is_left |= func in (torch.Tensor.numpy, torch.Tensor.__array__)
         is_cast = func in _CASTS
@@ -673,23 +698,23 @@ def narrow_dtype(tensors: Iterable[torch.Tensor]) -> torch.dtype:
     return next((dtype for dtype in dtypes if dtype in _REAL), torch.float32)
 
 
+WIDER = {
+    **dict.fromkeys(_REAL, torch.float64),
+    **dict.fromkeys(_COMPLEX, torch.complex128),
+}
+NARROWER = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+"""Other dtypes for numbers of a dtype; other dtypes remain."""
+
+
 def _wider(dtype: torch.dtype) -> torch.dtype:
-    return torch.float64 if dtype in _REAL else torch.complex128 if dtype in _COMPLEX else dtype
+    return WIDER.get(dtype, dtype)
 
 
-def to_float64(tensors: Iterable[torch.Tensor]) -> None:
-    """Give each of ``tensors`` its numbers in float64 or complex128, in place; raise ``TypeError``
-    as ``change`` does.
+def to_dtypes(tensors: Iterable[torch.Tensor], dtypes: Mapping[torch.dtype, torch.dtype]) -> None:
+    """Give each tensor its numbers in another dtype, in place; raise ``TypeError`` as ``change``
+    does.
     """
-    change(tensors, lambda tensor: tensor.to(_wider(tensor.dtype)))
-
-
-def to_float32(tensors: Iterable[torch.Tensor]) -> None:
-    """Give each of ``tensors`` in float64 or complex128 its numbers in float32 or complex64, in
-    place; raise ``TypeError`` as ``change`` does.
-    """
-    narrower = {torch.float64: torch.float32, torch.complex128: torch.complex64}
-    change(tensors, lambda tensor: tensor.to(narrower.get(tensor.dtype, tensor.dtype)))
+    change(tensors, lambda tensor: tensor.to(dtypes.get(tensor.dtype, tensor.dtype)))
 
 
 def change(

@@ -10,13 +10,17 @@ import types
 import unittest
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy
 import torch
 
 from torch_conformance.worker.torch_compat import sample_forms
 from torch_conformance.worker.torch_compat.sample_forms import RESIZED
+
+if TYPE_CHECKING:
+    from torch.testing._internal.opinfo.core import OpInfo
 
 _DATABASE = "torch.testing._internal.common_methods_invocations"
 
@@ -89,9 +93,10 @@ def in_forms(
     """Yield what is made of the samples, numbered after them; before a further call the sample
     itself.
     """
-    made = sample_forms.in_forms(operator.function, samples, forms)
+    calls = [(sample.args, sample.kwargs) for sample in samples]
+    made = sample_forms.in_forms(operator.function, calls, forms)
     for number, (base, form, args, kwargs) in enumerate(made, len(samples)):
-        sample = Sample(tuple(args), kwargs, form)
+        sample = Sample(args, kwargs, form)
         yield from [(base, samples[base])] * sample.is_further_call
         yield number, sample
 
@@ -115,10 +120,7 @@ def database() -> list[Any]:
         undo.callback(torch.set_rng_state, torch.get_rng_state())
         for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod):
             undo.callback(setattr, kind, "__call__", kind.__call__)
-        undo.callback(
-            setattr, torch.backends, "disable_global_flags", torch.backends.disable_global_flags
-        )
-        torch.backends.disable_global_flags = lambda: None
+        undo.enter_context(mock.patch.object(torch.backends, "disable_global_flags"))
         module: Any = importlib.import_module(_DATABASE)
     # of random operators the database holds functions that set a seed within, by a context that
     # dynamo cannot trace; both sides share the state of the generators
@@ -169,7 +171,7 @@ def find(
     )
 
 
-def function_of(entry: Any, call: str) -> Any:
+def function_of(entry: "OpInfo", call: str) -> Callable[..., Any] | None:
     """Return what is called: the operator's function, also with ``out=``, or its in-place method;
     None where it has none.
     """

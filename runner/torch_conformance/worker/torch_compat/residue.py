@@ -15,14 +15,20 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 import torch
+from torch._ops import OpOverload
+from torch.autograd.profiler_util import FunctionEvent
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 
 from torch_conformance.vocabulary.expectations.additional_calls import CannotRepeat
 from torch_conformance.worker.torch_compat.numerics import (
+    Args,
+    Function,
+    Kwargs,
     OperatorMode,
     reads_only_shapes,
     storages_of,
+    written_arguments,
 )
 
 NO_COMPUTATION: Mapping[str, str] = {
@@ -202,10 +208,10 @@ class Origins(OperatorMode):
         # a weak reference keeps the address of a storage that was freed from being used again
         self._of: dict[int, tuple[StorageWeakRef, int]] = {}
 
-    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def call(self, func: OpOverload, args: Args, kwargs: Kwargs) -> object:
         """Call the operator, and record it unless a compiled graph called it."""
         result = func(*args, **kwargs)
-        operands = _storages((args, kwargs))
+        operands = storages_of((args, kwargs))
         # a constant comes from no operator
         if self._depth or not operands or reads_only_shapes(func):
             return result
@@ -213,30 +219,26 @@ class Origins(OperatorMode):
         if not func.is_view and name.partition(".")[2] not in NO_COMPUTATION:
             origins |= 1 << len(self._names)
             self._names.append(name)
-        written = [
-            args[index] if index < len(args) else kwargs.get(argument.name)
-            for index, argument in enumerate(func._schema.arguments)
-            if argument.alias_info is not None and argument.alias_info.is_write
-        ]
-        self._add(_storages((result, written)), origins)
+        written = list(written_arguments(func, args, kwargs))
+        self._add(storages_of((result, written)), origins)
         if name == "aten._local_scalar_dense":
             self._numbers |= origins
         return result
 
-    def through(self, graph: Callable[..., Any], *inputs: object) -> Any:
+    def through(self, graph: Function, *inputs: object) -> object:
         """Call a compiled graph: what it returns comes from where its inputs come from."""
-        origins = self._origins(_storages(inputs))  # inductor's graphs clear the list of inputs
+        origins = self._origins(storages_of(inputs))  # inductor's graphs clear the list of inputs
         self._depth += 1
         try:
             result = graph(*inputs)
         finally:
             self._depth -= 1
-        self._add(_storages(result), origins)
+        self._add(storages_of(result), origins)
         return result
 
     def of(self, answer: object, changed: Iterable[torch.Tensor]) -> list[str]:
         """Return the operators that an answer, and what a call changed, come from."""
-        origins = self._origins(_storages((answer, list(changed))))
+        origins = self._origins(storages_of((answer, list(changed))))
         if any(isinstance(leaf, int | float) for leaf in pytree.tree_leaves(answer)):
             origins |= self._numbers
         return [name for at, name in enumerate(self._names) if origins >> at & 1]
@@ -248,10 +250,6 @@ class Origins(OperatorMode):
     def _add(self, storages: Mapping[int, StorageWeakRef], origins: int) -> None:
         for address, storage in storages.items():
             self._of[address] = storage, origins | self._origins([address])
-
-
-def _storages(value: object) -> dict[int, StorageWeakRef]:
-    return storages_of(pytree.tree_leaves(value))
 
 
 def facts(calls: Iterable[tuple[Record, Record]]) -> dict[str, Any]:
@@ -292,41 +290,41 @@ class Lines(OperatorMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._found = defaultdict[str, list[str]](list)
+        self._lines = defaultdict[str, list[str]](list)
 
-    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def call(self, func: OpOverload, args: Args, kwargs: Kwargs) -> object:
         """Note the innermost line of a spec, and call the operator."""
         frame: types.FrameType | None = sys._getframe(1)
         while frame and not frame.f_code.co_filename.endswith((".yaml", ".yml")):
             frame = frame.f_back
-        self._found[str(func)].append(
+        self._lines[str(func)].append(
             f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
         )
         return func(*args, **kwargs)
 
     def of(self, operator: Operator) -> str:
         """Return the next line that called an operator; nothing where none is known."""
-        found = self._found[f"{operator.name}.{operator.overload}"]
-        return found.pop(0) if found else ""
+        lines = self._lines[f"{operator.name}.{operator.overload}"]
+        return lines.pop(0) if lines else ""
 
 
 def _tensors_of(roots: Iterable[Any]) -> dict[int, list[Any]]:
     """Return what the profiler knows of the tensors that each operator was called with, by the
     number of its event.
     """
-    found, waiting = dict[int, list[Any]](), [*roots]
+    tensors, waiting = dict[int, list[Any]](), [*roots]
     while waiting:
         node = waiting.pop()
         waiting += node.children
         arguments = getattr(node.extra_fields, "inputs", ())
         lists = (part if isinstance(part, list) else [part] for part in arguments)
-        found[node.correlation_id] = [
+        tensors[node.correlation_id] = [
             part for parts in lists for part in parts if hasattr(part, "device")
         ]
-    return found
+    return tensors
 
 
-def _is_of_device(event: Any, tensors: Sequence[Any]) -> bool:
+def _is_of_device(event: FunctionEvent, tensors: Sequence[Any]) -> bool:
     """Whether an operator runs on a device that torch does not bring, by a kernel that is
     registered there: the vendor's, not the fallback that calls ATen's for the CPU.
     """
@@ -337,7 +335,7 @@ def _is_of_device(event: Any, tensors: Sequence[Any]) -> bool:
     ) and torch._C._dispatch_has_kernel_for_dispatch_key(operator, "PrivateUse1")
 
 
-def _computing(event: Any) -> str:
+def _computing(event: FunctionEvent) -> str:
     """Return the operator that an event is, such as ``aten.mm``, if it computes something;
     otherwise nothing.
 
@@ -387,6 +385,7 @@ def _kernels_without_operator(events: Sequence[Any]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _usable() -> Iterator[None]:
+    """Raise ``CannotRepeat`` where torch's profiler fails in this context."""
     try:
         yield
     except Exception as error:
@@ -395,6 +394,6 @@ def _usable() -> Iterator[None]:
         raise CannotRepeat(f"torch's profiler cannot be used: {first}") from error
 
 
-def _above(event: Any) -> Iterator[Any]:
+def _above(event: FunctionEvent) -> Iterator[FunctionEvent]:
     while (event := event.cpu_parent) is not None:
         yield event

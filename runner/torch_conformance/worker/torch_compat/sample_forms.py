@@ -21,22 +21,29 @@ _OFFSET = 3
 """In elements: no vector begins there."""
 
 
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+"""The arguments of a call, by position and by keyword."""
+
+Change = Callable[[torch.Tensor], torch.Tensor | None]
+"""Returns another tensor in the place of one; None where it has none."""
+
+
 def in_forms(
-    function: Callable[..., Any], samples: Sequence[Any], forms: Sequence[str]
-) -> Iterator[tuple[int, str, list[Any], dict[str, Any]]]:
-    """Yield for each form the number of a sample, the form, and the arguments that it makes of that
-    sample: of the one with most elements that it changes, and that eager then takes.
+    function: Callable[..., object], calls: Sequence[Call], forms: Sequence[str]
+) -> Iterator[tuple[int, str, tuple[Any, ...], dict[str, Any]]]:
+    """Yield for each form the number of a call, the form, and the arguments that it makes of that
+    call: of the one with most elements that it changes, and that eager then takes.
     """
 
     def elements(number: int) -> int:
-        return max((leaf.numel() for leaf in _tensors(_call(samples[number]))), default=0)
+        return max((leaf.numel() for leaf in _tensors(calls[number])), default=0)
 
-    largest = sorted(range(len(samples)), key=elements, reverse=True)
+    largest = sorted(range(len(calls)), key=elements, reverse=True)
     for form in forms:
         for number in largest:
             made = [
                 call
-                for call in FORMS[form](_call(samples[number]))
+                for call in FORMS[form](calls[number])
                 if call is not None and _takes(function, call)
             ]
             if made:
@@ -44,11 +51,8 @@ def in_forms(
                 break
 
 
-def _call(sample: Any) -> Any:
-    return list(sample.args), dict(sample.kwargs)
-
-
 def _tensors(call: object) -> list[torch.Tensor]:
+    """Return the strided tensors of a call."""
     return [
         leaf
         for leaf in pytree.tree_leaves(call)
@@ -56,13 +60,13 @@ def _tensors(call: object) -> list[torch.Tensor]:
     ]
 
 
-def _takes(function: Callable[..., Any], call: object) -> bool:
+def _takes(function: Callable[..., object], call: Call) -> bool:
     """Whether eager computes it, on the CPU: on a GPU a wrong index ends the process.
 
     What is expanded may not be written.
     """
 
-    def copied() -> Any:
+    def copied() -> Call:
         return pytree.tree_map_only(
             torch.Tensor, lambda tensor: copy.deepcopy(tensor.detach()).cpu(), call
         )
@@ -77,7 +81,7 @@ def _takes(function: Callable[..., Any], call: object) -> bool:
     return all(0 not in now.stride() or torch.equal(now, before) for now, before in pairs)
 
 
-def _changed(call: object, change: Callable[[torch.Tensor], torch.Tensor | None], most: int) -> Any:
+def _changed(call: Call, change: Change, most: int) -> Call | None:
     """Return a call with the first ``most`` tensors that ``change`` changes; None where it changes
     none, for which it returns None.
     """
@@ -95,9 +99,7 @@ def _changed(call: object, change: Callable[[torch.Tensor], torch.Tensor | None]
     return result if count else None
 
 
-def _elsewhere(
-    change: Callable[[torch.Tensor], torch.Tensor | None], call: object
-) -> Iterator[Any]:
+def _elsewhere(change: Change, call: Call) -> Iterator[Call | None]:
     """Yield the call with all tensors changed, then with only the first, where there are more."""
     yield _changed(call, change, len(_tensors(call)))
     if sum(change(tensor.detach()) is not None for tensor in _tensors(call)) > 1:
@@ -109,7 +111,7 @@ def _transposed(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor.mT.clone(memory_format=torch.contiguous_format).mT if is_matrix else None
 
 
-def _transposed_rows(call: object) -> Iterator[Any]:
+def _transposed_rows(call: Call) -> Iterator[Call | None]:
     """Yield the same of rows, where the call has no matrix: of each its numbers, there and back."""
     calls = [call for call in _elsewhere(_transposed, call) if call is not None]
     yield from calls
@@ -140,7 +142,7 @@ def is_at_offset(tensor: torch.Tensor) -> bool:
     return is_plain and tensor.is_contiguous() and tensor.storage_offset() == _OFFSET
 
 
-def _nonfinite(call: object) -> Iterator[Any]:
+def _nonfinite(call: Call) -> Iterator[Call | None]:
     """Yield the call with NaN and infinities, at other places in each tensor."""
     place = -1
 
@@ -158,7 +160,7 @@ def _nonfinite(call: object) -> Iterator[Any]:
     yield _changed(call, change, len(_tensors(call)))
 
 
-def _with_sizes(call: object, size_of: Callable[[int], int]) -> Any:
+def _with_sizes(call: Call, size_of: Callable[[int], int]) -> Call | None:
     """Return the call with other sizes, the same for the same size in each tensor; numbers are
     repeated, and indices remain within the least size.
     """
@@ -182,31 +184,27 @@ def _with_sizes(call: object, size_of: Callable[[int], int]) -> Any:
     return _changed(call, change, len(_tensors(call))) if elements <= _MOST_ELEMENTS else None
 
 
-def _single(call: object) -> Iterator[Any]:
-    yield _with_sizes(call, lambda size: 1)
-
-
-def _odd(call: object) -> Iterator[Any]:
+def _odd(call: Call) -> Iterator[Call | None]:
     yield _with_sizes(call, lambda size: 2 * size + 1)
 
 
-def _empty(call: object) -> Iterator[Any]:
+def _empty(call: Call) -> Iterator[Call | None]:
     """Yield the call with each of two sizes as 0: those of an outer and of an inner dimension."""
     sizes = dict.fromkeys(size for tensor in _tensors(call) for size in tensor.shape if size > 1)
     for none in [*sizes][:2]:
-        yield _with_sizes(call, functools.partial(_none_of, none))
+
+        def size_of(size: int, none: int = none) -> int:
+            return size * (size != none)
+
+        yield _with_sizes(call, size_of)
 
 
-def _none_of(none: int, size: int) -> int:
-    return 0 if size == none else size
-
-
-FORMS: dict[str, Callable[[Any], Iterator[Any]]] = {
+FORMS: dict[str, Callable[[Call], Iterator[Call | None]]] = {
     "transposed": _transposed_rows,
     "expanded": functools.partial(_elsewhere, _expanded),
     "offset": functools.partial(_elsewhere, at_offset),
     "empty": _empty,
-    "single": _single,
+    "single": lambda call: iter([_with_sizes(call, lambda size: 1)]),
     "odd": _odd,
     "nonfinite": _nonfinite,
     RESIZED: _odd,

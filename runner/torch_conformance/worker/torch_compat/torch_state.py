@@ -324,7 +324,7 @@ def follow_variables(folder: str) -> dict[str, dict[str, Any]]:
     return options
 
 
-def _forget_stream(handler: Any) -> None:
+def _forget_stream(handler: logging.StreamHandler[Any]) -> None:
     if handler.stream is not None:
         with contextlib.suppress(OSError, ValueError):
             handler.stream.close()

@@ -10,13 +10,18 @@ import hashlib
 import io
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from torch_conformance.model.protocol import Json
 from torch_conformance.model.targets import Target
 from torch_conformance.model.values import frozen
 from torch_conformance.tools.offline import problems_of_texts
 from torch_conformance.vocabulary.expectations.compiled_kernels import code_of_stage
 from torch_conformance.worker.case.source_module import SpecModule
+
+if TYPE_CHECKING:
+    from triton.compiler import CompiledKernel
+    from triton.runtime import JITFunction
 
 _ALIGNMENT = 16
 """What ``aligned`` says of an argument: a multiple of so much, which Triton finds out at each
@@ -37,7 +42,7 @@ class Compiled:
     """Plain values by name."""
 
 
-def compiled(kernel: Any, arguments: Mapping[str, Any], target: Target) -> Compiled:
+def compiled(kernel: "JITFunction", arguments: Mapping[str, Any], target: Target) -> Compiled:
     """Compile a kernel; raise whatever Triton raises.
 
     ``arguments`` are those of a step ``triton``.
@@ -61,18 +66,24 @@ def compiled(kernel: Any, arguments: Mapping[str, Any], target: Target) -> Compi
         )
     source = compiler.ASTSource(kernel, types, values, attributes)
     gpu = GPUTarget(target.backend, target.compiler_arch, target.warp_size)
-    printed = io.StringIO()
+    options = dict(arguments.get("options") or {})
+    with printed() as report:
+        compiled_kernel = compiler.compile(source, target=gpu, options=options)
+    return taken(compiled_kernel, target, report.getvalue())
+
+
+@contextlib.contextmanager
+def printed() -> Iterator[io.StringIO]:
+    """Keep what is printed in this context, and print it at the end."""
+    text = io.StringIO()
     try:
-        with contextlib.redirect_stdout(printed):
-            compiled_kernel = compiler.compile(
-                source, target=gpu, options=dict(arguments.get("options") or {})
-            )
+        with contextlib.redirect_stdout(text):
+            yield text
     finally:
-        sys.stdout.write(printed.getvalue())
-    return taken(compiled_kernel, target, printed.getvalue())
+        sys.stdout.write(text.getvalue())
 
 
-def taken(compiled_kernel: Any, target: Target, printed: str) -> Compiled:
+def taken(compiled_kernel: "CompiledKernel", target: Target, printed: str) -> Compiled:
     """Return the texts and metadata of what Triton made; ``printed`` is the report of the
     assembler.
     """
@@ -89,7 +100,8 @@ def taken(compiled_kernel: Any, target: Target, printed: str) -> Compiled:
     return Compiled(texts=tuple(texts), metadata={**plain, **own})
 
 
-def _value(value: object) -> Any:
+def _value(value: object) -> Json:
+    """Return a value of Triton's metadata as plain data."""
     if (
         isinstance(value, list | tuple | set | frozenset)
         and not hasattr(value, "_fields")

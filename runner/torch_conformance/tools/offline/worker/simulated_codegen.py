@@ -6,13 +6,19 @@ import ast
 import contextlib
 import copy
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch_conformance.tools.offline.simulated_options import FIXED
+from torch_conformance.worker.process.channel import said
 from torch_conformance.worker.torch_compat import choice_census, compiling, torch_state
 from torch_conformance.worker.torch_compat.choice_census import Tuning
+
+if TYPE_CHECKING:
+    import torch
+    from torch._inductor.graph import GraphLowering
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
 _SELECTOR = "torch._inductor.select_algorithm"
 
@@ -69,7 +75,7 @@ class _Module:
 
     __file__ = "<generated for a simulated GPU>"
 
-    def call(self, *args: object, **kwargs: object) -> Any:
+    def call(self, *args: object, **kwargs: object) -> NoReturn:
         raise Lowered
 
 
@@ -83,42 +89,46 @@ def install() -> None:
             setattr(
                 importlib.import_module(torch_state.OPTIONS[section]), name, copy.deepcopy(value)
             )
-    compiling.hook("torch._inductor.graph", "GraphLowering.compile_to_module", _record_wrapper)
-    compiling.hook(_SELECTOR, "AlgorithmSelectorCache.__call__", _record_selection)
-    compiling.hook(_SELECTOR, "AlgorithmSelectorCache.make_benchmark_fn", _rank_by_place)
-    compiling.hook(
-        _SELECTOR,
-        "AlgorithmSelectorCache.make_precompile_fn",
-        lambda original, *args, **kwargs: dict,
-    )
-    with contextlib.suppress(AttributeError, ImportError):
+    benchmarking = "torch._inductor.runtime.benchmarking"
+    for module, name, on_call in (
+        ("torch._inductor.graph", "GraphLowering.compile_to_module", _record_wrapper),
+        (_SELECTOR, "AlgorithmSelectorCache.__call__", _record_selection),
+        (_SELECTOR, "AlgorithmSelectorCache.make_benchmark_fn", _rank_by_place),
+        (
+            _SELECTOR,
+            "AlgorithmSelectorCache.make_precompile_fn",
+            lambda call: dict,
+        ),
+        # the tables of times would show invented numbers
+        (_SELECTOR, "AlgorithmSelectorCache.log_results", _do_nothing),
+        (_SELECTOR, "_log_autotune_choices_stats", _do_nothing),
+        # dynamo's graph, and the graph that Inductor lowers
+        ("torch._inductor.compile_fx", "compile_fx", _refuse_operators),
+        ("torch._inductor.compile_fx", "_compile_fx_inner", _refuse_operators),
+    ):
+        compiling.hook(module, name, on_call)
+    for module, name, on_call in (
         # it builds and loads a candidate of Composable Kernel
-        compiling.hook(
+        (
             "torch._inductor.codegen.rocm.rocm_benchmark_request",
             "ROCmBenchmarkRequest.update_workspace_size",
             _do_nothing,
-        )
-    # the tables of times would show invented numbers
-    compiling.hook(_SELECTOR, "AlgorithmSelectorCache.log_results", _do_nothing)
-    compiling.hook(_SELECTOR, "_log_autotune_choices_stats", _do_nothing)
-    for module, name in (
-        ("torch._inductor.runtime.benchmarking", "Benchmarker.benchmark"),
-        ("torch._inductor.runtime.benchmarking", "Benchmarker.benchmark_gpu"),
-        ("torch._inductor.runtime.benchmarking", "TritonBenchmarker.benchmark_gpu"),
-        ("torch._inductor.runtime.benchmarking", "InductorBenchmarker.benchmark_gpu"),
-        (
-            "torch._inductor.fx_passes.pad_mm",
-            "should_pad_bench_key",
-        ),  # asked for where padding is decided by time alone
+        ),
+        (benchmarking, "Benchmarker.benchmark", _refuse_times),
+        (benchmarking, "Benchmarker.benchmark_gpu", _refuse_times),
+        (benchmarking, "TritonBenchmarker.benchmark_gpu", _refuse_times),
+        (benchmarking, "InductorBenchmarker.benchmark_gpu", _refuse_times),
+        # where padding is decided only by time
+        ("torch._inductor.fx_passes.pad_mm", "should_pad_bench_key", _refuse_times),
     ):
-        with contextlib.suppress(AttributeError):  # the class does not override it
-            compiling.hook(module, name, _refuse_times)
-    for name in ("compile_fx", "_compile_fx_inner"):
-        # dynamo's graph, and the graph that Inductor lowers
-        compiling.hook("torch._inductor.compile_fx", name, _refuse_operators)
+        # not every torch has the module, nor every class its own method
+        with contextlib.suppress(AttributeError, ImportError):
+            compiling.hook(module, name, on_call)
 
 
-def _record_wrapper(original: Callable[..., Any], graph: Any) -> Any:
+def _record_wrapper(call: compiling.Call) -> _Module:
+    """Record the code of a wrapper in the place of loading it."""
+    graph: GraphLowering = call.args[0]
     if graph.cpp_wrapper:
         raise _recording[0].refuse(
             "cpp_wrapper: its C++ is not compiled without the headers of the GPU"
@@ -128,13 +138,7 @@ def _record_wrapper(original: Callable[..., Any], graph: Any) -> Any:
     return _Module()
 
 
-def _rank_by_place(
-    original: Callable[..., Any],
-    selector: object,
-    choices: Sequence[Any],
-    *args: object,
-    **kwargs: object,
-) -> Any:
+def _rank_by_place(call: compiling.Call) -> object:
     """Nothing is timed: the first template of Triton is taken, else the first candidate.
 
     Which is fastest is not known.
@@ -152,11 +156,11 @@ def _rank_by_place(
     return ranked
 
 
-def _do_nothing(original: Callable[..., Any], *args: object, **kwargs: object) -> None:
+def _do_nothing(call: compiling.Call) -> None:
     """Return None in the place of a function."""
 
 
-def _refuse_times(original: Callable[..., Any], *args: object, **kwargs: object) -> Any:
+def _refuse_times(call: compiling.Call) -> NoReturn:
     raise _recording[0].refuse("a choice that Inductor makes by timing something on the device")
 
 
@@ -172,7 +176,7 @@ _CHOSEN_IN_CPP = (
 _COLLECTIVES = ("_c10d_functional", "c10d.")
 
 
-def refuse_operators(nodes: Any) -> None:
+def refuse_operators(nodes: "Iterable[torch.fx.Node]") -> None:
     """Raise ``Unfaithful`` where a graph has an operator that a simulated GPU does not show."""
     for node in nodes:
         name = f"{getattr(node.target, '__module__', '')}.{getattr(node.target, '__name__', node.target)}"  # noqa: E501 - Python 3.11 breaks no line within a field
@@ -184,29 +188,22 @@ def refuse_operators(nodes: Any) -> None:
             raise _recording[0].refuse(f"{name}: a collective needs its processes")
 
 
-def _refuse_operators(
-    original: Callable[..., Any], module: Any, *args: object, **kwargs: object
-) -> Any:
-    refuse_operators(module.graph.nodes)
-    return original(module, *args, **kwargs)
+def _refuse_operators(call: compiling.Call) -> object:
+    refuse_operators(call.args[0].graph.nodes)
+    return call()
 
 
-def _record_selection(
-    original: Callable[..., Any],
-    selector: object,
-    op: object,
-    choices: Any,
-    *args: object,
-    **kwargs: Any,
-) -> Any:
+def _record_selection(call: compiling.Call) -> object:
+    """Record the candidates of a selection, and compile those of Triton."""
     from torch._inductor import select_algorithm
     from torch._inductor.codecache import PyCodeCache
 
     # the candidates that the options of ``test_configs`` leave, as the selector filters them
-    candidates = list(choices)
+    arguments = call.arguments
+    candidates = list(arguments["choices"])
     for name in ("filter_choices_by_name_regex", "filter_choices_by_desc_regex"):
         candidates = list(getattr(select_algorithm, name)(candidates))
-    tuning = Tuning(op=str(op), how="only" if len(candidates) == 1 else "untimed")
+    tuning = Tuning(op=str(arguments["name"]), how="only" if len(candidates) == 1 else "untimed")
     _recording[0].tunings.append(tuning)
     for choice in candidates:
         tally = tuning.tallies[tuning.add(choice)]
@@ -220,13 +217,10 @@ def _record_selection(
                 list(compiled_configs(getattr(module, request.kernel_name)))
             except Exception as error:  # a compiler may raise anything: it is counted
                 tally["failed"] += 1
-                tally["error"] = (
-                    tally["error"]
-                    or f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
-                )
+                tally["error"] = tally["error"] or " ".join(said(error).split())[:300]
             else:
                 tally["compiled"] += 1
-    return original(selector, op, choices, *args, **kwargs)
+    return call()
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +247,7 @@ def sources(wrapper: str) -> list[Source]:
     return kernel_sources
 
 
-def load(source: Source) -> Any:
+def load(source: Source) -> "CachingAutotuner":
     """Return the kernel of a source with Inductor's own options: its heuristics, its configurations
     and its assembler.
     """
@@ -272,7 +266,7 @@ def _choose_assembler() -> None:
     _set_triton_ptxas_path()
 
 
-def compiled_configs(kernel: Any) -> Iterator[Any]:
+def compiled_configs(kernel: "CachingAutotuner") -> Iterator[Any]:
     """Yield what Triton made of each configuration of a kernel, as Inductor compiles it."""
     for config in kernel.configs:
         yield kernel._precompile_config(config).kernel

@@ -5,10 +5,8 @@ Its canaries.
 """
 
 import contextlib
-import io
 import os
 import re
-import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -22,7 +20,7 @@ from torch_conformance.tools.offline.simulated_gpus import PROPERTIES
 from torch_conformance.tools.offline.simulated_options import FIXED, refusals
 from torch_conformance.tools.offline.worker import compile_case, kernels
 from torch_conformance.tools.offline.worker import simulated_codegen as codegen
-from torch_conformance.tools.offline.worker.kernels import Compiled, taken
+from torch_conformance.tools.offline.worker.kernels import Compiled, printed, taken
 from torch_conformance.tools.offline.worker.simulated_codegen import Graph, Recording, Source
 from torch_conformance.vocabulary.expectations.compiled_kernels import code_of_stage
 from torch_conformance.worker.case.scope import STEPS, Scope, resolved
@@ -39,24 +37,18 @@ class Lowering:
         self._plan = plan
         body = plan["body"]
         params = types.SimpleNamespace(**plan["params"], backend=plan["backend"], device=DEVICE)
-        self._module = SpecModule(plan["module_key"], {"torch": torch, "params": params})
-        self._scope = Scope(self._module.namespace, DEVICE, closing)
+        module = SpecModule(plan["module_key"], {"torch": torch, "params": params})
+        self._scope = Scope(module.namespace, DEVICE, closing)
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
         self._backward: list[Graph] = []
         for block in body["preludes"]:
-            self._module.execute(block)
+            module.execute(block)
         with self._fake:
             self._functions = {
-                name: self._function(value) for name, value in body["functions"].items()
+                name: self._scope.function(value, module)
+                for name, value in body["functions"].items()
             }
             self._arguments = self._scope.make_all(body["inputs"])
-
-    def _function(self, value: Mapping[str, Any]) -> Any:
-        if "block" in value:
-            return self._module.function(value["block"], value["entry"])
-        if "module" in value:
-            return self._scope.module(value)
-        return self._scope.find(value.get("ref") or value["api"])
 
     def step(self, step: Mapping[str, Any]) -> Recording:
         """Return what a step generated; raise what torch raises, and ``Unfaithful`` for what a
@@ -140,7 +132,7 @@ def run_steps(
                 phase = "kernel build"
                 with phases(phase):
                     compilation = compiled(recording.graphs, TARGETS[plan["target"]])
-                # without a kernel the wrappers alone are sent: the runner does not judge them
+                # without a kernel only the wrappers are sent: the runner does not judge them
                 texts = (
                     list(compilation.texts)
                     if compilation
@@ -205,18 +197,15 @@ def _kernel(source: Source, target: Target) -> Compiled:
     kernel, first, errors = codegen.load(source), None, []
     configs = list(kernel.configs)
     for config in configs:
-        printed = io.StringIO()
         try:
-            with contextlib.redirect_stdout(printed):
+            with printed() as report:
                 compiled_kernel = kernel._precompile_config(config).kernel
         except Exception as error:
             # the compiler may raise anything: torch drops such a configuration, as long as one is
             # left
             errors.append(error)
             continue
-        finally:
-            sys.stdout.write(printed.getvalue())
-        first = first or taken(compiled_kernel, target, printed.getvalue())
+        first = first or taken(compiled_kernel, target, report.getvalue())
     if first is None:
         raise (
             errors[0]

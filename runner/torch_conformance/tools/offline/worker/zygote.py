@@ -13,7 +13,7 @@ from torch_conformance.model import protocol
 from torch_conformance.model.protocol import SIMULATED, TARGET
 from torch_conformance.model.targets import TARGETS, Target
 from torch_conformance.worker.process import entry, zygote
-from torch_conformance.worker.process.channel import carry_out
+from torch_conformance.worker.process.channel import carry_out, said
 
 _MOST = 500
 """Characters of a problem."""
@@ -65,7 +65,7 @@ def _facts(target: Target) -> dict[str, Any]:
         facts["problem"] = next(problems(target), "")[:_MOST]
     except Exception as error:
         # the compilers, or a torch that lacks what is replaced, may raise anything
-        facts["problem"] = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_MOST]
+        facts["problem"] = " ".join(said(error).split())[:_MOST]
     return facts
 
 
