@@ -365,7 +365,7 @@ class BatchInvariant(Repeated):
     """The sizes of the parts; [1] when absent. For example ``[1, 4]``."""
 
     @classmethod
-    def read(cls, body: Any) -> "BatchInvariant":
+    def read(cls, body: Json) -> "BatchInvariant":
         """Read the arguments; raise ``BadExpectation`` for a list with an entry twice."""
         for word in ("inputs", "sizes"):
             entries = body.get(word, [])
@@ -438,7 +438,7 @@ class Poisoned(Repeated):
     words = "the same bits where fresh memory holds NaN"
 
     @classmethod
-    def read(cls, body: Any) -> "Poisoned":
+    def read(cls, body: Json) -> "Poisoned":
         """Read the condition; raise ``BadExpectation`` for false."""
         if body is False:
             raise BadExpectation(
@@ -525,7 +525,7 @@ class Candidates(Repeated):
     """Relative tolerance. Stated together with atol."""
 
     @classmethod
-    def read(cls, body: Any) -> "Candidates":
+    def read(cls, body: Json) -> "Candidates":
         """Read the arguments; raise ``BadExpectation`` for tolerances that ``close`` rejects, and
         for a minimum above the maximum.
         """

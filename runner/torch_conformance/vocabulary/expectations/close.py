@@ -205,7 +205,7 @@ def add_other_inputs(
         if "stand_ins" in leaf and "distribution" not in leaf.get("calibrated", {}):
             comparer = (comparers or {}).get(id(leaf)) or _by_bits(right, arguments)
             leaf["stand_ins"]["other inputs"] = measure_other_inputs(
-                right, other, _against(leaf, arguments), comparer
+                right, other, _against(leaf, arguments), leaf["atol"], comparer
             )
 
 
@@ -273,7 +273,7 @@ class Close(ConditionalOnCode):
     size 1 and empty tensors have none that count. For example ``any``."""
 
     @classmethod
-    def read(cls, body: Any) -> "Close":
+    def read(cls, body: Json) -> "Close":
         """Read the arguments; raise ``BadExpectation`` for a comparison that cannot fail, and for
         words that exclude each other.
         """

@@ -108,7 +108,7 @@ class _Events(Conditional):
     """What each of them has as its reason."""
 
     @classmethod
-    def check(cls, body: Any) -> None:
+    def check(cls, body: Json) -> None:
         """Refuse a wrong pattern, and a reason where none may occur."""
         if "reason" in body:
             try:
@@ -244,7 +244,7 @@ class Guards(Conditional):
     r"""LLVM FileCheck directives on their text. For example ``"CHECK: L['x'].size()[0]\n"``."""
 
     @classmethod
-    def read(cls, body: Any) -> Self:
+    def read(cls, body: Json) -> Self:
         """Read parts, pattern and directives; raise ``BadExpectation``."""
         check_searched(body.get("matches"), "matches")
         check_specific({"matches": body.get("matches")})
@@ -449,7 +449,7 @@ class GraphOfStage(Conditional):
         return About.DYNAMO if self.stage == "dynamo" else About.INDUCTOR
 
     @classmethod
-    def read(cls, body: Any) -> "GraphOfStage":
+    def read(cls, body: Json) -> "GraphOfStage":
         """Read the directives; raise ``BadExpectation``."""
         if "index" in body and not body.keys() & {"ops", "checks"}:
             raise BadExpectation(

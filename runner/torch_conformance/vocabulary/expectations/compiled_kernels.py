@@ -204,7 +204,7 @@ class Resources(Conditional):
     For example ``{max: target}``, ``{max: 65536}``, ``0``."""
 
     @classmethod
-    def check(cls, body: Any) -> None:
+    def check(cls, body: Json) -> None:
         """Check that there is a resource, and the bound of shared memory."""
         shared = body.get("shared", 0)
         is_of_target = isinstance(shared, dict) and shared.get("max") == TARGET
@@ -306,7 +306,7 @@ class Metadata(Kind):
     values: Mapping[str, Any]
 
     @classmethod
-    def read(cls, body: Any) -> "Metadata":
+    def read(cls, body: Json) -> "Metadata":
         """Read the values by name."""
         return cls(values=dict(body))
 

@@ -113,7 +113,7 @@ class Counter(_ByName):
         )
 
     @classmethod
-    def check(cls, body: Any) -> None:
+    def check(cls, body: Json) -> None:
         """Refuse unlisted counters without a namespace, or of which 0 is expected; the tables of
         names have the problems of the others.
         """
@@ -292,13 +292,13 @@ class RemoteCache(OnlyCounts):
     caches: Mapping[str, Mapping[str, Any]]
 
     @classmethod
-    def counts_of(cls, body: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    def counts_of(cls, body: Json) -> Iterator[tuple[tuple[str, ...], Any]]:
         """Yield the counts of each cache."""
         for cache in body if isinstance(body, Mapping) else ():
             yield from (((cache, word), count) for word, count in body[cache].items())
 
     @classmethod
-    def check(cls, body: Any) -> None:
+    def check(cls, body: Json) -> None:
         """Refuse unknown caches, and counts that may all be 0."""
         for cache in body:
             if cache not in CACHES:
@@ -504,7 +504,7 @@ class Choices(Conditional):
     """1 where the selected candidate is of the backend, else 0."""
 
     @classmethod
-    def read(cls, body: Any) -> "Choices":
+    def read(cls, body: Json) -> "Choices":
         """Read the counts; raise ``BadExpectation`` for a number of winners without a backend:
         there is one in each selection.
         """

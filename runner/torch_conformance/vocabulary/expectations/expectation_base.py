@@ -90,7 +90,7 @@ class Kind(Word, Expectation):
     """Whether it can be judged of what is compiled and never executed."""
 
     @classmethod
-    def counts_of(cls, body: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    def counts_of(cls, body: Json) -> Iterator[tuple[tuple[str, ...], Any]]:
         """Yield each count of a body, with the keys that lead to it: those of the fields that are
         counts. A template in the place of the body has none.
         """
@@ -102,13 +102,13 @@ class Kind(Word, Expectation):
                     yield (key.name, name), count
 
     @classmethod
-    def check(cls, body: Any) -> None:
+    def check(cls, body: Json) -> None:
         """Raise ``BadExpectation`` for a body that the schema lets through, whose counts are right,
         and that is invalid.
         """
 
     @classmethod
-    def parse(cls, body: Any) -> Self:
+    def parse(cls, body: Json) -> Self:
         """Read the body that the schema let through; raise ``BadExpectation``."""
         for path, count in cls.counts_of(body):
             check_count(count, *path)
@@ -116,7 +116,7 @@ class Kind(Word, Expectation):
         return cls.read(body)
 
     @classmethod
-    def read(cls, body: Any) -> Self:
+    def read(cls, body: Json) -> Self:
         """Return the expectation of a body that was checked."""
         return cls(**body)
 
@@ -218,7 +218,7 @@ class Range:
         )
 
 
-def parse_count(body: Any) -> Range:
+def parse_count(body: Json) -> Range:
     """Read a number or a range; raise ``BadExpectation`` for a range with no number or all
     numbers.
     """
@@ -274,7 +274,7 @@ def or_some(count: Any) -> Any:
     return AT_LEAST_ONE if count is None else count
 
 
-def check_count(body: Any, *path: str | int) -> None:
+def check_count(body: Json, *path: str | int) -> None:
     """Check a count with its conditions, which is at a path; raise ``BadExpectation``."""
     for index, value in enumerate(counts_in(body)):
         try:
@@ -461,13 +461,13 @@ class OnlyCounts(Counts):
         return getattr(self, fields(self)[0].name)
 
     @classmethod
-    def counts_of(cls, body: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    def counts_of(cls, body: Json) -> Iterator[tuple[tuple[str, ...], Any]]:
         """Yield the count of each name."""
         for name, count in body.items() if isinstance(body, Mapping) else ():
             yield (name,), count
 
     @classmethod
-    def read(cls, body: Any) -> Self:
+    def read(cls, body: Json) -> Self:
         """Keep the body."""
         return cls(**{fields(cls)[0].name: body})
 
@@ -485,6 +485,6 @@ class OneCount(OnlyCounts):
     count: Any
 
     @classmethod
-    def counts_of(cls, body: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    def counts_of(cls, body: Json) -> Iterator[tuple[tuple[str, ...], Any]]:
         """Yield the body."""
         yield (), body

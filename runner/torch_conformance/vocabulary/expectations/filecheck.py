@@ -132,7 +132,7 @@ class FileCheck(Kind):
     """Where the expectation applies; everywhere when absent."""
 
     @classmethod
-    def read(cls, body: Any) -> "FileCheck":
+    def read(cls, body: Json) -> "FileCheck":
         """Read the directives; raise ``BadExpectation`` for lines that FileCheck would ignore."""
         options: Mapping[str, Any] = {"checks": body} if isinstance(body, str) else body
         path = () if isinstance(body, str) else ("checks",)

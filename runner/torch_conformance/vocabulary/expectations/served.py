@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.expectation import About, Mutant, Verdict
+from torch_conformance.model.protocol import Json
 from torch_conformance.model.results import OperatorCalls
 from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations.additional_calls import Repeated
@@ -130,7 +131,7 @@ class Served(OfOperators):
     first tensor, where they are a map. For example ``{float16: [aten.mm, aten.addmm]}``."""
 
     @classmethod
-    def read(cls, body: Any) -> "Served":
+    def read(cls, body: Json) -> "Served":
         """Read the word or the map."""
         if body == "all":
             return cls()
@@ -216,7 +217,7 @@ class Residue(OfOperators):
     """The operators, each once. For example ``[aten.sort]``."""
 
     @classmethod
-    def read(cls, body: Any) -> "Residue":
+    def read(cls, body: Json) -> "Residue":
         """Read the list, or the map; raise ``BadExpectation`` for one without operators."""
         whole = body if isinstance(body, dict) else {"operators": body}
         if not whole.get("operators"):

@@ -99,7 +99,7 @@ class Sound(Repeated):
     """
 
     @classmethod
-    def check(cls, body: Any) -> None:
+    def check(cls, body: Json) -> None:
         """Raise ``BadExpectation`` for a change that is an empty name."""
         if body.get("change") == "":
             raise BadExpectation("the change has no name", "name a function", path=("change",))

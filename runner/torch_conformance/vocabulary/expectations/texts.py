@@ -166,7 +166,7 @@ def _excerpt(text: str) -> str:
 _NARROWER = "name a word that only the expected text has"
 
 
-def check_specific(body: Any, key: str = "contains") -> None:
+def check_specific(body: Json, key: str = "contains") -> None:
     """Check that the parts at a key, and the pattern, are in no text by chance; raise
     ``BadExpectation``.
     """
@@ -191,7 +191,7 @@ def check_specific_checks(checks: CheckFile, *path: str) -> None:
         )
 
 
-def _placed(body: Any, key: str) -> list[tuple[tuple[str | int, ...], str]]:
+def _placed(body: Json, key: str) -> list[tuple[tuple[str | int, ...], str]]:
     """Return the parts at a key, each with its path."""
     parts = body.get(key)
     return [
@@ -233,7 +233,7 @@ DICT_CONTAINS: not ___dict_contains('forward', G['gauge'].__dict__)
 _KINDS = tuple(line.partition(":")[0] for line in (OF_TENSORS + OTHER_FRAMES).splitlines())
 
 
-def check_guards(body: Any, checks: CheckFile | None) -> None:
+def check_guards(body: Json, checks: CheckFile | None) -> None:
     """Refuse parts, patterns and directives of any guards, with ``BadExpectation``.
 
     A kind that not every frame has may be named without more.
@@ -306,7 +306,7 @@ class _OfText(ConditionalOnCode):
     """
 
     @classmethod
-    def check(cls, body: Any) -> None:
+    def check(cls, body: Json) -> None:
         """Check the pattern, reject ``contains`` and ``lacks`` that contradict each other, and
         check how often the parts must be in the text.
         """
@@ -470,7 +470,7 @@ class Log(_OfText):
     needs_result = False
 
     @classmethod
-    def check(cls, body: Any) -> None:
+    def check(cls, body: Json) -> None:
         """Check also that parts and pattern are in no text by chance, and not in what torch logs of
         any function.
         """
@@ -541,7 +541,7 @@ class Exit(ConditionalOnCode):
     """A text in its standard output; of a program only."""
 
     @classmethod
-    def check(cls, body: Any) -> None:
+    def check(cls, body: Json) -> None:
         """Check the texts.
 
         A non-zero code needs one, because a child that fails to start has a non-zero code too.
@@ -733,7 +733,7 @@ class Raises(Conditional):
         return {"as": EAGER} if self.as_eager else None
 
     @classmethod
-    def read(cls, body: Any) -> Self:
+    def read(cls, body: Json) -> Self:
         """Read type and pattern."""
         for described, *path in ((body, "match"), (body.get("cause", {}), "cause", "match")):
             check_searched(
@@ -846,7 +846,7 @@ def _why_not_before(facts: StepFacts) -> str:
     )
 
 
-def is_general(body: Any) -> bool:
+def is_general(body: Json) -> bool:
     """Whether almost any failure fits: the type is a base class of all exceptions, or a wide one
     and no ``match`` is specific.
     """

@@ -201,7 +201,7 @@ class _Pairs(Kind):
     pairs: Mapping[str, Any]
 
     @classmethod
-    def read(cls, body: Any) -> Self:
+    def read(cls, body: Json) -> Self:
         """Read the pairs; raise ``BadExpectation`` for a value that is compared with itself."""
         for name, other in body.items():
             if is_reference(other) and other["ref"] == name:
@@ -364,7 +364,7 @@ class Strides(ConditionalOnCode):
     """
 
     @classmethod
-    def check(cls, body: Any) -> None:
+    def check(cls, body: Json) -> None:
         """Refuse a comparison with the value itself, and strides that are said twice."""
         if "to" in body and body["to"] == body.get("of", OUTPUT):
             raise BadExpectation(
@@ -510,7 +510,7 @@ class Dead(Kind):
     """
 
     @classmethod
-    def read(cls, body: Any) -> "Dead":
+    def read(cls, body: Json) -> "Dead":
         """Read the names."""
         return cls(objects=tuple(body))
 
