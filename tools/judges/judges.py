@@ -11,7 +11,6 @@ from tools.judges.families import Cell, Tensor
 from torch_conformance.vocabulary.expectations.calibrated import (
     Sample,
     Scale,
-    bounds_of,
     compare,
     errors_of,
     fine_runs_of,
@@ -141,7 +140,7 @@ def _shown(answer: Tensor, scale: Scale, *, wider: bool = False) -> list[float]:
     facts = compare(answer, scale, histogram=False)
     errors = errors_of(wide(answer), scale.reference)
     count = len(errors)
-    ratio = float((errors / bounds_of(scale)).max())
+    ratio = float((errors / scale.bounds).max())
     judged = quantiles_of(count)
     shares = [
         share + (3 * math.sqrt(share * (1 - share) / count) if wider else 0.0) for share in judged

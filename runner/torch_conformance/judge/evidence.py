@@ -169,4 +169,4 @@ def judge_expectation(
 
 def nonsense(error: Exception) -> Verdict:
     """Return the judgement of a measurement that cannot be read."""
-    return Verdict.error(f"the measurement makes no sense: {type(error).__name__}: {error}")
+    return Verdict.error("", f"the measurement makes no sense: {type(error).__name__}: {error}")

@@ -63,14 +63,8 @@ def judge(case: Case, backend: Backend, surroundings: Surroundings, facts: Facts
     """Judge one case: return its outcome with the reason, without data about its execution."""
     if (ended := by_ending(case, facts)) is not None:
         return ended
-    for service in facts.services:
-        if service.problem:
-            return _unjudged(case, f"{service.name}: {service.problem}")
-    if facts.nonsense and not facts.case_id:
-        return _unjudged(case, facts.nonsense)
-    if facts.case_id != case.id or len(facts.steps) > len(case.steps):
-        why = "it is another case's" if facts.case_id != case.id else "it has too many steps"
-        return _unjudged(case, f"the worker's observation makes no sense: {why}")
+    if why := _why_not_of_case(case, facts):
+        return _unjudged(case, why)
     if (ended := ended_by_code(case, surroundings, facts)) is not None:
         return ended
     if (error := facts.error) is not None:
@@ -114,6 +108,20 @@ def judge(case: Case, backend: Backend, surroundings: Surroundings, facts: Facts
     elif backend.compiles and outcome is Outcome.PASS and not any(generated):
         result = with_who_computed(result, steps)
     return _offline().with_level(case, result) if case.target and first is None else result
+
+
+def _why_not_of_case(case: Case, facts: Facts) -> str:
+    """Return why facts say nothing of a case: a problem of a service, or another case's facts;
+    empty where they say something.
+    """
+    for service in facts.services:
+        if service.problem:
+            return f"{service.name}: {service.problem}"
+    if facts.nonsense and not facts.case_id:
+        return facts.nonsense
+    why = "it has too many steps" if len(facts.steps) > len(case.steps) else ""
+    why = why if facts.case_id == case.id else "it is another case's"
+    return why and f"the worker's observation makes no sense: {why}"
 
 
 # -- how a process ended ---------------------------------------------------------------------------

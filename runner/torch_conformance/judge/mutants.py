@@ -48,10 +48,10 @@ class Trial:
 
     case_id: str
     kind: str
-    leaf: str
+    leaf: str = ""
     position: Position
     mutant: str
-    where: str
+    where: str = ""
     fate: Fate
     observed: str
     """The observed text under the mutant; or why the mutant is not applicable."""
@@ -174,7 +174,6 @@ def _try_expectation(
                 leaf=leaf,
                 position=place,
                 mutant=why,
-                where="",
                 fate=Fate.SURVIVED,
                 observed=observed,
                 here=observed,
@@ -207,10 +206,8 @@ def _try_expectation(
         # untrusted facts: the expectation may pass for facts of another form
         why = f"{type(error).__name__}: {error}"
         yield trial(
-            leaf="",
             position=expected.place(""),
             mutant="any",
-            where="",
             fate=Fate.NOT_APPLICABLE,
             observed=why,
         )

@@ -15,7 +15,6 @@ from torch_conformance.matching.time_limit import PatternTooSlow
 from torch_conformance.model.case import Case, Expected, Step
 from torch_conformance.model.case_facts import ServiceReport, StepFacts
 from torch_conformance.model.conditions import Surroundings, asks_for_code
-from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.escaping import headline
 from torch_conformance.model.expectation import (
     NO_EXCEPTION,
@@ -48,7 +47,7 @@ def with_code(
             return replace(surroundings, code=joined([code_of(piece) for piece in facts.code]).text)
         except PatternTooSlow:
             why = "pattern too slow"
-    return Verdict.error(why, expected="generated code, for the condition of this expectation")
+    return Verdict.error("generated code, for the condition of this expectation", why)
 
 
 NOTHING = (
@@ -124,7 +123,7 @@ def problem_of_repetitions(
         sent.append(("one more call, with other numbers", again[str(index)], ""))
     for where, measured, why_not in sent:
         judgements = (
-            [Verdict.error(why_not)]
+            [Verdict.error("", why_not)]
             if measured is None
             else _judged_by(measured, expected, known.facts, surroundings)
         )
@@ -136,8 +135,8 @@ def problem_of_repetitions(
     count = sum(entry.times for entry in entries)
     if count != step.repeat - 1:
         return Verdict.error(
+            " close to ".join(check.names),
             f"{count + 1} of {step.repeat} repetitions were measured",
-            expected=" close to ".join(check.names),
         )
     return None
 
@@ -215,9 +214,7 @@ def verdicts_of(
             observed = (
                 f"{raised.type} in phase '{raised.phase}': {headline(raised.message)}".rstrip(": ")
             )
-            judgement = Verdict.failed(
-                expected=NO_EXCEPTION, observed=observed, detail=folded(raised.traceback)
-            )
+            judgement = Verdict.failed(NO_EXCEPTION, observed, detail=folded(raised.traceback))
             raised_verdict = replace(judgement, kind="raised", position=step.position)
             return [*verdicts, *effects, _of_rank(step, raised_verdict)]
         runs, left = step.runs(surroundings), known.facts.effects
@@ -251,10 +248,14 @@ def verdicts_of(
                 judgement = replace(judgement, status=Status.ERROR, observed=NOTHING)
             if expected.check.compares_with_eager:
                 if runs and is_uncompared and asks_for_code(expected.body):
-                    judgement = Verdict.error(UNCOMPARED)
+                    judgement = Verdict.error("", UNCOMPARED)
                 elif has_other_draws:
                     judgement = _with_hint(judgement)
-            placed = replace(judgement, kind=expected.kind, position=place_of(expected, judgement))
+            placed = replace(
+                judgement,
+                kind=expected.kind,
+                position=expected.place(expected.check.leaf_of(judgement)),
+            )
             verdicts.append(_of_rank(step, placed))
         # a call that raised has no verdict of side effects
         if (
@@ -268,7 +269,7 @@ def verdicts_of(
                 if known.facts.effects and (
                     why := _contradiction({"leaves": decode(list(known.facts.effects.leaves))})
                 ):
-                    judgement = Verdict.error(why, expected=side_effects.KIND)
+                    judgement = Verdict.error(side_effects.KIND, why)
             except ANOTHER_FORM as error:
                 judgement = nonsense(error)
             judgement = _with_hint(judgement) if has_other_draws else judgement
@@ -326,16 +327,6 @@ def _contradiction(measured: Json) -> str:
         return f"the measurement makes no sense: {type(error).__name__}: {error}"
 
 
-def place_of(expected: Expected, judgement: Verdict) -> Position:
-    """Return the place of a judged leaf in the spec; FileCheck says which line of its text did not
-    match.
-    """
-    return expected.place(
-        judgement.leaf
-        or (judgement.expected.partition(":")[0] if expected.kind == "filecheck" else "")
-    )
-
-
 def _judged_by(
     sent: Json, expected: Expected, facts: StepFacts, surroundings: Surroundings
 ) -> list[Verdict]:
@@ -345,7 +336,7 @@ def _judged_by(
     except ANOTHER_FORM as error:
         return [nonsense(error)]
     if why := _contradiction(measured):
-        return [Verdict.error(why, expected=expected.kind)]
+        return [Verdict.error(expected.kind, why)]
     return judge_expectation(expected, replace(facts, measured=measured), surroundings)
 
 

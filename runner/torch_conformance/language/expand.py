@@ -102,7 +102,12 @@ def expand(
         layer.data["context"] for layer in reversed(anatomy.defaults) if "context" in layer.data
     ]
     preludes = anatomy.preludes
-    objects = {name for raw in anatomy.expectations if raw.kind == "dead" for name in raw.body}
+    objects = {
+        name
+        for raw in anatomy.expectations
+        if EXPECTATIONS[raw.kind].names_objects
+        for name in raw.body
+    }
     layers = (document, *reversed(anatomy.defaults))
     isolation = next(
         (str(layer.data["isolation"]) for layer in layers if "isolation" in layer.data), "case"

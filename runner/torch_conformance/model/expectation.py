@@ -4,7 +4,7 @@ The kinds are in ``vocabulary``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Self
 
@@ -108,7 +108,7 @@ class Verdict:
 
     @classmethod
     def of(
-        cls, holds: bool, *, expected: str, observed: str, detail: str = "", leaf: str = ""
+        cls, holds: bool, expected: str, observed: str, *, detail: str = "", leaf: str = ""
     ) -> Self:
         """Return HELD or FAILED."""
         return cls(
@@ -120,19 +120,19 @@ class Verdict:
         )
 
     @classmethod
-    def passed(cls, *, expected: str, observed: str, leaf: str = "") -> Self:
+    def passed(cls, expected: str, observed: str, *, leaf: str = "") -> Self:
         """Return a judgement that the expectation passed."""
         return cls(status=Status.HELD, expected=expected, observed=observed, leaf=leaf)
 
     @classmethod
-    def failed(cls, *, expected: str, observed: str, detail: str = "", leaf: str = "") -> Self:
+    def failed(cls, expected: str, observed: str, *, detail: str = "", leaf: str = "") -> Self:
         """Return a judgement that the expectation did not hold."""
         return cls(
             status=Status.FAILED, expected=expected, observed=observed, detail=detail, leaf=leaf
         )
 
     @classmethod
-    def error(cls, observed: str, *, expected: str = "", leaf: str = "", detail: str = "") -> Self:
+    def error(cls, expected: str, observed: str, *, leaf: str = "", detail: str = "") -> Self:
         """Return a judgement that claims nothing: the facts are missing or make no sense."""
         return cls(
             status=Status.ERROR, expected=expected, observed=observed, leaf=leaf, detail=detail
@@ -149,7 +149,7 @@ class Verdict:
         )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Mutant:
     """Facts changed in one respect, under which an expectation that held must not hold.
 
@@ -169,7 +169,7 @@ class Mutant:
     @classmethod
     def not_applicable(cls, name: str, why_not: str, *, leaf: str = "", where: str = "") -> Self:
         """Return a mutant that cannot be made of these facts."""
-        return cls(name=name, facts=None, leaf=leaf, where=where, why_not=why_not)
+        return cls(name, None, leaf, where, why_not)
 
 
 class Expectation:
@@ -183,6 +183,12 @@ class Expectation:
     step has."""
     calls_again: ClassVar[bool] = False
     """Whether ``measure`` calls the function of the step again, after the last step."""
+    records_operators: ClassVar[bool] = False
+    """Whether it judges which operators ATen runs."""
+    needs_one_thread: ClassVar[bool] = False
+    """Whether its measure forks the worker, which then has one thread: OpenMP hangs in a fork of a
+    process where it has threads.
+    """
     needs_result: ClassVar[bool] = True
     """Whether nothing is measured where the step raised."""
     about: ClassVar[About] = About.INDUCTOR
@@ -241,6 +247,10 @@ class Expectation:
     def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge the facts. Pure."""
         raise NotImplementedError
+
+    def leaf_of(self, judgement: Verdict) -> str:
+        """Return the leaf at whose position a judgement is shown."""
+        return judgement.leaf
 
     def holds_of_every_compile(self, spies: Mapping[str, Any]) -> bool:
         """Whether the compile of any function fulfils it; ``spies`` are those of the case."""

@@ -1,7 +1,7 @@
 """The table of the kinds of inputs; ARCHITECTURE.md says what a new one touches."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.forms import (
@@ -11,7 +11,6 @@ from torch_conformance.vocabulary.forms import (
     Callable_,
     Form,
     KeywordArguments,
-    Keywords,
     MemoryFormat,
     Number,
     Shape,
@@ -130,22 +129,27 @@ class Input:
     ``{rand: [4], repeat: 3}``
     """
 
-    form: ClassVar[Keywords] = {
-        "type": ["object", "array", "string", "number", "boolean", "null"],
-        "if": {"type": "object"},
-        "then": {
-            "title": "input",
-            # of a filled tensor it is a key beside the kind
-            "oneOf": [
-                {"required": [kind], **({"properties": {"full": False}} if kind == "value" else {})}
-                for kind in INPUTS
-            ],
-        },
-        "dependentRequired": {"full": ["value"], "randint": ["high"]},
-        "dependentSchemas": {
-            "randint": {"properties": dict.fromkeys(("low", "high"), common("integer"))}
-        },
-    }
+    form = Form(
+        {
+            "type": ["object", "array", "string", "number", "boolean", "null"],
+            "if": {"type": "object"},
+            "then": {
+                "title": "input",
+                # of a filled tensor it is a key beside the kind
+                "oneOf": [
+                    {
+                        "required": [kind],
+                        **({"properties": {"full": False}} if kind == "value" else {}),
+                    }
+                    for kind in INPUTS
+                ],
+            },
+            "dependentRequired": {"full": ["value"], "randint": ["high"]},
+            "dependentSchemas": {
+                "randint": {"properties": dict.fromkeys(("low", "high"), common("integer"))}
+            },
+        }
+    )
     rand: Shape
     """Uniform numbers from [low, high), of this shape; from [0, 1) when they are absent."""
     randn: Shape

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torch_conformance.vocabulary.worker_torch import torch
+from torch_conformance.vocabulary.worker_torch import Tensor, torch
 
 PREFIX = "conformance_spec_"
 """How the names of the modules of specs' Python begin."""
@@ -105,16 +105,17 @@ def name_of(kind: object) -> str:
     return name if module == "builtins" or module.startswith(PREFIX) else f"{module}.{name}"
 
 
-def _held(value: object) -> Any:
+def _dict_of(value: object) -> dict[str, Any]:
     """Return the ``__dict__`` of an object; no code of a spec is called."""
     find: Any = type(value).__getattribute__
     if isinstance(find, types.FunctionType):
         find = object.__getattribute__
-    return find(value, "__dict__")
+    attributes: dict[str, Any] = find(value, "__dict__")
+    return attributes
 
 
 @functools.cache
-def _slots(kind: Any) -> set[str]:
+def _slots(kind: type) -> set[str]:
     return {
         name
         for base in kind.__mro__
@@ -130,7 +131,7 @@ def attributes_of(value: object) -> dict[str, Any]:
     """
     attributes: dict[str, Any] = {}
     with contextlib.suppress(Exception):
-        attributes.update(_held(value))
+        attributes.update(_dict_of(value))
     kind: Any = type(value)
     for name in _slots(kind):
         with contextlib.suppress(AttributeError):
@@ -165,7 +166,8 @@ class Anatomy:
 
 
 def anatomy(value: object, key: Callable[[Any], str] = repr) -> Anatomy:
-    """Return what a value consists of that is no atom. ``key`` returns the text of a key of a map.
+    """Return what a value that is not an atom consists of; ``key`` returns the text of a key of a
+    map.
 
     A further kind of object is one more case here, where the protocol of ``copy`` does not have it.
     """
@@ -222,6 +224,14 @@ def anatomy(value: object, key: Callable[[Any], str] = repr) -> Anatomy:
             )
         case bytearray() | array.array():
             return Anatomy(form, [(" content", repr(value))], functools.partial(_keep_array, value))
+    return _of_data(value, form, key)
+
+
+def _of_data(value: Any, form: str, key: Callable[[Any], str]) -> Anatomy:
+    """Return what a container, a number or a text of a class of its own, an array or any other
+    object consists of.
+    """
+    kind = type(value)
     for base in _CONTAINERS:
         if issubclass(kind, base):
             return _of_container(value, base, key)
@@ -309,10 +319,10 @@ def _keep_names(read: Callable[[], Mapping[Any, Any]], write: Callable[..., obje
     def restore(again: Replaced) -> None:
         now = dict(read())
         for name in {**now, **before}:
-            (wanted,) = _renewed([before.get(name, _NOTHING)], again)
-            if now.get(name, _NOTHING) is not wanted:
+            (part,) = _renewed([before.get(name, _NOTHING)], again)
+            if now.get(name, _NOTHING) is not part:
                 with contextlib.suppress(Exception):
-                    write(name, *([] if wanted is _NOTHING else [wanted]))
+                    write(name, *([] if part is _NOTHING else [part]))
 
     return restore
 
@@ -326,7 +336,7 @@ def _keep_attributes(value: object) -> Restore:
         if name in slots:
             (object.__setattr__ if part else object.__delattr__)(value, name, *part)
         else:
-            _write(_held(value), name, *part)
+            _write(_dict_of(value), name, *part)
 
     return _keep_names(functools.partial(_plain_attributes, value), write)
 
@@ -349,10 +359,12 @@ def _keep_items(value: Any, base: Any) -> Restore:
     items = read()
 
     def restore(again: Replaced) -> None:
-        wanted = [_renewed(entry, again) for entry in items]
-        if [list(map(id, entry)) for entry in read()] != [list(map(id, entry)) for entry in wanted]:
+        content = [_renewed(entry, again) for entry in items]
+        if [list(map(id, entry)) for entry in read()] != [
+            list(map(id, entry)) for entry in content
+        ]:
             base.clear(value)
-            for entry in wanted:
+            for entry in content:
                 fill(value, *entry)
         attributes(again)
 
@@ -450,7 +462,7 @@ def _keep_function(value: types.FunctionType) -> Restore:
                 own[index] = cell.cell_contents
         return own
 
-    def write(name: Any, part: object) -> None:
+    def write(name: int | str, part: object) -> None:
         if isinstance(name, int):
             cells[name].cell_contents = part
         else:
@@ -469,12 +481,12 @@ _OF_EVERY_MODULE = ("_parameters", "_buffers", "_modules", "_non_persistent_buff
 
 
 def _of_module(module: object) -> Anatomy:
-    held = vars(module)
+    names = vars(module)
     parameters, buffers, children = (
-        held.get(table, {}) for table in ("_parameters", "_buffers", "_modules")
+        names.get(table, {}) for table in ("_parameters", "_buffers", "_modules")
     )
     parts = [(f".{name}", part) for name, part in [*parameters.items(), *buffers.items()]]
-    transient = sorted(held.get("_non_persistent_buffers_set", ()))
+    transient = sorted(names.get("_non_persistent_buffers_set", ()))
     form = f"{name_of(type(module))} with {', '.join([*parameters, *buffers, *children])}"
     if transient:
         form += f", not persistent: {', '.join(transient)}"
@@ -602,7 +614,7 @@ def is_erased(tensor: object) -> bool:
     return type(tensor).__name__ == "ErasedTensor"
 
 
-def extent(tensor: Any) -> int:
+def extent(tensor: Tensor) -> int:
     """Return the length of a strided tensor's memory from its first element to its last, gaps
     included, in elements.
     """
@@ -613,7 +625,7 @@ def extent(tensor: Any) -> int:
     return length
 
 
-def is_leaf(tensor: Any) -> bool:
+def is_leaf(tensor: Tensor) -> bool:
     """Whether a tensor is a leaf; False for a view whose history a write has made invalid, of which
     torch refuses to say it.
     """
@@ -622,7 +634,7 @@ def is_leaf(tensor: Any) -> bool:
     return False
 
 
-def tensor_grad(tensor: Any) -> Any:
+def tensor_grad(tensor: Tensor) -> Tensor | None:
     """Return the gradient of a leaf tensor, without a call of ``__torch_function__`` of a subclass;
     None where it has none.
     """
@@ -630,19 +642,16 @@ def tensor_grad(tensor: Any) -> Any:
         return tensor.grad if is_leaf(tensor) else None
 
 
-def tensor_version(tensor: Any) -> int | None:
+def tensor_version(tensor: Tensor) -> int | None:
     """Return the version counter of a tensor; None for an inference tensor and other tensors
     without one.
     """
-    with (
-        torch._C.DisableTorchFunctionSubclass(),
-        contextlib.suppress(RuntimeError, AttributeError),
-    ):
+    with torch._C.DisableTorchFunctionSubclass(), contextlib.suppress(RuntimeError, AttributeError):
         return int(tensor._version)
     return None
 
 
-def is_freed(tensor: Any) -> bool:
+def is_freed(tensor: Tensor) -> bool:
     """Whether a tensor is longer than its storage, as parameters that FSDP has freed: to read it
     would end the process.
     """
@@ -654,7 +663,7 @@ def is_freed(tensor: Any) -> bool:
     return False
 
 
-def inner_tensors(tensor: Any) -> list[tuple[str, Any]] | None:
+def inner_tensors(tensor: Tensor) -> list[tuple[str, Any]] | None:
     """Return the tensors that hold the values of a sparse, jagged or wrapping tensor, by label;
     None for one that has its own memory.
     """
@@ -678,7 +687,7 @@ def _methods(tensor: object, names: Iterable[str]) -> list[tuple[str, Any]]:
     return found
 
 
-def _of_tensor(tensor: Any) -> Anatomy:
+def _of_tensor(tensor: Tensor) -> Anatomy:
     """Return what a tensor has besides its values: class, kind of history, hooks, attributes."""
     if is_erased(tensor):
         return Anatomy("an erased parameter", [])
@@ -732,7 +741,7 @@ class Picture:
         keeps: bool = False,
         before: "Picture | None" = None,
     ) -> None:
-        """Objects of the classes ``left_out`` are no part of the picture."""
+        """Objects of the classes ``left_out`` are not part of the picture."""
         self.leaves: Leaves = {}
         self.places: dict[int, str] = {}
         """Where each object was met first."""
@@ -780,9 +789,9 @@ class Picture:
     def _parts(self, path: str, value: object) -> list[tuple[str, Any]]:
         """Note an object; return its parts with their paths."""
         whole = anatomy(value, self.key)
-        is_tensor = isinstance(value, torch.Tensor)
+        tensor: Tensor | None = value if isinstance(value, torch.Tensor) else None
         is_fresh = id(value) in self._fresh
-        can_change = not is_fresh and (is_tensor or whole.keep is not None)
+        can_change = not is_fresh and (tensor is not None or whole.keep is not None)
         if can_change or is_fresh or whole.is_opaque or whole.again is not None or whole.parts:
             self.places[id(value)] = path
             self.objects[id(value)] = value
@@ -796,8 +805,8 @@ class Picture:
             self.opaque[path] = whole.form
         self.leaves[f"{path} as an object"] = Form(whole.form)
         if self._keeps:
-            if is_tensor:
-                self._keep_tensor(path, value)
+            if tensor is not None:
+                self._keep_tensor(path, tensor)
             elif whole.keep is not None:
                 self._restores.append(whole.keep())
             elif whole.again is not None:
@@ -808,9 +817,9 @@ class Picture:
             id(part) for label, part in whole.parts if is_fresh or label.startswith(" ")
         )
         parts = [(f"{path}{label}", part) for label, part in whole.parts]
-        return parts + self._of_tensor(path, value) if is_tensor else parts
+        return parts if tensor is None else parts + self._of_tensor(path, tensor)
 
-    def _of_tensor(self, path: str, tensor: Any) -> list[tuple[str, Any]]:
+    def _of_tensor(self, path: str, tensor: Tensor) -> list[tuple[str, Any]]:
         if is_erased(tensor):
             self.leaves[path] = tensor
         elif tensor.is_nested and tensor.layout is torch.strided:
@@ -841,7 +850,7 @@ class Picture:
 
     # -- what was there ----------------------------------------------------------------------------
 
-    def _keep_tensor(self, path: str, tensor: object) -> None:
+    def _keep_tensor(self, path: str, tensor: Tensor) -> None:
         if is_erased(tensor):
             return
         kept = _KeptTensor(tensor)
@@ -960,7 +969,7 @@ class _KeptStorage:
 class _KeptTensor:
     """The place, the gradient and the properties of a tensor."""
 
-    def __init__(self, tensor: Any) -> None:
+    def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
         with torch._C.DisableTorchFunctionSubclass():
             self.alias = tensor.detach()

@@ -168,7 +168,7 @@ def test_what_rounding_explains_need_not_fail() -> None:
         for index, size in enumerate((small, great))
     ]
     found = mutants("close", {"to": "eager"}, measured=close_facts(*leaves))
-    assert found["zeros output[0]"] == "it is nothing but rounding beside the other values"
+    assert found["zeros output[0]"] == "it is only rounding compared with the other values"
 
 
 def test_a_filecheck_is_tried_line_by_line() -> None:

@@ -53,6 +53,7 @@ def facts(numel: int = 256, *, worst: Any = None, **changes: Any) -> dict[str, A
         "numel": numel,
         "nonfinite": 0,
         "outside": 0,
+        "bias": [bias()] if numel >= 64 else [],
         "worst": element,
         "nearest": None,
     }
@@ -395,15 +396,11 @@ def test_a_bias_is_judged_by_its_bound(sign: int) -> None:
         (math.nan, Status.FAILED),
         (math.inf, Status.FAILED),
     ):
-        assert (
-            one(EAGER, leaf(facts(version=2, bias=[bias(), bias(mean=sign * mean)]))).status
-            is status
-        )
+        assert one(EAGER, leaf(facts(bias=[bias(), bias(mean=sign * mean)]))).status is status
     text = one(
         EAGER,
         leaf(
             facts(
-                version=2,
                 bias=[bias(of="value", group="tile", groups=70, index=3, mean=sign * 0.5)],
             )
         ),
@@ -439,16 +436,14 @@ def test_the_bound_of_a_bias_depends_on_how_many_roundings_it_is_of(
 
 
 def test_a_bias_is_judged_of_narrow_formats_alone() -> None:
-    found = facts(version=2, bias=[bias(mean=0.9)])
+    found = facts(bias=[bias(mean=0.9)])
     assert one(EAGER, leaf(found)).status is Status.FAILED
     assert one(EAGER, leaf(found, "float32")).status is Status.HELD
 
 
-def test_facts_of_the_first_version_have_no_bias_and_those_of_the_second_must() -> None:
-    assert one(EAGER, leaf(facts())).status is Status.HELD
-    assert one(EAGER, leaf(facts(version=2, bias=[]))).status is Status.ERROR
-    assert one(EAGER, leaf(facts(version=2))).status is Status.ERROR
-    assert one(EAGER, leaf(facts(numel=63, version=2, bias=[]))).status is Status.HELD
+def test_facts_of_many_elements_without_a_bias_are_an_error() -> None:
+    assert one(EAGER, leaf(facts(bias=[]))).status is Status.ERROR
+    assert one(EAGER, leaf(facts(numel=63, bias=[]))).status is Status.HELD
 
 
 def test_errors_of_single_roundings_are_not_widened() -> None:

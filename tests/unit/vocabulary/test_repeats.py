@@ -138,9 +138,9 @@ SUM = (
             "x * w",
             "{inputs: [1], dim: 1}",
             Status.ERROR,
-            "argument 1 is no tensor with a dimension 1",
+            "argument 1 is not a tensor with a dimension 1",
         ),
-        ("x * w", "{sizes: [6]}", Status.ERROR, "size 6 is no part of the batch of 6"),
+        ("x * w", "{sizes: [6]}", Status.ERROR, "size 6 is not smaller than the batch of 6"),
         ("x * w + [0][6 - x.shape[0]]", "{}", Status.FAILED, "an additional call raised"),
     ],
 )

@@ -34,7 +34,7 @@ def measured(
     """Return what each stand-in comes to: ``far``, ``near``, or why there is none."""
     against = functools.partial(comparing.differences, rtol=rtol, atol=atol)
     found = measure_stand_ins(reference, rtol=rtol, atol=atol, against=against)
-    found["other inputs"] = measure_other_inputs(reference, other, against)
+    found["other inputs"] = measure_other_inputs(reference, other, against, atol)
     assert list(found) == list(NAMES)
     return {name: facts.get("why_not") or _how_far(facts, atol) for name, facts in found.items()}
 

@@ -20,8 +20,8 @@ from torch_conformance.language.torch_names import (
 from torch_conformance.model import conditions
 from torch_conformance.model.diagnostics import Diagnostic, Severity, nearest
 from torch_conformance.model.document import DataPath, Document
+from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.expectations.expectation_base import allows_zero, is_unlisted
-from torch_conformance.vocabulary.expectations.served import OF_OPERATORS
 
 GUARD_FILTER = "guard_filter_fn"
 """An entry of ``compile: {options: ...}`` that torch.compile itself reads, since torch 2.11:
@@ -97,7 +97,7 @@ def _compile_option_problems(
 def _operator_lists(anatomy: Anatomy) -> Iterator[tuple[DataPath, list[str]]]:
     """Yield each list of operators in an expectation, without those that have templates."""
     for expectation in anatomy.expectations:
-        if expectation.kind not in OF_OPERATORS:
+        if not EXPECTATIONS[expectation.kind].records_operators:
             continue
         lists = {expectation.path: expectation.body}
         if isinstance(expectation.body, dict):

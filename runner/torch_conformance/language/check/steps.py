@@ -399,7 +399,7 @@ def _event_problems(
         and "triton" not in "".join(block.text for *_, block, _ in anatomy.python)
     ):
         yield document.diagnostic((*path, "user"), "no-kernel-of-the-user", key=True)
-    if expectation.kind == "dead":
+    if kind.names_objects:
         for index, name in enumerate(body):
             first = name.partition(".")[0]
             if (missing := scope_of(anatomy).problem(name, READY)) is not None:

@@ -76,7 +76,7 @@ class _At(Close):
     kind: ClassVar[str] = Close.kind
     at: Mapping[str, Any] = field(default_factory=dict)
 
-    def measurement(self) -> Mapping[str, Json] | None:
+    def measurement(self) -> Mapping[str, Json]:
         return {**(Close.measurement(self) or {}), "at": dict(self.at)}
 
 

@@ -23,7 +23,7 @@ from torch_conformance.judge.evidence import (
     judge_expectation,
     recorded_facts,
 )
-from torch_conformance.judge.verdicts import facts_of, place_of, with_code
+from torch_conformance.judge.verdicts import facts_of, with_code
 from torch_conformance.language.backends import Backends
 from torch_conformance.language.read.anatomy import SOURCE, Anatomy
 from torch_conformance.language.read.templates import MAX_EXPRESSION
@@ -264,7 +264,7 @@ def _why_never(sample: Sample) -> str:
     if result.outcome not in BLESSABLE:
         return f"{result.outcome.label}: {result.reason}"
     counted = {
-        (expected.kind, place_of(expected, judgement))
+        (expected.kind, expected.place(expected.check.leaf_of(judgement)))
         for expected, judgement in sample.seen.values()
         if judgement.status is Status.FAILED
     }

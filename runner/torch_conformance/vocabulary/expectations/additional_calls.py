@@ -6,7 +6,7 @@ import contextlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
@@ -22,17 +22,9 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
     Conditional,
 )
 from torch_conformance.vocabulary.expectations.values import leaf_difference
-from torch_conformance.vocabulary.forms import (
-    TEMPLATE,
-    Form,
-    Keywords,
-    Number,
-    common,
-    some_of,
-    whole,
-)
-from torch_conformance.vocabulary.worker_session import Again, Facts
-from torch_conformance.vocabulary.worker_torch import pytree, torch
+from torch_conformance.vocabulary.forms import TEMPLATE, Form, Number, common, some_of, whole
+from torch_conformance.vocabulary.worker_session import Again, Facts, NewFacts
+from torch_conformance.vocabulary.worker_torch import Tensor, pytree, torch
 
 
 class CannotRepeat(Exception):
@@ -62,7 +54,7 @@ def comparing() -> Iterator[None]:
         ) from error
 
 
-def differing_bits(value: object, expected: object) -> list[dict[str, Any]]:
+def differing_bits(value: object, expected: object) -> list[NewFacts]:
     """Return a fact for each leaf of ``value`` whose bits differ from those of ``expected``.
 
     NaN equals NaN.
@@ -87,7 +79,7 @@ def differing_bits(value: object, expected: object) -> list[dict[str, Any]]:
 def _failed(expected: str, difference: Facts, call: str = "") -> Verdict:
     """Return the judgement of the first difference of an additional call."""
     observed = f"{call}{OUTPUT}{difference['path']}: {difference['why']}"
-    return Verdict.failed(expected=expected, observed=observed)
+    return Verdict.failed(expected, observed)
 
 
 def tensors_of(value: object) -> int:
@@ -98,7 +90,6 @@ def tensors_of(value: object) -> int:
 class Repeated(Conditional):
     """What is expected of more calls of the step's function."""
 
-    __slots__ = ()
     calls_again = True
     remark: ClassVar[str] = (
         "The additional calls run after the last step of the case: counters, spies and caches "
@@ -126,25 +117,19 @@ class Repeated(Conditional):
         """Judge the calls, where they were made and say something of the claim."""
         measured, expected = facts.measured, self.expected
         if "why_not" in measured:
-            return [Verdict.error(str(measured["why_not"]), expected=expected)]
+            return [Verdict.error(expected, str(measured["why_not"]))]
         if "raised" in measured:
-            return [
-                Verdict.failed(
-                    expected=expected, observed=f"an additional call raised {measured['raised']}"
-                )
-            ]
+            return [Verdict.failed(expected, f"an additional call raised {measured['raised']}")]
         if not measured.get("done"):
-            return [Verdict.error("the case ended before the additional calls", expected=expected)]
+            return [Verdict.error(expected, "the case ended before the additional calls")]
         if not measured["tensors"]:
-            return [
-                Verdict.error("nothing to compare: the result holds no tensor", expected=expected)
-            ]
+            return [Verdict.error(expected, "nothing to compare: the result holds no tensor")]
         if measured["eager_calls"]:
             observed = (
                 f"{measured['eager_calls']} of the additional calls ran no compiled graph, as the "
                 "step's own call did"
             )
-            return [Verdict.error(observed, expected=expected)]
+            return [Verdict.error(expected, observed)]
         return [self.judged_calls(facts, surroundings)]
 
     def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
@@ -177,7 +162,7 @@ class Deterministic(Repeated):
     runs: Annotated[int, whole(1, 1000)] = 3
     """How often it is called again; 3 when absent. For example ``5``."""
 
-    def measurement(self) -> Mapping[str, Json] | None:
+    def measurement(self) -> Facts:
         """The worker calls the function this often."""
         return {"runs": self.runs}
 
@@ -188,17 +173,15 @@ class Deterministic(Repeated):
             for first in differences:
                 return _failed(self.expected, first, f"run {number}: ")
         if len(runs) != self.runs:
-            return Verdict.error(f"{len(runs)} runs were made", expected=self.expected)
+            return Verdict.error(self.expected, f"{len(runs)} runs were made")
         observed = f"{facts.measured['tensors']} tensors with the same bits in {len(runs)} runs"
-        return Verdict.passed(expected=self.expected, observed=observed)
+        return Verdict.passed(self.expected, observed)
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """A difference in the last run, and a run that is missing."""
         runs = facts.measured["runs"]
-        yield Mutant(
-            name="other bits", facts=facts.with_measured(runs=[*runs[:-1], _ANOTHER_ANSWER])
-        )
-        yield Mutant(name="fewer runs", facts=facts.with_measured(runs=runs[:-1]))
+        yield Mutant("other bits", facts.with_measured(runs=[*runs[:-1], _ANOTHER_ANSWER]))
+        yield Mutant("fewer runs", facts.with_measured(runs=runs[:-1]))
 
 
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -266,9 +249,9 @@ class PeakMemory(Repeated):
         """Judge the memory of the compiled call."""
         compiled, eager = facts.measured["compiled"], facts.measured["eager"]
         if self.of_eager is not None and not eager:
-            return Verdict.error("eager allocates nothing: write max", expected=self.expected)
+            return Verdict.error(self.expected, "eager allocates nothing: write max")
         observed = f"{compiled:,} bytes; eager {eager:,} bytes"
-        return Verdict.of(compiled <= self._bound(eager), expected=self.expected, observed=observed)
+        return Verdict.of(compiled <= self._bound(eager), self.expected, observed)
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """More memory than eager, where the bound excludes that; else far more than observed."""
@@ -276,7 +259,7 @@ class PeakMemory(Repeated):
         name, size = "more than eager has", eager + 1
         if self._bound(eager) > eager:
             name, size = "twice the memory", 2 * compiled + 9
-        yield Mutant(name=name, facts=facts.with_measured(compiled=size))
+        yield Mutant(name, facts.with_measured(compiled=size))
 
 
 def repeat_batch_invariant(arguments: Facts, again: Again) -> Json:
@@ -291,7 +274,7 @@ def repeat_batch_invariant(arguments: Facts, again: Again) -> Json:
         raise CannotRepeat(f"inputs names argument {max(inputs)}, and the call has {len(called)}")
     for number in inputs:
         if not isinstance(called[number], torch.Tensor) or called[number].ndim <= dim:
-            raise CannotRepeat(f"argument {number} is no tensor with a dimension {dim}")
+            raise CannotRepeat(f"argument {number} is not a tensor with a dimension {dim}")
     lengths = {int(called[number].shape[dim]) for number in inputs}
     if len(lengths) != 1:
         raise CannotRepeat(f"the inputs have different sizes in dimension {dim}: {sorted(lengths)}")
@@ -299,7 +282,7 @@ def repeat_batch_invariant(arguments: Facts, again: Again) -> Json:
     parts = []
     for size in arguments["sizes"]:
         if not 0 < size < batch:
-            raise CannotRepeat(f"size {size} is no part of the batch of {batch}")
+            raise CannotRepeat(f"size {size} is not smaller than the batch of {batch}")
         for start in (0, batch - size):
             called = again.arguments()
             for number in inputs:
@@ -312,7 +295,7 @@ def repeat_batch_invariant(arguments: Facts, again: Again) -> Json:
                     .requires_grad_(whole.requires_grad)
                 )
 
-            def part(leaf: Any, start: int = start, size: int = size) -> Any:
+            def part(leaf: Tensor, start: int = start, size: int = size) -> Tensor:
                 if leaf.ndim <= dim or leaf.shape[dim] != batch:
                     shape = list(leaf.shape)
                     raise CannotRepeat(
@@ -365,18 +348,16 @@ class BatchInvariant(Repeated):
     """The sizes of the parts; [1] when absent. For example ``[1, 4]``."""
 
     @classmethod
-    def read(cls, body: Any) -> "BatchInvariant":
+    def read(cls, body: Json) -> "BatchInvariant":
         """Read the arguments; raise ``BadExpectation`` for a list with an entry twice."""
         for word in ("inputs", "sizes"):
             entries = body.get(word, [])
             if isinstance(entries, list) and len(set(map(str, entries))) != len(entries):
-                raise BadExpectation(
-                    f"{word} has an entry twice", "write each number once", path=(word,)
-                )
+                raise BadExpectation(f"{word} has an entry twice", "write each number once", word)
         lists = {word: tuple(body[word]) for word in ("inputs", "sizes") if word in body}
         return cls(**{**body, **lists})
 
-    def measurement(self) -> Mapping[str, Json] | None:
+    def measurement(self) -> Facts:
         """The worker calls the function with the first and the last elements of the batch."""
         return {"dim": self.dim, "inputs": list(self.inputs), "sizes": list(self.sizes)}
 
@@ -388,31 +369,26 @@ class BatchInvariant(Repeated):
                 where = f"elements {part['start']} to {part['start'] + part['size'] - 1} of {batch}"
                 return _failed(self.expected, first, f"{where}: ")
         if [part["size"] for part in parts] != [size for size in self.sizes for _ in range(2)]:
-            return Verdict.error(
-                f"{len(parts)} parts of the batch were tried", expected=self.expected
-            )
+            return Verdict.error(self.expected, f"{len(parts)} parts of the batch were tried")
         return Verdict.passed(
-            expected=self.expected,
-            observed=f"the same bits for {len(parts)} parts of a batch of {batch}",
+            self.expected, f"the same bits for {len(parts)} parts of a batch of {batch}"
         )
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """A difference in the last part, and a part that is missing."""
         parts = facts.measured["parts"]
         yield Mutant(
-            name="other bits",
-            facts=facts.with_measured(
-                parts=[*parts[:-1], {**parts[-1], "differences": _ANOTHER_ANSWER}]
-            ),
+            "other bits",
+            facts.with_measured(parts=[*parts[:-1], {**parts[-1], "differences": _ANOTHER_ANSWER}]),
         )
-        yield Mutant(name="fewer parts", facts=facts.with_measured(parts=parts[:-1]))
+        yield Mutant("fewer parts", facts.with_measured(parts=parts[:-1]))
 
 
 def repeat_poisoned(arguments: Facts, again: Again) -> Json:
     """Call the function again while fresh memory is poisoned."""
     with again.poisoned() as poison:
         result = again.run()
-    facts: dict[str, Json] = {"allocations": poison.allocations, "bytes": poison.bytes}
+    facts: NewFacts = {"allocations": poison.allocations, "bytes": poison.bytes}
     return {
         **facts,
         "differences": differing_bits(result, again.result),
@@ -433,12 +409,12 @@ class Poisoned(Repeated):
     ``poisoned: {when: {device: cpu}}``
     """
 
-    form: ClassVar[Keywords] = {"type": ["boolean", "object"]}
+    form = Form({"type": ["boolean", "object"]})
     measure = staticmethod(repeat_poisoned)
     words = "the same bits where fresh memory holds NaN"
 
     @classmethod
-    def read(cls, body: Any) -> "Poisoned":
+    def read(cls, body: Json) -> "Poisoned":
         """Read the condition; raise ``BadExpectation`` for false."""
         if body is False:
             raise BadExpectation(
@@ -453,23 +429,22 @@ class Poisoned(Repeated):
         count = facts.measured["allocations"]
         if not count:
             return Verdict.error(
-                "the generated code allocated no memory that could be poisoned",
-                expected=self.expected,
+                self.expected, "the generated code allocated no memory that could be poisoned"
             )
         observed = f"the same bits; {count} allocations of {facts.measured['bytes']} bytes poisoned"
-        return Verdict.passed(expected=self.expected, observed=observed)
+        return Verdict.passed(self.expected, observed)
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """A difference; no allocation."""
-        yield Mutant(name="other bits", facts=facts.with_measured(differences=_ANOTHER_ANSWER))
-        yield Mutant(name="no memory was poisoned", facts=facts.with_measured(allocations=0))
+        yield Mutant("other bits", facts.with_measured(differences=_ANOTHER_ANSWER))
+        yield Mutant("no memory was poisoned", facts.with_measured(allocations=0))
 
 
 def repeat_candidates(arguments: Facts, again: Again) -> Json:
     """Compile and call the function once for each candidate, and compare the result with
     eager's.
     """
-    tried: list[dict[str, Any]] = []
+    tried: list[NewFacts] = []
     numbers, seen = [0], 0
     while len(tried) < len(numbers):
         number, result, raised = numbers[len(tried)], None, ""
@@ -488,7 +463,7 @@ def repeat_candidates(arguments: Facts, again: Again) -> Json:
             if not seen:
                 break
             numbers = spread(seen, arguments["at_most"])
-        candidate: dict[str, Any] = {"number": number, "chosen": [names[0] for names in sites]}
+        candidate: NewFacts = {"number": number, "chosen": [names[0] for names in sites]}
         if raised:
             candidate["raised"] = raised
         elif sites:
@@ -525,7 +500,7 @@ class Candidates(Repeated):
     """Relative tolerance. Stated together with atol."""
 
     @classmethod
-    def read(cls, body: Any) -> "Candidates":
+    def read(cls, body: Json) -> "Candidates":
         """Read the arguments; raise ``BadExpectation`` for tolerances that ``close`` rejects, and
         for a minimum above the maximum.
         """
@@ -535,7 +510,7 @@ class Candidates(Repeated):
             raise BadExpectation(
                 f"min is {candidates.min}, and at most {candidates.at_most} are tried",
                 "raise at_most",
-                path=("min",),
+                "min",
             )
         return candidates
 
@@ -548,7 +523,7 @@ class Candidates(Repeated):
     def _close(self) -> Close:
         return Close(atol=self.atol, rtol=self.rtol)
 
-    def measurement(self) -> Mapping[str, Json] | None:
+    def measurement(self) -> Facts:
         """The worker compiles the function for each candidate, and measures as ``close`` does."""
         return {"at_most": self.at_most, "close": self._close.measurement()}
 
@@ -583,10 +558,8 @@ class Candidates(Repeated):
         if seen and failed:
             observed += f"; {len(failed)} could not run: {_shown(failed)}"
         if len(ran) < self.min:
-            return Verdict.failed(
-                expected=f"at least {self.min} candidates that run", observed=observed
-            )
-        return Verdict.passed(expected=self.expected, observed=observed)
+            return Verdict.failed(f"at least {self.min} candidates that run", observed)
+        return Verdict.passed(self.expected, observed)
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """A wrong answer of the last candidate; candidates that could not run."""
@@ -598,11 +571,10 @@ class Candidates(Repeated):
             "measured": {**measured, "structure": f"{measured['structure']} of another answer"},
         }
         yield Mutant(
-            name="another answer",
-            facts=facts.with_measured(tried=[*tried[:last], wrong, *tried[last + 1 :]]),
+            "another answer", facts.with_measured(tried=[*tried[:last], wrong, *tried[last + 1 :]])
         )
         raised = [{**candidate, "raised": "an exception"} for candidate in tried]
-        yield Mutant(name="no candidate ran", facts=facts.with_measured(tried=raised))
+        yield Mutant("no candidate ran", facts.with_measured(tried=raised))
 
 
 _SHOWN = 5

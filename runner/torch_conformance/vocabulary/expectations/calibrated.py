@@ -22,11 +22,9 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from torch_conformance.model.protocol import Json
 from torch_conformance.model.values import frozen
-from torch_conformance.vocabulary.worker_session import Facts
+from torch_conformance.vocabulary.worker_session import Facts, NewFacts
 from torch_conformance.vocabulary.worker_torch import Tensor, torch
 
 FACTOR = 2.0
@@ -64,7 +62,7 @@ class Format:
     """
     bias_floor: float
     """In bounds of the elements. A mean of signed deviations up to this is right; infinite where it
-    is not judged. Wide formats are accumulated in themselves: their errors are no independent
+    is not judged. Wide formats are accumulated in themselves: their errors are not independent
     roundings."""
     reordered: float
     """In ulp of the greatest value. Runs of eager that differ for the same inputs may be this far
@@ -81,18 +79,12 @@ FORMATS: Mapping[str, Format] = {
 }
 """By dtype; ``tf32`` is that of operands of float32, and of no result."""
 
-VERSION = 2
-"""Of the facts.
-
-Those of version 1, without this number, have no bias; they are judged without it.
-"""
-
 LEAST_OF_SLICE = 8
-"""A slice of fewer elements is no group. The errors of one element in several runs have its
+"""A slice of fewer elements is not a group. The errors of one element in several runs have its
 sensitivity in common, so they may all be small by chance."""
 
 LEAST_OF_GROUP = 64
-"""Fewer elements are no group for a bias."""
+"""Fewer elements are not a group for a bias."""
 
 COMPONENTS = {"complex64": "float32", "complex128": "float64"}
 
@@ -124,7 +116,7 @@ def form_of(dtype: str, facts: Facts) -> Format | None:
         return between(outer, inner, facts["eager_quantiles"], float(facts["whole_ulp"]))
     eager = facts["worst"]["eager_value"] if facts["worst"] is not None else 0.0
     if math.isfinite(eager) and math.fmod(eager, ulp(eager, inner)):
-        raise ValueError(f"eager's {eager!r} is no number of {through}")
+        raise ValueError(f"eager's {eager!r} is not a number of {through}")
     return inner
 
 
@@ -238,29 +230,35 @@ def is_zero(most: float, whole_error: float) -> bool:
     return most * 2.0**10 <= whole_error
 
 
+def _is_noise(facts: Facts) -> bool:
+    return is_zero(float(facts["most"]), float(facts["whole_error"]))
+
+
+def whole_bound(facts: Facts, form: Format) -> float:
+    """Return the bound of every element by eager's greatest error in the tensor, in the units of
+    the values.
+    """
+    numel, whole_ulp = int(facts["numel"]), float(facts.get("whole_ulp", math.inf))
+    widened = widening(numel * int(facts["runs"]), numel, form, whole_ulp)
+    least = form.element_floor * ulp(float(facts["most"]), form)
+    return max(FACTOR * float(facts["whole_error"]) * widened, least)
+
+
 def element_bound(facts: Facts, form: Format) -> float:
-    """Return the greatest right error of the element ``worst`` of the facts."""
+    """Return the greatest right error of the element ``worst`` of the facts, in the units of the
+    values; raise ``ValueError`` where its group has fewer errors of eager than a group.
+    """
     worst, numel = facts["worst"], int(facts["numel"])
-    if int(worst["group_draws"]) < min(LEAST_DRAWS, numel * int(facts["runs"])):
-        raise ValueError(f"a group of {worst['group_draws']} errors")
-    moved = max(form.nudges * float(worst["nudge"]), float(worst.get("moved", 0.0)))
-    floor = max(floor_of(float(worst["reference"]), form), moved)
-    whole_ulp = float(facts.get("whole_ulp", math.inf))
-    whole = (
-        FACTOR
-        * float(facts["whole_error"])
-        * widening(numel * int(facts["runs"]), numel, form, whole_ulp)
-    )
-    whole = max(whole, form.element_floor * ulp(float(facts["most"]), form))
-    if is_zero(float(facts["most"]), float(facts["whole_error"])):
+    draws = int(worst["group_draws"])
+    if draws < min(LEAST_DRAWS, numel * int(facts["runs"])):
+        raise ValueError(f"a group of {draws} errors")
+    movement = max(form.nudges * float(worst["nudge"]), float(worst.get("moved", 0.0)))
+    floor = max(floor_of(float(worst["reference"]), form), movement)
+    whole = whole_bound(facts, form)
+    if _is_noise(facts):
         return max(floor, whole)
-    group = (
-        FACTOR
-        * form.slack
-        * float(worst["group_error"])
-        * widening(int(worst["group_draws"]), numel, form, whole_ulp)
-    )
-    return max(floor, min(whole, group))
+    widened = widening(draws, numel, form, float(facts.get("whole_ulp", math.inf)))
+    return max(floor, min(whole, FACTOR * form.slack * float(worst["group_error"]) * widened))
 
 
 MEDIAN_FLOOR = 4.0
@@ -317,69 +315,93 @@ def problems(facts: Facts, form: Format, *, is_near: bool = False) -> list[str]:
     ``is_near``: the answer is within the tolerance of its dtype from eager. Where most right
     elements are 0, eager and a right answer may differ in all digits.
     """
-    numel = int(facts["numel"])
-    failures = []
-    if facts["nonfinite"]:
-        failures.append(
-            f"NaN or an infinity on one side only in {facts['nonfinite']} of {numel} elements"
-        )
-    if numel == 0:
-        return failures
+    if not facts["numel"]:
+        return list(_of_nonfinite(facts, form))
+    rules = _OF_EVERY_RESULT if _is_noise(facts) else (*_OF_EVERY_RESULT, *_OF_DIGITS)
+    return [
+        text
+        for rule in rules
+        if not (is_near and rule is _of_little_said)
+        for text in rule(facts, form)
+    ]
+
+
+def _of_nonfinite(facts: Facts, form: Format) -> Iterator[str]:
+    if count := facts["nonfinite"]:
+        yield f"NaN or an infinity on one side only in {count} of {facts['numel']} elements"
+
+
+def _of_unwritten(facts: Facts, form: Format) -> Iterator[str]:
     if kept := facts.get("unwritten"):
         first = f"at {kept['index']}: {kept['value']!r}, before the call {kept['before']!r}"
-        failures.append(
-            f"{kept['count']} of {numel} elements changed that eager does not write; {first}"
-        )
+        changed = f"{kept['count']} of {facts['numel']} elements changed"
+        yield f"{changed} that eager does not write; {first}"
+
+
+def _of_elements(facts: Facts, form: Format) -> Iterator[str]:
     worst, bound = facts["worst"], element_bound(facts, form)
-    if not worst["error"] <= bound:
-        error, own = float(facts["max_error"]), float(facts["whole_error"])
-        runs = f" in {facts['runs']} runs" if own > facts.get("eager_max_error", own) else ""
-        times = (
-            f"{error / own:.3g} times eager's greatest error{runs}"
-            if own > 0
-            else "eager has no error"
-        )
-        pair = f"got {worst['value']!r}, eager {worst['eager_value']!r}"
-        if "no_float64" not in facts:
-            pair += f", float64 {worst['reference_value']!r}"
-        failures.append(
-            f"{facts['outside']} of {numel} elements wrong; at {worst['index']}: {pair}; greatest "
-            f"error of {facts['max_ulp']:.3g} ulp ({times}), "
-            f"{worst['error'] / bound:.3g} times the bound"
-        )
-    shares = quantiles_of(numel)
-    is_noise = is_zero(float(facts["most"]), float(facts["whole_error"]))
-    if numel >= LEAST_OF_SLICE and not is_noise:
-        failures.extend(filter(None, map(median_problem, facts.get("medians", ()))))
-    if facts.get("negative_zeros", 0) > most_by_chance(numel):
-        failures.append(
-            f"0 where eager and float64 have -0 in {facts['negative_zeros']} of {numel} elements"
-        )
+    if worst["error"] <= bound:
+        return
+    error, own = float(facts["max_error"]), float(facts["whole_error"])
+    runs = f" in {facts['runs']} runs" if own > facts.get("eager_max_error", own) else ""
+    times = (
+        f"{error / own:.3g} times eager's greatest error{runs}" if own > 0 else "eager has no error"
+    )
+    pair = f"got {worst['value']!r}, eager {worst['eager_value']!r}"
+    if "no_float64" not in facts:
+        pair += f", float64 {worst['reference_value']!r}"
+    yield (
+        f"{facts['outside']} of {facts['numel']} elements wrong; at {worst['index']}: {pair}; "
+        f"greatest error of {facts['max_ulp']:.3g} ulp ({times}), "
+        f"{worst['error'] / bound:.3g} times the bound"
+    )
+
+
+def _of_negative_zeros(facts: Facts, form: Format) -> Iterator[str]:
+    count, numel = facts.get("negative_zeros", 0), int(facts["numel"])
+    if count > most_by_chance(numel):
+        yield f"0 where eager and float64 have -0 in {count} of {numel} elements"
+
+
+def _of_medians(facts: Facts, form: Format) -> Iterator[str]:
+    if facts["numel"] >= LEAST_OF_SLICE:
+        yield from filter(None, map(median_problem, facts.get("medians", ())))
+
+
+def _of_quantiles(facts: Facts, form: Format) -> Iterator[str]:
     columns = [facts[name] for name in ("quantiles", "eager_quantiles", "nudge_quantiles")]
-    for share, error, own, nudge in zip(shares, *columns, strict=True):
+    for share, error, own, nudge in zip(quantiles_of(int(facts["numel"])), *columns, strict=True):
         most = max(FACTOR * float(own), form.nudges * float(nudge), form.quantile_floor)
-        if not error <= most and not is_noise:
-            # an error in units of a reference that is 0 but for rounding says nothing
-            failures.append(
+        if not error <= most:
+            yield (
                 f"quantile {share:g} of the error is {error:.3g} ulp: the bound is {most:.3g} "
                 f"ulp, eager's {own:.3g}"
             )
+
+
+def _of_little_said(facts: Facts, form: Format) -> Iterator[str]:
+    """Judge where eager's error says little: by the distance from the nearer of eager and
+    float64.
+    """
     ours, eagers = facts["quantiles"], facts["eager_quantiles"]
-    if not shares and facts["nearest"] is not None:
+    if not ours and facts["nearest"] is not None:
         ours, eagers = [facts.get("median_ulp", math.inf)], [facts.get("eager_median", math.inf)]
     # an answer that is no farther than half of eager's error needs no other reference
     is_far = any(FACTOR * error >= own for error, own in zip(ours, eagers, strict=True))
-    is_blind = eagers[:1] > [form.blind] and is_far
-    if is_blind and not is_near and not is_noise and not facts.get("unexplained"):
-        nearest = nearest_bound(float(eagers[0]), form, numel)
+    if eagers[:1] > [form.blind] and is_far and not facts.get("unexplained"):
+        nearest = nearest_bound(float(eagers[0]), form, int(facts["numel"]))
         if not facts["nearest"] <= nearest:
-            failures.append(
+            yield (
                 "the median distance from the nearer of eager and float64 is "
                 f"{facts['nearest']:.3g} ulp: the bound is {nearest:.3g} ulp"
             )
-    if is_noise or math.isinf(form.bias_floor) or facts.get("version", 1) < VERSION:
-        return failures
-    if not facts["bias"] and numel >= LEAST_OF_GROUP:
+
+
+def _of_biases(facts: Facts, form: Format) -> Iterator[str]:
+    """Judge the mean deviation of each group; raise ``ValueError`` where none was measured."""
+    if math.isinf(form.bias_floor):
+        return
+    if not facts["bias"] and facts["numel"] >= LEAST_OF_GROUP:
         raise ValueError("no bias was measured")
     for bias in facts["bias"]:
         bound = bias_bound(bias, form)
@@ -390,8 +412,18 @@ def problems(facts: Facts, form: Format, *, is_near: bool = False) -> list[str]:
                 else f"{bias['group']}, {bias['index']} of {bias['groups']}"
             )
             text = f"the bound is {bound:.3g}, eager's {bias['eager']:.3g}, in bounds of an element"
-            failures.append(f"bias of {bias['mean']:.3g} of the {bias['of']}s ({where}): {text}")
-    return failures
+            yield f"bias of {bias['mean']:.3g} of the {bias['of']}s ({where}): {text}"
+
+
+Rule = Callable[[Facts, Format], Iterator[str]]
+
+_OF_EVERY_RESULT: Sequence[Rule] = (_of_nonfinite, _of_unwritten, _of_elements, _of_negative_zeros)
+"""What is judged of every answer: each yields what is wrong."""
+
+_OF_DIGITS: Sequence[Rule] = (_of_medians, _of_quantiles, _of_little_said, _of_biases)
+"""What is judged too, except where the right result is 0 but for rounding: an error in units of
+such a reference says nothing.
+"""
 
 
 def nearest_bound(own: float, form: Format, numel: int) -> float:
@@ -518,12 +550,12 @@ class Scale:
 
     dtype: str
     form: Format
-    through: str
-    """The narrower format that a result of a wide one was rounded to on its way; empty where there
-    is none.
+    figures: Facts
+    """What the facts of every answer have: number of elements and of runs, eager's greatest error
+    and quantiles, ``through`` and ``is_rounded`` for a result that was rounded to a narrower format
+    on its way, and ``unexplained``: where eager itself is the reference, in how many elements
+    float64 is farther from it than rounding explains.
     """
-    is_rounded: bool
-    """Whether all of eager's results are numbers of that format: it was rounded to last."""
     reference: Tensor
     """That of float64, but eager's number where that one is finite only by its rounding."""
     precise: Tensor
@@ -538,21 +570,11 @@ class Scale:
     """For each element, how far the reference moves when the last digits of the inputs change."""
     by_rounding: Tensor
     """For each element, how far other roundings of one unit move it."""
-    bounds: tuple[Tensor, Tensor]
-    """For each element its bound, in parts: the floor, and what is multiplied by ``FACTOR``."""
-    whole_error: float
-    whole_ulp: float
-    most: float
-    runs: int
+    bounds: Tensor
+    """For each element, as ``element_bound`` computes it of one."""
     bias: Mapping[str, Sequence[float]] | None
     """Eager's greatest bias in any run, for each kind of deviation and each way to group the
     elements; None for wide formats.
-    """
-    eager_quantiles: list[float]
-    nudge_quantiles: list[float]
-    unexplained: int
-    """Where not 0, eager itself is the reference: in so many elements float64 is farther from it
-    than rounding explains.
     """
     errors: Sequence[Tensor]
     """Eager's error in each run, in ulp."""
@@ -701,7 +723,7 @@ def _drawn(samples: Sequence[Sample], dtype: "torch.dtype") -> tuple[list[Tensor
     """Return the errors of each run, and how far the reference moved at most."""
     errors: list[Tensor] = []
     first = flat(samples[0].reference)
-    moved = torch.zeros_like(first.abs())
+    movement = torch.zeros_like(first.abs())
     for sample in samples:
         answer, right = flat(sample.answer), flat(sample.reference)
         shrink = torch.finfo(dtype).eps / torch.finfo(sample.answer.dtype).eps
@@ -714,25 +736,29 @@ def _drawn(samples: Sequence[Sample], dtype: "torch.dtype") -> tuple[list[Tensor
         distance = errors_of(right, first) * min(
             1.0, torch.finfo(dtype).eps / sample.step if sample.step else 1.0
         )
-        moved = torch.maximum(moved, distance)
-    return errors, moved
+        movement = torch.maximum(movement, distance)
+    return errors, movement
 
 
-def _by_neighbours(moved: Tensor, draws: int = 1) -> Tensor:
+def _by_neighbours(movement: Tensor, draws: int = 1) -> Tensor:
     """Return movements that are at least the median of their neighbours: a sum may move little by
     chance where its neighbours move.
 
     One that moves less in all of ``draws`` runs than chance explains has another sensitivity, as a
     small number among large ones.
     """
-    count, rest = len(moved), -len(moved) % NEIGHBOURS
+    count, rest = len(movement), -len(movement) % NEIGHBOURS
     if not count:
-        return moved
-    padded = torch.cat([moved, moved[count - rest :]]) if rest and count >= NEIGHBOURS else moved
+        return movement
+    padded = (
+        torch.cat([movement, movement[count - rest :]])
+        if rest and count >= NEIGHBOURS
+        else movement
+    )
     rows = padded.reshape(-1, NEIGHBOURS if count >= NEIGHBOURS else count)
     median = rows.median(-1).values.repeat_interleave(rows.shape[1])[:count]
-    most = torch.where(moved > 0, by_chance(draws, count) * moved, math.inf)
-    return torch.maximum(moved, median.minimum(most))
+    most = torch.where(movement > 0, by_chance(draws, count) * movement, math.inf)
+    return torch.maximum(movement, median.minimum(most))
 
 
 @functools.cache
@@ -758,7 +784,7 @@ def _in_block(values: Tensor) -> Tensor:
     return values.new_zeros(len(values)).scatter_reduce(0, block, values, "amax")[block]
 
 
-def _unexplained(own: Tensor, eager: Tensor, right: Tensor, moved: Tensor, form: Format) -> int:
+def _unexplained(own: Tensor, eager: Tensor, right: Tensor, movement: Tensor, form: Format) -> int:
     """Return in how many elements eager's error is greater than rounding explains; 0 for a few,
     where results may flip, as of a comparison.
 
@@ -768,9 +794,9 @@ def _unexplained(own: Tensor, eager: Tensor, right: Tensor, moved: Tensor, form:
     if not len(own):
         return 0
     likely = (
-        moved.amax()
+        movement.amax()
         if is_zero(_greatest(_finite_sizes(right)), _greatest(own))
-        else _in_block(moved)
+        else _in_block(movement)
     )
     explained = EXPLAINED * likely + form.reordered * units_of(
         _in_block(_finite_sizes(eager)), form
@@ -788,12 +814,12 @@ def unexplained_in(
     """
     ours, right = flat(answer).cpu(), flat(reference).cpu()
     runs = [flat(other).cpu() for other in jittered]
-    moved = torch.stack([errors_of(other, runs[0]) for other in runs]).amax(0) / amplitude
+    movement = torch.stack([errors_of(other, runs[0]) for other in runs]).amax(0) / amplitude
     form = format_of(str(answer.dtype).removeprefix("torch."))
     return (
         len(ours)
         if form is None
-        else _unexplained(errors_of(ours, right), ours, right, moved, form)
+        else _unexplained(errors_of(ours, right), ours, right, movement, form)
     )
 
 
@@ -843,7 +869,7 @@ def _ways_to_group(
     dimension, tiles, neighbours in memory.
 
     Each has a name, the number of groups, and what returns the values of each group as a row; what
-    that receives is flat. Fewer than ``least`` elements are no group.
+    that receives is flat. Fewer than ``least`` elements are not a group.
     """
     numel = math.prod(shape)
     if numel < least:
@@ -875,7 +901,7 @@ def _ways_to_group(
         )
 
 
-def _deviations(answer: Tensor, reference: Any, scale: Scale) -> dict[str, Any]:
+def _deviations(answer: Tensor, reference: Tensor, scale: Scale) -> dict[str, Tensor]:
     """Return answer - reference as eager's last dtype rounds it, in multiples of each element's
     bound; 0 where one of them is not finite.
 
@@ -883,19 +909,20 @@ def _deviations(answer: Tensor, reference: Any, scale: Scale) -> dict[str, Any]:
     positive away from 0, which a factor shows. Against the rounded reference a right answer
     deviates in few elements: its mean is nearer to 0 than that of its errors.
     """
-    dtype = getattr(torch, scale.through if scale.is_rounded else scale.dtype)
-    deviating = (answer - reference.to(dtype).to(reference.dtype)) / bounds_of(scale)
+    is_rounded = scale.figures.get("is_rounded")
+    dtype = getattr(torch, scale.figures["through"] if is_rounded else scale.dtype)
+    deviating = (answer - reference.to(dtype).to(reference.dtype)) / scale.bounds
     deviating = torch.where(deviating.isfinite(), deviating, 0.0)
     return {"value": deviating, "size": deviating * reference.sign()}
 
 
-def _bias_facts(answer: Tensor, shape: tuple[int, ...], scale: Scale) -> list[dict[str, Json]]:
+def _bias_facts(answer: Tensor, shape: tuple[int, ...], scale: Scale) -> list[NewFacts]:
     """Return for each way to group the group that is nearest to its bound, or farthest outside; for
     values and for sizes.
     """
     if scale.bias is None:
         return []
-    biases: list[dict[str, Any]] = []
+    biases: list[NewFacts] = []
     deviating = _deviations(answer, scale.reference, scale)
     for number, (kind, count, rows_of) in enumerate(_ways_to_group(shape)):
         for of, values in deviating.items():
@@ -905,9 +932,9 @@ def _bias_facts(answer: Tensor, shape: tuple[int, ...], scale: Scale) -> list[di
                 "group": kind,
                 "groups": count,
                 "eager": scale.bias[of][number],
-                "runs": scale.runs + 1,
+                "runs": scale.figures["runs"] + 1,
             }
-            facts: list[dict[str, Any]] = []
+            facts: list[NewFacts] = []
             for place in means.abs().topk(min(_TRIED, len(means))).indices.tolist():
                 row = inside[place]
                 distinct = int(row[:: math.ceil(len(row) / _MOST_COMPARED)].abs().unique().numel())
@@ -928,7 +955,7 @@ def is_suspect(actual: Tensor, scale: Scale) -> bool:
     elements of a group are far from eager or float64.
     """
     answer, shape = flat(actual).to(scale.reference.device), tuple(in_parts(actual).shape)
-    return bool((errors_of(answer, scale.reference) > bounds_of(scale)).any()) or any(
+    return bool((errors_of(answer, scale.reference) > scale.bounds).any()) or any(
         median_problem(median)
         for other in (scale.reference, scale.eager)
         for median in _medians(errors_of(answer, other) / scale.units, shape, scale)
@@ -936,7 +963,7 @@ def is_suspect(actual: Tensor, scale: Scale) -> bool:
     )
 
 
-def _medians(ulps: Any, shape: tuple[int, ...], scale: Scale) -> Iterator[dict[str, Any]]:
+def _medians(ulps: Tensor, shape: tuple[int, ...], scale: Scale) -> Iterator[NewFacts]:
     """Yield for each way to group the elements the median error of the group that is nearest to its
     bound, or farthest outside; of few elements that of each.
 
@@ -1010,32 +1037,9 @@ def scale_of(
     form = format_of(dtype)
     if form is None:
         raise NoReference(f"values of dtype {dtype} are exact")
-    precise, eager, limits = flat(reference), flat(answer), torch.finfo(answer.dtype)
-    # a reference a few units beyond the greatest number is one that eager's rounding kept below the
-    # overflow
-    if bool(
-        (
-            eager.isfinite()
-            & precise.isfinite()
-            & (precise.abs() / limits.max > 1 + 4 * limits.eps)
-        ).any()
-    ):
-        # nan_to_num and functions like it give the greatest number of their dtype: in float64 they
-        # are other functions
-        raise NoReference(
-            f"the float64 reference is beyond the range of {dtype} where eager is finite"
-        )
-    # A power of a negative number is NaN unless the exponent is whole. In bfloat16 an exponent of
-    # -7.03 becomes whole when 1 is subtracted, for its gradient. A kernel that computes in float32
-    # has NaN as float64 has.
-    is_by_rounding = eager.isfinite() & ~precise.isfinite()
-    count, numel = int(is_by_rounding.sum()), is_by_rounding.numel()
-    if count > most_by_chance(numel):
-        raise NoReference(
-            f"the float64 reference is not finite in {count} of {numel} elements where eager is"
-        )
-    right = torch.where(is_by_rounding, eager, precise)
-
+    eager, limits = flat(answer), torch.finfo(answer.dtype)
+    precise = flat(reference)
+    right, numel = _where_finite(precise, eager, dtype), precise.numel()
     fine = None if through or not form.nudges else fine
     own, by_rounding = errors_of(eager, right), torch.zeros_like(eager.abs())
     if jittered:
@@ -1043,7 +1047,7 @@ def scale_of(
             torch.stack([errors_of(flat(other), eager) for other in jittered]).amax(0) / amplitude
         )
     if samples:
-        errors, moved = _drawn(samples, answer.dtype)
+        errors, movement = _drawn(samples, answer.dtype)
     unexplained = 0 if samples else max(numel, 1)
     if samples and jittered:
         unexplained = _unexplained(torch.maximum(own, errors[0]), eager, right, by_rounding, form)
@@ -1053,7 +1057,7 @@ def scale_of(
         right = precise = eager
         own = torch.zeros_like(own)
         samples = [Sample(other, answer) for other in jittered]
-        errors, moved = _drawn(samples, answer.dtype)
+        errors, movement = _drawn(samples, answer.dtype)
         errors = [error / amplitude for error in errors]
     elif jittered and numel and (through or not form.nudges):
         # other inputs may choose another branch by rounding, as of a maximum: of these it says
@@ -1061,21 +1065,14 @@ def scale_of(
         narrow = FORMATS[through] if through else form
         likely = _in_block(torch.maximum(own, LIKELY * by_rounding)) + units_of(right, narrow)
         errors = [torch.minimum(error, likely) for error in errors]
-    is_whole = bool(right.abs().isfinite().all())
-    if (
-        jittered
-        and is_whole
-        and form is FORMATS["float64"]
-        and _greatest(right.abs()) <= EXPLAINED * _greatest(by_rounding)
-    ):
-        right = precise = torch.zeros_like(
-            right
-        )  # eager is no more precise than a run of float64: all of its digits are rounding
+    if jittered and form is FORMATS["float64"] and _is_all_rounding(right, by_rounding):
+        # eager is no more precise than a run of float64: all of its digits are rounding
+        right = precise = torch.zeros_like(right)
         own = errors_of(eager, right)
     if jittered and numel:
         # a nudged label or mask makes another function of it: where a nudge moves farther than
         # rounding can, it says nothing of rounding
-        moved = torch.minimum(moved, EXPLAINED * _in_block(by_rounding))
+        movement = torch.minimum(movement, EXPLAINED * _in_block(by_rounding))
     finer = (
         limits.eps * 2.0 ** FORMATS[through].bits if through else 1.0
     )  # as if all had been roundings to this format
@@ -1085,8 +1082,8 @@ def scale_of(
     if fine is not None:  # where nothing adds, a kernel has fewer roundings
         once = torch.stack([*(part / form.nudges for part in finely), by_rounding_of_wide])
         farthest = farthest.minimum(TYPICAL * once.amax(0))
-    typical, moved = (
-        _by_neighbours(torch.maximum(moved, distance), len(jittered))
+    typical, movement = (
+        _by_neighbours(torch.maximum(movement, distance), len(jittered))
         for distance in (TYPICAL * by_rounding_of_wide, farthest)
     )
     runs = [*samples, Sample(answer, right.reshape(answer.shape))]
@@ -1094,48 +1091,16 @@ def scale_of(
     # of it computes in a narrower dtype
     most = torch.maximum(torch.stack(errors).amax(0), own)
     if numel and is_zero(_greatest(_finite_sizes(right)), _greatest(most)):
-        moved = COHERENT * moved.amax().expand(numel)
+        movement = COHERENT * movement.amax().expand(numel)
 
-    def greatest_ulp(form: Format) -> float:
-        """Return the greatest error of all runs of eager, in ulp."""
-        pairs = [(flat(run.answer), flat(run.reference)) for run in runs if run.answer.numel()]
-        return max(
-            (
-                float((errors_of(ours, theirs) / units_of(theirs, form)).max())
-                for ours, theirs in pairs
-            ),
-            default=0.0,
-        )
-
-    # Whether eager's errors show the narrower format. For a float64 result the runs of eager are in
-    # float32: there is none.
-    if (
-        not through
-        or form is FORMATS["float64"]
-        or FORMATS[through].bits >= form.bits
-        or greatest_ulp(form) <= form.quantile_floor
-    ):
-        through = ""
-    is_rounded = (
-        bool(through)
-        and hasattr(torch, through)
-        and all(
-            bool(
-                (
-                    (run.answer.to(getattr(torch, through)).to(run.answer.dtype) == run.answer)
-                    | ~run.answer.isfinite()
-                ).all()
-            )
-            for run in runs
-        )
-    )
+    through, is_rounded = _rounded_to(through, form, runs)
     if is_rounded:
         form = FORMATS[through]
     elif through:  # roundings move by half a unit: these are more draws of eager's error
         most = torch.maximum(most, by_rounding / 2)
     sizes = sizes_of(right, is_complex=is_complex)
     units = units_of(sizes, form)
-    whole_ulp = greatest_ulp(form) if form.nudges == 0 or through else 0.0
+    whole_ulp = _greatest_ulp(runs, form) if form.nudges == 0 or through else 0.0
     shares = quantiles_of(numel)
     # of the errors of all samples, or of eager's own error where that is greater
     of_samples = quantiles_in(torch.cat([error / units for error in errors]), shares)
@@ -1145,38 +1110,39 @@ def scale_of(
     group_error, draws, group_bound = _grouped(
         most, sizes, tuple(answer.shape), len(samples), form, whole_ulp
     )
-    nudge_quantiles = quantiles_in(typical / units, shares)
     # as ``floor_of`` computes it of one
     floors = form.element_floor * units_of(sizes, replace(form, least=-1074))
     floors = floors.clamp(min=FLUSHED * math.ldexp(1.0, form.least)).minimum(
         form.element_floor * units
     )
+    # of narrow formats one other rounding of each operator: ties decide where the gradient of a
+    # maximum goes
+    floors = torch.maximum(floors, form.nudges * movement if form.nudges else by_rounding)
+    figures: NewFacts = {
+        "numel": numel,
+        "runs": len(samples),
+        "whole_error": _greatest(most),
+        "whole_ulp": whole_ulp,
+        "most": _greatest(_finite_sizes(right)),
+        "eager_quantiles": eager_quantiles,
+        "nudge_quantiles": quantiles_in(typical / units, shares),
+        **({"through": through, "is_rounded": is_rounded} if through else {}),
+        **({"unexplained": unexplained} if unexplained else {}),
+    }
     scale = Scale(
         dtype=dtype,
         form=form,
-        through=through,
-        is_rounded=is_rounded,
+        figures=figures,
         reference=right,
         precise=precise,
         eager=eager,
         units=units,
         group_error=group_error,
         group_draws=draws,
-        nudge=moved,
+        nudge=movement,
         by_rounding=by_rounding,
-        bounds=(
-            # of narrow formats one other rounding of each operator: ties decide where the gradient
-            # of a maximum goes
-            torch.maximum(floors, form.nudges * moved if form.nudges else by_rounding),
-            group_bound * form.slack,
-        ),
-        whole_error=_greatest(most),
-        whole_ulp=whole_ulp,
+        bounds=_bounds(floors, form.slack * group_bound, figures, form),
         bias=None,
-        most=_greatest(_finite_sizes(right)),
-        runs=len(samples),
-        eager_quantiles=eager_quantiles,
-        nudge_quantiles=nudge_quantiles,
         errors=[error / units for error in (*errors, own)],
         fine=None if fine is None else [_by_neighbours(part) / units for part in finely],
         sizes=sizes,
@@ -1186,7 +1152,6 @@ def scale_of(
                 for numbers in (eager, precise, *map(flat, jittered))
             ]
         ).all(0),
-        unexplained=unexplained,
     )
     if math.isinf(form.bias_floor):
         return scale
@@ -1202,26 +1167,77 @@ def scale_of(
     return replace(scale, bias=bias)
 
 
-def bounds_of(scale: Scale) -> Tensor:
-    """Return the bound of each element, as ``element_bound`` computes it of one."""
-    numel = scale.reference.numel()
-    floor, group = scale.bounds
-    if numel == 0:
-        return floor
-    whole = (
-        FACTOR
-        * scale.whole_error
-        * widening(numel * scale.runs, numel, scale.form, scale.whole_ulp)
-    )
-    whole = max(whole, scale.form.element_floor * ulp(scale.most, scale.form))
-    if is_zero(scale.most, scale.whole_error):
-        return floor.clamp(min=whole)
-    return torch.maximum(floor, (FACTOR * group).clamp(max=whole))
+def _bounds(floors: Tensor, group: Tensor, figures: Facts, form: Format) -> Tensor:
+    """Return the bound of each element by its floor and the widened error of its group."""
+    if not figures["numel"]:
+        return floors
+    whole = whole_bound(figures, form)
+    if _is_noise(figures):
+        return floors.clamp(min=whole)
+    return torch.maximum(floors, (FACTOR * group).clamp(max=whole))
+
+
+def _is_all_rounding(right: Tensor, by_rounding: Tensor) -> bool:
+    is_whole = bool(right.abs().isfinite().all())
+    return is_whole and _greatest(right.abs()) <= EXPLAINED * _greatest(by_rounding)
+
+
+def _where_finite(precise: Tensor, eager: Tensor, dtype: str) -> Tensor:
+    """Return the reference of float64, but eager's number where that one is finite only by its
+    rounding; raise ``NoReference`` where they are different functions.
+    """
+    limits = torch.finfo(getattr(torch, dtype))
+    # a reference a few units beyond the greatest number is one that eager's rounding kept below the
+    # overflow
+    is_beyond = precise.abs() / limits.max > 1 + 4 * limits.eps
+    if bool((eager.isfinite() & precise.isfinite() & is_beyond).any()):
+        # nan_to_num and functions like it give the greatest number of their dtype: in float64 they
+        # are other functions
+        raise NoReference(
+            f"the float64 reference is beyond the range of {dtype} where eager is finite"
+        )
+    # A power of a negative number is NaN unless the exponent is whole. In bfloat16 an exponent of
+    # -7.03 becomes whole when 1 is subtracted, for its gradient. A kernel that computes in float32
+    # has NaN as float64 has.
+    is_by_rounding = eager.isfinite() & ~precise.isfinite()
+    count, numel = int(is_by_rounding.sum()), is_by_rounding.numel()
+    if count > most_by_chance(numel):
+        raise NoReference(
+            f"the float64 reference is not finite in {count} of {numel} elements where eager is"
+        )
+    return torch.where(is_by_rounding, eager, precise)
+
+
+def _greatest_ulp(runs: Sequence[Sample], form: Format) -> float:
+    """Return the greatest error of all runs of eager, in ulp."""
+    pairs = [(flat(run.answer), flat(run.reference)) for run in runs]
+    return max(_greatest(errors_of(ours, right) / units_of(right, form)) for ours, right in pairs)
+
+
+def _rounded_to(through: str, form: Format, runs: Sequence[Sample]) -> tuple[str, bool]:
+    """Return the format ``through`` where eager's errors show it, else an empty text; and whether
+    all of eager's results are numbers of it: it was rounded to last.
+    """
+    # for a float64 result the runs of eager are in float32: there is none
+    if (
+        not through
+        or form is FORMATS["float64"]
+        or FORMATS[through].bits >= form.bits
+        or _greatest_ulp(runs, form) <= form.quantile_floor
+    ):
+        return "", False
+    narrow = getattr(torch, through, None)  # none for tf32
+
+    def is_narrow(answer: Tensor) -> bool:
+        numbers = answer.to(narrow).to(answer.dtype)
+        return bool(((numbers == answer) | ~answer.isfinite()).all())
+
+    return through, narrow is not None and all(is_narrow(run.answer) for run in runs)
 
 
 def compare(
     actual: Tensor, scale: Scale, *, equal_nan: bool = True, histogram: bool = True
-) -> dict[str, Json]:
+) -> NewFacts:
     """Return the facts of ``actual``, of the shape of eager's answer: nonfinite mismatches, the
     element nearest to its bound, quantiles in ulp, and with ``histogram`` one of the errors. With
     ``equal_nan``, NaN equals NaN.
@@ -1235,22 +1251,11 @@ def compare(
     for other in (eager, scale.precise.to(getattr(torch, scale.dtype)).to(scale.precise.dtype)):
         same = answer == other
         nonfinite &= ~(same | (answer.isnan() & other.isnan()) if equal_nan else same)
-    facts: dict[str, Any] = {
-        "version": VERSION,
-        "runs": scale.runs,
-        "numel": numel,
-        "nonfinite": int(nonfinite.sum()),
-    }
+    facts: NewFacts = {**scale.figures, "nonfinite": int(nonfinite.sum())}
     if numel == 0:
-        return {**facts, "outside": 0, "worst": None, "quantiles": [], "eager_quantiles": []}
-    if scale.through:
-        facts.update(through=scale.through, is_rounded=scale.is_rounded)
-    if scale.unexplained:
-        facts["unexplained"] = scale.unexplained
-    if scale.why_not:
-        facts["no_float64"] = scale.why_not
+        return {**facts, "outside": 0, "worst": None, "quantiles": []}
     errors = torch.where(judged, errors_of(answer, right), 0.0)
-    ratio = torch.where(judged, errors / bounds_of(scale), -1.0)
+    ratio = torch.where(judged, errors / scale.bounds, -1.0)
     ulps = errors / scale.units
     place = int(ratio.argmax())
     facts["outside"] = int((ratio > 1).sum())
@@ -1276,22 +1281,17 @@ def compare(
     # without fine runs no median is far: those of few elements count with others of the call
     has_medians = scale.fine or (scale.fine is not None and numel < LEAST_OF_SLICE)
     facts.update(
-        whole_error=scale.whole_error,
-        whole_ulp=scale.whole_ulp,
-        most=scale.most,
         bias=_bias_facts(answer, shape, scale),
         max_error=float(errors.max()),
         max_ulp=float(ulps.max()),
         medians=list(_medians(ulps, shape, scale)) if has_medians else [],
         quantiles=quantiles_in(ulps, quantiles_of(numel)),
-        eager_quantiles=scale.eager_quantiles,
-        nudge_quantiles=scale.nudge_quantiles,
         eager_max_error=float(eager_errors.max()),
         eager_max_ulp=float(eager_ulps.max()),
         nearest=None,
     )
     own = quantiles_in(eager_ulps, (0.5,))[0]
-    if max([own, *scale.eager_quantiles[:1]]) > scale.form.blind:
+    if max([own, *scale.figures["eager_quantiles"][:1]]) > scale.form.blind:
         apart = torch.where(judged, errors_of(answer, eager), 0.0) / scale.units
         medians = [quantiles_in(part, (0.5,))[0] for part in (apart.minimum(ulps), ulps)]
         facts.update(nearest=medians[0], median_ulp=medians[1], eager_median=own)
@@ -1310,7 +1310,7 @@ def compare(
 
 def changed_elements(
     actual: Tensor, scale: Scale, unwritten: Tensor, before: Tensor | None = None
-) -> dict[str, Json] | None:
+) -> NewFacts | None:
     """Return the elements that eager does not write and that differ in an answer: their number, and
     the first; None without any.
 
@@ -1371,7 +1371,7 @@ def other_change(
     before: Tensor,
     precise: Tensor | None = None,
     movement: Tensor | None = None,
-) -> dict[str, Json] | None:
+) -> NewFacts | None:
     """Return how the compiled side changed a tensor, or 64 neighbours of it, otherwise than eager;
     None where it did not.
 
@@ -1402,7 +1402,7 @@ def other_change(
                 parts["noise"].abs(), (movement - LEAST_CHANGE * parts["units"]).clamp(min=0.0)
             )
     count = eager.numel() // LEAST_NEIGHBOURS
-    worst: dict[str, Json] | None = None
+    worst: NewFacts | None = None
     for rows in ((1, -1), (count, LEAST_NEIGHBOURS))[: 2 if count > 1 else 1]:
         sizes = {
             name: torch.where(part.isfinite(), part.abs(), 0.0)[

@@ -53,7 +53,7 @@ from torch_conformance.vocabulary.expectations.stand_ins import (
     measure_stand_ins,
 )
 from torch_conformance.vocabulary.forms import Boolean, Form, Number, ValueName
-from torch_conformance.vocabulary.worker_session import Facts, Lookup
+from torch_conformance.vocabulary.worker_session import Facts, Lookup, NewFacts
 from torch_conformance.vocabulary.worker_torch import Tensor, pytree, torch
 
 NAMES = ("zeros", "negated", "rows swapped", "one element off", "NaN", "other inputs")
@@ -97,7 +97,7 @@ def is_eager(name: str) -> bool:
     return name.partition(".")[0] == EAGER
 
 
-def measure(arguments: Facts, value: Lookup, *, with_stand_ins: bool = True) -> Any:
+def measure(arguments: Facts, value: Lookup, *, with_stand_ins: bool = True) -> NewFacts:
     """Measure in the worker.
 
     ``value`` returns a named value; tensors may be on any device and have any dtype.
@@ -106,7 +106,7 @@ def measure(arguments: Facts, value: Lookup, *, with_stand_ins: bool = True) -> 
     kinds: tuple[list[str], list[str]] = [], []
     leaves, form = pytree.tree_flatten_with_path(unnested(ours, kinds[0]))
     reference_leaves, reference_form = pytree.tree_flatten_with_path(unnested(theirs, kinds[1]))
-    facts: dict[str, Any] = {
+    facts: NewFacts = {
         "structure": structure(form, ", ".join(kinds[0])),
         "reference_structure": structure(reference_form, ", ".join(kinds[1])),
         "leaves": [],
@@ -179,7 +179,7 @@ def needs_reference(arguments: Facts) -> bool:
 
 
 def add_other_inputs(
-    facts: dict[str, Any],
+    facts: NewFacts,
     arguments: Facts,
     reference: object,
     answer: Callable[[], Any],
@@ -205,7 +205,7 @@ def add_other_inputs(
         if "stand_ins" in leaf and "distribution" not in leaf.get("calibrated", {}):
             comparer = (comparers or {}).get(id(leaf)) or _by_bits(right, arguments)
             leaf["stand_ins"]["other inputs"] = measure_other_inputs(
-                right, other, _against(leaf, arguments), comparer
+                right, other, _against(leaf, arguments), leaf["atol"], comparer
             )
 
 
@@ -215,7 +215,7 @@ def _against(leaf: Facts, arguments: Facts) -> Callable[[Any, Any], Mapping[str,
     )
 
 
-def _by_bits(reference: object, arguments: Facts) -> Comparer | None:
+def _by_bits(reference: Tensor, arguments: Facts) -> Comparer | None:
     """Return what compares a tensor with its reference by bits; None for other judges."""
     return (
         (lambda other: {"bits": bits(other, reference, of_nan="of_nan" in arguments)})
@@ -244,9 +244,7 @@ class Close(ConditionalOnCode):
     """
 
     form = TOLERANCES
-    instead = (
-        "write no tolerance or a smaller one, or use inputs whose results are not small beside it"
-    )
+    instead = "write no tolerance or a smaller one, or use inputs whose results are larger"
     measure = staticmethod(measure)
     about = About.ANYTHING
     of: ValueName = OUTPUT
@@ -273,41 +271,37 @@ class Close(ConditionalOnCode):
     size 1 and empty tensors have none that count. For example ``any``."""
 
     @classmethod
-    def read(cls, body: Any) -> "Close":
+    def read(cls, body: Json) -> "Close":
         """Read the arguments; raise ``BadExpectation`` for a comparison that cannot fail, and for
         words that exclude each other.
         """
         for word in ("atol", "rtol"):
             if not 0 <= body.get(word, 0) < math.inf:
                 raise BadExpectation(
-                    f"{word} is {body[word]}",
-                    "a tolerance is a finite number, at least 0",
-                    path=(word,),
+                    f"{word} is {body[word]}", "a tolerance is a finite number, at least 0", word
                 )
         if "exact" in body and ("atol" in body or "rtol" in body):
             raise BadExpectation(
                 "'atol' and 'exact' both choose how numbers are judged",
                 "remove 'atol' or 'exact'",
-                path=("exact",),
+                "exact",
             )
         if "exact" in body and "equal_nan" in body:
             raise BadExpectation(
-                "'equal_nan' means nothing beside 'exact'",
-                "remove 'equal_nan'",
-                path=("equal_nan",),
+                "'equal_nan' means nothing together with 'exact'", "remove 'equal_nan'", "equal_nan"
             )
         expectation = cls(**body)
         if expectation.of == expectation.to:
             raise BadExpectation(
                 f"'{expectation.of}' is compared with itself",
                 "name another value in 'of' or 'to'",
-                path=("to",),
+                "to",
             )
         if expectation.strides and not is_eager(expectation.to):
             raise BadExpectation(
                 "'strides' means nothing here",
                 "only strides of eager are compared; remove 'strides'",
-                path=("strides",),
+                "strides",
             )
         return expectation
 
@@ -330,9 +324,9 @@ class Close(ConditionalOnCode):
             Judge.TOLERANCE if self.atol is not None or not is_eager(self.to) else Judge.CALIBRATED
         )
 
-    def measurement(self) -> Mapping[str, Json] | None:
+    def measurement(self) -> Facts:
         """The worker measures with the tolerance of the judgement, and what the judge needs."""
-        arguments: dict[str, Json] = {
+        arguments: NewFacts = {
             "of": self.of,
             "to": self.to,
             "atol": self.atol,
@@ -352,27 +346,25 @@ class Close(ConditionalOnCode):
         if measured["structure"] != measured["reference_structure"]:
             return [
                 Verdict.failed(
-                    expected=f"{self.of} is {measured['reference_structure']}",
-                    observed=measured["structure"],
+                    f"{self.of} is {measured['reference_structure']}", measured["structure"]
                 )
             ]
         changes = facts.effects.changes if facts.effects else 0
         if not measured["leaves"] and changes and is_eager(self.to):
             return [
                 Verdict.passed(
-                    expected=expected,
-                    observed=f"no number; {changes} values that eager changed are compared",
+                    expected, f"no number; {changes} values that eager changed are compared"
                 )
             ]
         if not measured["leaves"]:
             return [
                 Verdict.error(
-                    "nothing to compare: the value holds no tensor and no number", expected=expected
+                    expected, "nothing to compare: the value holds no tensor and no number"
                 )
             ]
         if problem := self.first_problem(measured["leaves"]):
             return [problem]
-        held = Verdict.passed(expected=expected, observed=ways_judged(measured["leaves"]))
+        held = Verdict.passed(expected, ways_judged(measured["leaves"]))
         return [replace(held, worst=greatest_error(measured["leaves"]))]
 
     def first_problem(self, leaves: Sequence[Facts]) -> Verdict | None:
@@ -382,13 +374,13 @@ class Close(ConditionalOnCode):
         problems = [
             (leaf, _blamed(leaf, problem))
             for leaf in leaves
-            if (problem := self.problem_of_leaf(leaf)) is not None
+            if (problem := self.problem(leaf)) is not None
         ]
         for median in calibrated.pooled(leaf.get("calibrated", {}) for leaf in leaves):
             if not problems and (text := calibrated.median_problem(median)):
                 what = self.of or "the values together"  # of side effects: not of one value
                 expected = f"{what} within {calibrated.FACTOR:g} x eager's error against float64"
-                problems = [(leaves[0], Verdict.failed(expected=expected, observed=text))]
+                problems = [(leaves[0], Verdict.failed(expected, text))]
         if not problems:
             return None
         wrong = (
@@ -401,25 +393,11 @@ class Close(ConditionalOnCode):
         )
         return replace(problems[0][1], wrong=tuple(wrong))
 
-    def problem_of_leaf(self, leaf: Facts) -> Verdict | None:
-        """Return the judgement of a value that is not close to its reference, or that was not
-        measured as its judge needs it.
-        """
-        are_tensors = (
-            leaf["type"] == leaf["reference_type"] == "tensor"
-            and leaf["shape"] == leaf["reference_shape"]
-        )
-        if self.judge_kind is Judge.CALIBRATED and are_tensors and "calibrated" not in leaf:
-            return Verdict.error(
-                "the float64 reference was not measured", expected=f"{self.of}{leaf['path']}"
-            )
-        return self.problem(leaf)
-
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """One mutant for each leaf and each stand-in that the worker measured for it."""
         leaves = facts.measured["leaves"]
         if not leaves:
-            yield Mutant(name="nothing changed", facts=replace(facts, effects=None))
+            yield Mutant("nothing changed", replace(facts, effects=None))
         most = max(
             (leaf.get("stand_ins", {}).get("zeros", {}).get("excess", 0.0) for leaf in leaves),
             default=0.0,
@@ -427,10 +405,10 @@ class Close(ConditionalOnCode):
         for index, leaf in enumerate(leaves):
             where = f"{self.of}{leaf['path']}"
             if leaf["type"] == "tensor":
-                known = leaf.get("stand_ins", {})
-                names = (*NAMES, *(name for name in MORE_NAMES if name in known))
+                measured_here = leaf.get("stand_ins", {})
+                names = (*NAMES, *(name for name in MORE_NAMES if name in measured_here))
                 stand_ins = {
-                    name: known.get(name, {"why_not": "it was not measured in the run"})
+                    name: measured_here.get(name, {"why_not": "it was not measured in the run"})
                     for name in names
                 }
             else:
@@ -443,9 +421,9 @@ class Close(ConditionalOnCode):
                     }
                 }
             other = stand_ins.get("other inputs", {})
-            known = other.get("calibrated", {})
+            of_other = other.get("calibrated", {})
             is_constant = other.get("why_not", "").endswith((EQUAL, OF_OPTIMIZER)) or (
-                known.get("max_error", math.inf) <= _CONSTANT * known.get("most", 0.0)
+                of_other.get("max_error", math.inf) <= _CONSTANT * of_other.get("most", 0.0)
             )
             for name, measured in stand_ins.items():
                 why_not = measured.get("why_not") or _by_rounding(
@@ -457,31 +435,33 @@ class Close(ConditionalOnCode):
                     yield Mutant.not_applicable(name, why_not, where=where)
                 else:
                     changed = [*leaves[:index], {**leaf, **measured}, *leaves[index + 1 :]]
-                    yield Mutant(name=name, facts=facts.with_measured(leaves=changed), where=where)
+                    yield Mutant(name, facts.with_measured(leaves=changed), where=where)
 
     def problem(self, leaf: Facts) -> Verdict | None:
-        """Return the judgement of a value that is not close to its reference; None if it is."""
+        """Return the judgement of a value that is not close to its reference, or that was not
+        measured as its judge needs it; None where it is close.
+        """
         if (other_form := form_problem(leaf, self.of)) is not None:
             return other_form
         where = f"{self.of}{leaf['path']}"
         if self.strides is None and leaf.get("strides") != leaf.get("reference_strides"):
             hint = "dimensions of size 1 are 0; where torch promises no layout: strides: any"
             return Verdict.failed(
-                expected=f"{where} of strides {leaf['reference_strides']}",
-                observed=str(leaf["strides"]),
-                detail=hint,
+                f"{where} of strides {leaf['reference_strides']}", str(leaf["strides"]), detail=hint
             )
         if leaf["type"] != "tensor":
-            is_moved = (
+            is_by_rounding = (
                 leaf.get("movement") is not None
                 and leaf["distance"] <= calibrated.FORMATS["float32"].nudges * leaf["movement"]
             )
-            if leaf["equal"] is True or is_moved or leaf.get("calibrated", {}).get("others") == 0:
+            if (
+                leaf["equal"] is True
+                or is_by_rounding
+                or leaf.get("calibrated", {}).get("others") == 0
+            ):
                 # a float that other roundings of eager move as far, or a number that they give
                 return None
-            return Verdict.failed(
-                expected=f"{where} is {leaf['reference_value']}", observed=str(leaf["value"])
-            )
+            return Verdict.failed(f"{where} is {leaf['reference_value']}", str(leaf["value"]))
         if self.judge_kind is Judge.EXACT:
             facts, expected = leaf["bits"], f"{where} bit for bit"
             problem = _incomplete(leaf, leaf["numel"], expected)
@@ -489,26 +469,31 @@ class Close(ConditionalOnCode):
                 return problem
             observed = f"at {facts['index']}: {facts['value']} against {facts['reference']}"
             return Verdict.failed(
-                expected=expected,
-                observed=observed,
+                expected,
+                observed,
                 detail=f"{facts['differing']} of {leaf['numel']} elements differ",
             )
-        why_not = leaf["calibrated"].get("why_not") if "calibrated" in leaf else None
-        if self.judge_kind is Judge.TOLERANCE or "calibrated" not in leaf or why_not is not None:
-            is_reason = self.judge_kind is Judge.CALIBRATED and why_not is not None
-            return self._by_tolerance(
-                where, leaf, f" (no float64 reference: {why_not})" if is_reason else ""
-            )
-        # the error against the float64 reference, by that of eager
+        if self.judge_kind is Judge.TOLERANCE:
+            return self._by_tolerance(where, leaf, "")
+        if "calibrated" not in leaf:
+            return Verdict.error(where, "the float64 reference was not measured")
+        if (why_not := leaf["calibrated"].get("why_not")) is not None:
+            return self._by_tolerance(where, leaf, f" (no float64 reference: {why_not})")
+        return self._by_reference(where, leaf)
+
+    def _by_reference(self, where: str, leaf: Facts) -> Verdict | None:
+        """Judge by the error against the float64 reference, compared with that of eager; or by what
+        other runs of eager give.
+        """
         facts = leaf["calibrated"]
         if "distribution" in facts:
             text = distributions.problem(facts["distribution"])
             expected = f"{where} distributed as eager's, its random numbers of its own as declared"
-            return Verdict.failed(expected=expected, observed=text) if text else None
+            return Verdict.failed(expected, text) if text else None
         if "others" in facts:
             expected = f"{where} as in eager, in float64 or in eager with other roundings"
             observed = f"{facts['others']} of {leaf['numel']} elements are as in none of them"
-            return Verdict.failed(expected=expected, observed=observed) if facts["others"] else None
+            return Verdict.failed(expected, observed) if facts["others"] else None
         expected = f"{where} within {calibrated.FACTOR:g} x eager's error against float64"
         if unexplained := facts.get("unexplained"):
             why = (
@@ -525,7 +510,7 @@ class Close(ConditionalOnCode):
             expected += f", its products in {products} as declared"
         form = calibrated.form_of(leaf["dtype"], facts)
         if form is None:
-            return Verdict.error(f"values of dtype {leaf['dtype']} are exact", expected=expected)
+            return Verdict.error(expected, f"values of dtype {leaf['dtype']} are exact")
         problem = _incomplete(leaf, leaf["numel"], expected) or _incomplete(
             leaf, facts["numel"] // (1 + (leaf["dtype"] in calibrated.COMPONENTS)), expected
         )
@@ -537,9 +522,7 @@ class Close(ConditionalOnCode):
                 f"eager is wrong on {leaf['reference_device']}, in {facts['unexplained']} of "
                 f"{leaf['numel']} elements"
             )
-            return Verdict.failed(
-                expected=f"{where} as on the CPU and in float64", observed=observed
-            )
+            return Verdict.failed(f"{where} as on the CPU and in float64", observed)
         is_near = leaf["excess"] <= leaf["atol"] and not (
             leaf["nan_mismatches"] or leaf["inf_mismatches"]
         )
@@ -549,9 +532,7 @@ class Close(ConditionalOnCode):
         if facts["nonfinite"] and "sides" in leaf:
             problems[0] = self._sides(leaf)
         return Verdict.failed(
-            expected=expected,
-            observed=problems[0],
-            detail="\n".join([*problems[1:], calibrated.summary(facts)]),
+            expected, problems[0], detail="\n".join([*problems[1:], calibrated.summary(facts)])
         )
 
     def _by_tolerance(self, where: str, leaf: Facts, why: str) -> Verdict | None:
@@ -562,21 +543,19 @@ class Close(ConditionalOnCode):
         expected = f"{where} within atol={atol:g}, rtol={rtol:g}{why}"
         if (leaf["rtol"], leaf["atol"]) != (rtol, atol):
             return Verdict.error(
-                f"measured with atol={leaf['atol']:g}, rtol={leaf['rtol']:g}", expected=expected
+                expected, f"measured with atol={leaf['atol']:g}, rtol={leaf['rtol']:g}"
             )
         if leaf["nan_mismatches"] or leaf["inf_mismatches"]:
             count = leaf["nan_mismatches"] + leaf["inf_mismatches"]
             observed = f"NaN or an infinity on one side only in {count} of {leaf['numel']} elements"
-            return Verdict.failed(
-                expected=expected, observed=self._sides(leaf) if "sides" in leaf else observed
-            )
+            return Verdict.failed(expected, self._sides(leaf) if "sides" in leaf else observed)
         problem = _incomplete(leaf, leaf["numel"], expected)
         hidden = leaf.get("calibrated", {}).get("hidden")
         if problem is None and leaf["excess"] <= atol and hidden:
             observed = (
                 f"in {hidden} of {leaf['numel']} elements only atol holds, which is large for them"
             )
-            return Verdict.failed(expected=expected, observed=observed)
+            return Verdict.failed(expected, observed)
         if problem is not None or leaf["excess"] <= atol:
             return problem
         pair = f"{leaf['worst_value']} against {leaf['worst_reference']}"
@@ -584,7 +563,7 @@ class Close(ConditionalOnCode):
         detail = (
             f"{leaf['mismatches']} of {leaf['numel']} elements differ by more than the tolerance"
         )
-        return Verdict.failed(expected=expected, observed=worst, detail=detail)
+        return Verdict.failed(expected, worst, detail=detail)
 
     def _sides(self, leaf: Facts) -> str:
         """Return how many elements of each side are NaN, and which infinity."""
@@ -621,7 +600,7 @@ def form_problem(leaf: Facts, of: str = OUTPUT) -> Verdict | None:
     for fact in _FORM:
         if leaf[fact] != leaf[f"reference_{fact}"]:
             expected = f"{of}{leaf['path']} of {fact} {leaf[f'reference_{fact}']}"
-            return Verdict.failed(expected=expected, observed=str(leaf[fact]))
+            return Verdict.failed(expected, str(leaf[fact]))
     return None
 
 
@@ -692,13 +671,13 @@ def _by_rounding(name: str, dtype: str, measured: Facts, zeros: Facts, most: flo
     does not.
 
     A gradient that is 0 but for rounding is as near to zeros as to itself. ``most`` is the
-    magnitude of the greatest value beside it.
+    magnitude of the greatest value of the result.
     """
     if (known := measured.get("calibrated")) is not None and "whole_error" in known:
         factor = _COARSE if name == "lower precision" else calibrated.FACTOR
         is_near = known["max_error"] <= factor * known["whole_error"] and not known["nonfinite"]
         if is_near:
-            return "it is no farther from float64 than eager"
+            return "it is as near to float64 as eager"
         # as the gradient of a scale that a later norm removes; greater values of the result carry
         # the claim
         is_small = 0 < zeros.get("excess", 0.0) <= most * _SMALL
@@ -707,18 +686,18 @@ def _by_rounding(name: str, dtype: str, measured: Facts, zeros: Facts, most: flo
             return ""
         form, worst = calibrated.form_of(dtype, known), known["worst"]
         nudges = 0.0 if form is None else form.nudges
-        is_moved = worst["error"] <= max(nudges * worst["nudge"], worst.get("moved", 0.0))
-        of = "is small beside the other values" if is_small else "is mostly noise in eager"
-        return f"rounding moves it as far, and it {of}" if is_moved else ""
+        is_by_rounding = worst["error"] <= max(nudges * worst["nudge"], worst.get("moved", 0.0))
+        of = "is small compared with the other values" if is_small else "is mostly noise in eager"
+        return f"rounding moves it as far, and it {of}" if is_by_rounding else ""
     return (
-        "it is nothing but rounding beside the other values"
+        "it is only rounding compared with the other values"
         if 0 < zeros.get("excess", 0.0) <= most * 2.0**-20
         else ""
     )
 
 
 _SMALL = 2.0**-10
-"""Values that are smaller, beside the greatest of the result, may be mostly rounding."""
+"""Values that are smaller than the greatest of the result by this may be mostly rounding."""
 
 _CONSTANT = 2.0**-12
 """A result that changes by less of its greatest value, where all inputs change, need not show
@@ -742,7 +721,7 @@ _SIZES = frozenset(
         " eager eager_max_error eager_max_ulp quantiles eager_quantiles nudge_quantiles"
     ).split()
 )
-"""Facts that are no number below 0, and not NaN."""
+"""Facts that are at least 0, and not NaN."""
 
 
 def _impossible(facts: Facts) -> Iterator[str]:
@@ -800,13 +779,8 @@ def contradiction(leaf: Facts) -> str:
             "reference"
         )
     facts = leaf.get("calibrated", {})
-    # the judge computes the bound itself; facts of an earlier rule had other bounds, and the worker
-    # rounds them otherwise
-    form = (
-        calibrated.form_of(leaf["dtype"], facts)
-        if facts.get("outside") and facts.get("version") == calibrated.VERSION
-        else None
-    )
+    # the judge computes the bound itself, and the worker rounds it otherwise
+    form = calibrated.form_of(leaf["dtype"], facts) if facts.get("outside") else None
     if form is not None:
         error, bound = facts["worst"]["error"], calibrated.element_bound(facts, form)
         if error < bound / 1.01:
@@ -820,9 +794,7 @@ def contradiction(leaf: Facts) -> str:
 def _incomplete(leaf: Facts, numel: int, expected: str) -> Verdict | None:
     """Return an error where not all elements were measured."""
     if numel != math.prod(leaf["shape"]):
-        return Verdict.error(
-            f"{numel} elements of shape {leaf['shape']} were measured", expected=expected
-        )
+        return Verdict.error(expected, f"{numel} elements of shape {leaf['shape']} were measured")
     return None
 
 
@@ -896,7 +868,7 @@ class Answers:
 class Comparison:
     """A comparison whose facts are completed."""
 
-    facts: dict[str, Any]
+    facts: NewFacts
     arguments: Facts
     values: Mapping[str, Any]
     """The compared values, by the words ``of`` and ``to``."""
@@ -991,17 +963,17 @@ def add_reference(comparison: Comparison, answers: Callable[[Any], Answers]) -> 
 
 
 def _add_movement(
-    leaf: dict[str, Any], ours: float, theirs: float, jittered: Sequence[float], runs: _Runs
+    leaf: NewFacts, ours: float, theirs: float, jittered: Sequence[float], runs: _Runs
 ) -> None:
     """Add how far a Python float is from eager's, and how far other roundings move it per unit."""
-    moved = max((abs(answer - theirs) for answer in jittered), default=0.0)
-    movement = moved / runs.answers.amplitude
+    greatest = max((abs(answer - theirs) for answer in jittered), default=0.0)
+    movement = greatest / runs.answers.amplitude
     if math.isfinite(abs(ours - theirs) + movement):
         leaf.update(distance=abs(ours - theirs), movement=movement)
 
 
 def _add_leaf(
-    comparison: Comparison, leaf: dict[str, Any], index: int, runs: _Runs, *, is_tensor: bool
+    comparison: Comparison, leaf: NewFacts, index: int, runs: _Runs, *, is_tensor: bool
 ) -> None:
     """Add the facts of one leaf: of random numbers, of an exact value, or of rounded numbers.
 
@@ -1026,7 +998,7 @@ def _add_leaf(
         leaf["calibrated"].update(is_wrong=True, unexplained=wrong_in_eager)
     before = comparison.before[index] if comparison.before else None
     unwritten = comparison.unwritten[index] if comparison.unwritten else None
-    if unwritten is not None and not scale.why_not:
+    if unwritten is not None and "no_float64" not in scale.figures:
         changed = calibrated.changed_elements(ours, scale, unwritten, before)
         leaf["calibrated"].update({"unwritten": changed} if changed else {})
     if before is not None:
@@ -1035,7 +1007,7 @@ def _add_leaf(
             ours,
             theirs,
             before,
-            None if scale.why_not else scale.precise,
+            scale.precise if "no_float64" not in scale.figures else None,
             scale.by_rounding if _is_double(scale) else None,
         )
         leaf.update({"change": change} if change else {})
@@ -1065,7 +1037,9 @@ def _judged_scale(leaf: Facts, index: int, runs: _Runs) -> tuple[calibrated.Scal
             fine = [leaves_of(answer)[index] for answer in answers.fine()] or None
         scale = judged(fine, jittered)
     is_double, device = _is_double(scale), leaf["reference_device"]
-    is_unexplained = (scale.unexplained or (is_double and is_suspect)) and not scale.why_not
+    is_unexplained = (
+        "unexplained" in scale.figures or (is_double and is_suspect)
+    ) and "no_float64" not in scale.figures
     if not is_unexplained or device in ("cpu", "meta") or answers.otherwise is None:
         return scale, 0
     unexplained = functools.partial(
@@ -1086,9 +1060,7 @@ def _judged_scale(leaf: Facts, index: int, runs: _Runs) -> tuple[calibrated.Scal
     return scale, 0
 
 
-def _add_distribution(
-    leaf: dict[str, Any], facts: Facts, eager: Tensor, runs: Sequence[Any]
-) -> None:
+def _add_distribution(leaf: NewFacts, facts: Facts, eager: Tensor, runs: Sequence[Any]) -> None:
     """Add the facts of random numbers of the compiler's own; of wrong answers zeros are tried."""
     leaf["calibrated"] = {"distribution": facts}
     if "stand_ins" in leaf:
@@ -1115,11 +1087,11 @@ def _needs_runs(leaf: Facts) -> bool:
 
 def _exact(leaf: Facts) -> str:
     is_tensor = leaf["type"] == "tensor"
-    return f"values of dtype {leaf['dtype']} are exact" if is_tensor else "it is no tensor"
+    return f"values of dtype {leaf['dtype']} are exact" if is_tensor else "it is not a tensor"
 
 
 def _add_exact(
-    comparison: Comparison, leaf: dict[str, Any], sides: Sequence[Any], runs: Iterable[Any]
+    comparison: Comparison, leaf: NewFacts, sides: Sequence[Any], runs: Iterable[Any]
 ) -> None:
     """Add in how many elements an exact value, as an index or a mask, is neither eager's nor that
     of a run; nothing where runs explain no element.
@@ -1127,7 +1099,7 @@ def _add_exact(
     ours, eager = map(torch.as_tensor, sides)
     known = [eager]
 
-    def others(tensor: Tensor) -> Any:
+    def others(tensor: Tensor) -> Tensor:
         return torch.stack([tensor != right for right in known]).all(0)
 
     for run in runs if bool((ours != eager).any()) else ():
@@ -1139,7 +1111,7 @@ def _add_exact(
     if count == int((ours != eager).sum()):
         raise calibrated.NoReference(_exact(leaf))
 
-    def comparer(tensor: Tensor) -> dict[str, Json]:
+    def comparer(tensor: Tensor) -> NewFacts:
         return {"calibrated": {"others": int(others(tensor).sum())}}
 
     leaf.update(comparer(ours))
@@ -1151,7 +1123,7 @@ def _add_exact(
         comparison.comparers[id(leaf)] = comparer
 
 
-def _add_hidden(leaf: dict[str, Any], ours: Tensor, theirs: Tensor) -> None:
+def _add_hidden(leaf: NewFacts, ours: Tensor, theirs: Tensor) -> None:
     """Add in how many elements the distance of two tensors is within the tolerance of the dtype
     only because that is absolute: it is large compared with the values.
     """
@@ -1172,13 +1144,13 @@ def _blamed(leaf: Facts, problem: Verdict) -> Verdict:
     if facts.get("repeats", True) or problem.status is not Status.FAILED:
         return problem
     return Verdict.error(
+        problem.expected,
         f"{facts['why_not']} (define what the function depends on within it, or pass it as an "
         "argument)",
-        expected=problem.expected,
     )
 
 
-def _why(error: Exception, opaque: str = "") -> dict[str, Any]:
+def _why(error: Exception, opaque: str = "") -> NewFacts:
     """Return the facts of an answer without a reference."""
     if isinstance(error, calibrated.Unrepeatable):
         return {
@@ -1191,11 +1163,7 @@ def _why(error: Exception, opaque: str = "") -> dict[str, Any]:
 
 
 def _scale(
-    leaf: Facts,
-    index: int,
-    runs: _Runs,
-    fine: Sequence[Tensor] | None,
-    jittered: Sequence[Tensor],
+    leaf: Facts, index: int, runs: _Runs, fine: Sequence[Tensor] | None, jittered: Sequence[Tensor]
 ) -> calibrated.Scale:
     """Return eager's error for a leaf, by its runs with fine and with other roundings of the leaf.
 
@@ -1240,15 +1208,12 @@ def _scale(
     if not jittered:
         raise calibrated.NoReference(why_not)
     scale = calibrated.scale_of([], eager, eager, *roundings)
-    return replace(scale, why_not=why_not)
+    return replace(scale, figures={**scale.figures, "no_float64": why_not})
 
 
-def _add(
-    comparison: Comparison, leaf: dict[str, Any], actual: Any, scale: calibrated.Scale
-) -> None:
+def _add(comparison: Comparison, leaf: NewFacts, actual: Tensor, scale: calibrated.Scale) -> None:
     right, bounds = (
-        part.reshape(calibrated.in_parts(actual).shape)
-        for part in (scale.eager, calibrated.bounds_of(scale))
+        part.reshape(calibrated.in_parts(actual).shape) for part in (scale.eager, scale.bounds)
     )
     if asked := leaf.get("at"):
         place = asked["index"]
@@ -1259,11 +1224,11 @@ def _add(
     right = right.to(actual.dtype)
     equal_nan = comparison.arguments["equal_nan"]
 
-    def comparer(tensor: Tensor) -> dict[str, Json]:
+    def comparer(tensor: Tensor) -> NewFacts:
         mismatches = differences(
             tensor, right, rtol=leaf["rtol"], atol=leaf["atol"], equal_nan=equal_nan
         )
-        facts: dict[str, Json] = {
+        facts: NewFacts = {
             name: mismatches[name] for name in ("nan_mismatches", "inf_mismatches", "excess")
         }
         return {
@@ -1275,7 +1240,7 @@ def _add(
     leaf.pop("picture", None)
     if leaf["calibrated"]["outside"] or leaf["calibrated"]["nonfinite"]:
         answer = calibrated.flat(actual).to(scale.reference.device)
-        error = calibrated.errors_of(answer, scale.reference) / calibrated.bounds_of(scale)
+        error = calibrated.errors_of(answer, scale.reference) / scale.bounds
         error = error.reshape(calibrated.in_parts(actual).shape)
         error = error.amax(-1) if actual.is_complex() else error
         leaf["picture"] = picture(actual, right, error)

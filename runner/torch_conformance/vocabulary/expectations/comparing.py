@@ -17,8 +17,8 @@ from typing import Any
 
 from torch_conformance.vocabulary.expectations.calibrated import wide
 from torch_conformance.vocabulary.picture import anatomy, attributes_of, is_atom
-from torch_conformance.vocabulary.worker_session import Facts
-from torch_conformance.vocabulary.worker_torch import pytree, torch
+from torch_conformance.vocabulary.worker_session import Facts, NewFacts
+from torch_conformance.vocabulary.worker_torch import Tensor, pytree, torch
 
 DEFAULTS: dict[str, tuple[float, float]] = {
     "float64": (1e-7, 1e-7),
@@ -121,12 +121,12 @@ def opened(
 # -- two values ------------------------------------------------------------------------------------
 
 
-def describe_leaf(leaf: object, reference: object, arguments: Facts) -> dict[str, Any]:
+def describe_leaf(leaf: object, reference: object, arguments: Facts) -> NewFacts:
     """Return the facts of a value and its reference, and their differences if both are tensors of
     one shape.
     """
     described = describe(leaf)
-    facts: dict[str, Any] = {
+    facts: NewFacts = {
         **described,
         **{f"reference_{key}": text for key, text in describe(reference).items()},
     }
@@ -159,7 +159,7 @@ SIDE = 32
 """The cells of a picture are at most those of a square of this side."""
 
 
-def picture(actual: Any, reference: Any, error: Any) -> dict[str, Any]:
+def picture(actual: Tensor, reference: Tensor, error: Tensor) -> NewFacts:
     """Return where a tensor is wrong: the element with the greatest error of each cell of a grid
     over it.
 
@@ -187,7 +187,7 @@ def picture(actual: Any, reference: Any, error: Any) -> dict[str, Any]:
     places = torch.zeros(rows * columns, dtype=torch.int64)
     places[cells[found]] = found
 
-    def shown(numbers: Any) -> list[float]:
+    def shown(numbers: Tensor) -> list[float]:
         parts = numbers[places]
         parts = parts.abs() if parts.is_complex() else parts
         return [float(f"{number:.4g}") for number in parts.tolist()]
@@ -240,7 +240,7 @@ def _with_shape(leaf: Any, where: str, notes: list[str]) -> Any:
     return dense(leaf)
 
 
-def dense(tensor: Any) -> Any:
+def dense(tensor: Tensor) -> Tensor:
     """Return a sparse tensor, which has no strides, as a dense one; other tensors unchanged."""
     sparse = (
         torch.sparse_coo,
@@ -333,7 +333,7 @@ def is_equal(value: object, reference: Any, arguments: Facts) -> bool:
     return bool(value == reference or (value != value and reference != reference))
 
 
-def describe(value: object) -> dict[str, Any]:
+def describe(value: object) -> NewFacts:
     """Return the type of a value; shape, dtype and device of a tensor."""
     if isinstance(value, torch.Tensor):
         return {
@@ -349,8 +349,8 @@ _CHUNK = 1 << 24
 
 
 def differences(
-    actual: Any, reference: Any, *, rtol: float, atol: float, equal_nan: bool = True
-) -> dict[str, Any]:
+    actual: Tensor, reference: Tensor, *, rtol: float, atol: float, equal_nan: bool = True
+) -> NewFacts:
     """Return the differences of two tensors of one shape, in float64; for complex numbers those of
     the absolute values.
 
@@ -358,7 +358,7 @@ def differences(
     ``sides`` has, where they or NaN differ, how many elements are NaN, inf or -inf in each of the
     two, and in only one of them.
     """
-    total: dict[str, Any] = {
+    total: NewFacts = {
         "nan_mismatches": 0,
         "inf_mismatches": 0,
         "mismatches": 0,
@@ -421,7 +421,7 @@ def differences(
     return total
 
 
-def resemblance(actual: Any, reference: Any) -> dict[str, float]:
+def resemblance(actual: Tensor, reference: Tensor) -> dict[str, float]:
     """Return norm(``actual``) / norm(``reference``), and the cosine of their angle, of two tensors
     with as many elements, in float64; elements that are not finite in both are left out.
 
@@ -457,7 +457,7 @@ def resemblance(actual: Any, reference: Any) -> dict[str, float]:
     return {"size": size, "likeness": sums["product"] / lengths if lengths else 0.0, **ways}
 
 
-def _shown(element: Any) -> float | int | str:
+def _shown(element: Tensor) -> float | int | str:
     """Return a number as messages show it: integers with every digit, which float64 does not hold,
     bools and complex numbers as text.
     """
@@ -468,7 +468,7 @@ def _shown(element: Any) -> float | int | str:
     )
 
 
-def bits(actual: Any, reference: Any, *, of_nan: bool = False) -> dict[str, Any]:
+def bits(actual: Tensor, reference: Tensor, *, of_nan: bool = False) -> NewFacts:
     """Return how many elements differ in their bits, and the first of them.
 
     Any NaN equals any other, unless the bits ``of_nan`` count; zeros of two signs differ.
@@ -491,12 +491,7 @@ def bits(actual: Any, reference: Any, *, of_nan: bool = False) -> dict[str, Any]
     else:
         apart = ours != theirs
     places = apart.any(-1).reshape(-1).nonzero().reshape(-1)
-    facts: dict[str, Any] = {
-        "differing": len(places),
-        "index": [],
-        "value": None,
-        "reference": None,
-    }
+    facts: NewFacts = {"differing": len(places), "index": [], "value": None, "reference": None}
     if len(places):
         at = int(places[0])
         facts["index"] = [int(part) for part in torch.unravel_index(torch.tensor(at), actual.shape)]

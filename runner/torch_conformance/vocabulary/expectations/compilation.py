@@ -108,24 +108,20 @@ class _Events(Conditional):
     """What each of them has as its reason."""
 
     @classmethod
-    def check(cls, body: Any) -> None:
+    def check(cls, body: Json) -> None:
         """Refuse a wrong pattern, and a reason where none may occur."""
         if "reason" in body:
             try:
                 check_searched(body["reason"].get("matches"), "matches")
                 check_specific(body["reason"])
             except BadExpectation as error:
-                raise BadExpectation(
-                    str(error), error.hint, path=("reason", *error.path)
-                ) from error
+                raise BadExpectation(str(error), error.hint, "reason", *error.path) from error
             if body.get("count") == 0:
                 raise BadExpectation(
-                    f"a reason of 0 {cls.what}",
-                    "expect at least 1, or remove the reason",
-                    path=("reason",),
+                    f"a reason of 0 {cls.what}", "expect at least 1, or remove the reason", "reason"
                 )
 
-    def why_hollow(self, measured: Any) -> str:
+    def why_hollow(self, measured: Facts) -> str:
         """Return why the facts say nothing where they show no event; empty where they do."""
         raise NotImplementedError
 
@@ -141,8 +137,7 @@ class _Events(Conditional):
         if not facts.measured["recorded"]:
             return [
                 Verdict.error(
-                    "the backend of the case compiles nothing",
-                    expected=f"the {self.what} of the step",
+                    f"the {self.what} of the step", "the backend of the case compiles nothing"
                 )
             ]
         events = facts.measured["events"]
@@ -162,9 +157,7 @@ class _Events(Conditional):
         judged = [replace(counted, expected=expected, detail="\n".join([*shown, *more]))]
         if self.reason is not None:
             contains, pattern = parts_of(self.reason.get("contains")), self.reason.get("matches")
-            of_reason = Verdict.failed(
-                expected=f"{self.what} with a reason", observed="there were none"
-            )
+            of_reason = Verdict.failed(f"{self.what} with a reason", "there were none")
             for event in events:
                 of_reason = judge_text(
                     event["reason"], contains, pattern, what=f"a reason in {event['frame']}"
@@ -175,7 +168,7 @@ class _Events(Conditional):
         if all(judgement.status is Status.HELD for judgement in judged) and (
             why := self.why_hollow(facts.measured)
         ):
-            return [Verdict.error(why, expected=expected)]
+            return [Verdict.error(expected, why)]
         return judged
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
@@ -244,7 +237,7 @@ class Guards(Conditional):
     r"""LLVM FileCheck directives on their text. For example ``"CHECK: L['x'].size()[0]\n"``."""
 
     @classmethod
-    def read(cls, body: Any) -> Self:
+    def read(cls, body: Json) -> Self:
         """Read parts, pattern and directives; raise ``BadExpectation``."""
         check_searched(body.get("matches"), "matches")
         check_specific({"matches": body.get("matches")})
@@ -255,7 +248,7 @@ class Guards(Conditional):
         check_guards(body, checks.checks if checks else None)
         return cls(**{**body, "checks": checks})
 
-    def measurement(self) -> Mapping[str, Json] | None:
+    def measurement(self) -> Facts:
         """The worker sends also which of the forbidden words nothing emits."""
         return {"words": self.checks.forbidden if self.checks else []}
 
@@ -269,14 +262,14 @@ class Guards(Conditional):
                 "guards"
             )
         if why:
-            yield Verdict.error(why, expected=what)
+            yield Verdict.error(what, why)
             return
         if self.count is not None:
             yield judge_count(self.count, count, surroundings, leaf="count")
         if self.contains is None and self.matches is None and self.checks is None:
             return
         if len(texts) < count:
-            yield Verdict.error(f"only {len(texts)} of {count} guards were recorded", expected=what)
+            yield Verdict.error(what, f"only {len(texts)} of {count} guards were recorded")
             return
         text = "\n".join(texts)
         if self.contains is not None:
@@ -333,12 +326,11 @@ class Recompiles(_Events):
     ``recompiles: {count: 0}``
     """
 
-    __slots__ = ()
     about = About.DYNAMO
     measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}recompiles"))
     what = "recompiles"
 
-    def why_hollow(self, measured: Any) -> str:
+    def why_hollow(self, measured: Facts) -> str:
         """That there were none means something only where compiled code was found again by its
         guards.
         """
@@ -364,7 +356,6 @@ class GraphBreaks(_Events):
     ``graph_breaks: {count: 0}``
     """
 
-    __slots__ = ()
     about = About.DYNAMO
     measure = staticmethod(lambda arguments, value: value(f"{COMPILATION}graph_breaks"))
     what = "graph breaks"
@@ -374,7 +365,7 @@ class GraphBreaks(_Events):
         """Where there must be some."""
         return not allows_zero(or_some(self.count))
 
-    def why_hollow(self, measured: Any) -> str:
+    def why_hollow(self, measured: Facts) -> str:
         """That there are none means something only where dynamo traced a frame in the step."""
         if measured["frames"]:
             return ""
@@ -449,18 +440,16 @@ class GraphOfStage(Conditional):
         return About.DYNAMO if self.stage == "dynamo" else About.INDUCTOR
 
     @classmethod
-    def read(cls, body: Any) -> "GraphOfStage":
+    def read(cls, body: Json) -> "GraphOfStage":
         """Read the directives; raise ``BadExpectation``."""
         if "index" in body and not body.keys() & {"ops", "checks"}:
             raise BadExpectation(
-                "'index' chooses a graph of which nothing is expected",
-                "add ops or checks",
-                path=("index",),
+                "'index' chooses a graph of which nothing is expected", "add ops or checks", "index"
             )
         checks = FileCheck.parse({"checks": body["checks"]}) if "checks" in body else None
         return cls(**{**body, "checks": checks})
 
-    def measurement(self) -> Mapping[str, Json] | None:
+    def measurement(self) -> Facts:
         """The worker sends the graphs of the stage, and which of the operators torch does not
         have.
         """
@@ -474,16 +463,14 @@ class GraphOfStage(Conditional):
         what = f"the {self.stage} graph of the step"
         graphs = facts.measured["graphs"]
         if not facts.measured["available"]:
-            yield Verdict.error(
-                f"this torch has no graphs of the stage {self.stage}", expected=what
-            )
+            yield Verdict.error(what, f"this torch has no graphs of the stage {self.stage}")
             return
         if not graphs:
             why = (
                 "no graph of the case's function was made at this stage: it was compiled before, "
                 "served from a cache, or not compiled"
             )
-            yield Verdict.error(why, expected=what)
+            yield Verdict.error(what, why)
             return
         if self.count is not None:
             yield judge_count(self.count, len(graphs), surroundings, leaf="count")
@@ -491,16 +478,16 @@ class GraphOfStage(Conditional):
             return
         chosen = self._choose(graphs)
         if isinstance(chosen, str):
-            yield Verdict.error(f"{len(graphs)} graphs", expected=chosen)
+            yield Verdict.error(chosen, f"{len(graphs)} graphs")
             return
         if problem := next((graph["problem"] for graph in chosen if graph["problem"]), ""):
-            yield Verdict.error(problem, expected=what)
+            yield Verdict.error(what, problem)
             return
         yield from self._judged_operators(facts.measured, chosen, surroundings)
         if self.checks is not None:
             if any(graph["cut"] for graph in chosen):
                 why = "the graph is too large: its text was cut off"
-                yield Verdict.error(why, expected="the text of the graph", leaf="checks")
+                yield Verdict.error("the text of the graph", why, leaf="checks")
             else:
                 yield judge_checks(self.checks, _graph_text(chosen), surroundings)
 
@@ -523,9 +510,9 @@ class GraphOfStage(Conditional):
                     else "the graph's operators are listed below"
                 )
                 why = f"torch has no operator {name}; {hint}"
-                yield Verdict.error(why, expected=leaf, leaf=leaf, detail=operators)
+                yield Verdict.error(leaf, why, leaf=leaf, detail=operators)
             elif why := _of_another_level(self.stage, name, chosen, decomposed):
-                yield Verdict.error(why, expected=leaf, leaf=leaf)
+                yield Verdict.error(leaf, why, leaf=leaf)
             else:
                 number = _count_of_nodes(chosen, name)
                 judged = judge_count(count, number, surroundings, leaf=leaf)
@@ -728,7 +715,7 @@ class Kernels(Conditional, Counts):
             judged = judge_count(count, number, surroundings, leaf=key, absent=why)
             nothing_was_made = is_of_compiles and not measured["compiled"] and not measured["ran"]
             if judged.status is Status.HELD and nothing_was_made:
-                judged = Verdict.error(nothing_ran, expected=judged.expected, leaf=key)
+                judged = Verdict.error(judged.expected, nothing_ran, leaf=key)
             if not why and not is_of_compiles:
                 judged = replace(judged, detail="\n".join(measured["names"][:50]))
             yield judged

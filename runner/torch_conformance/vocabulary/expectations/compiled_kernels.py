@@ -5,7 +5,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from torch_conformance.matching.generated_code import Code
 from torch_conformance.model.case_facts import StepFacts
@@ -24,7 +24,7 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
     text_of,
 )
 from torch_conformance.vocabulary.expectations.values import changed, same
-from torch_conformance.vocabulary.forms import TEMPLATE, Count, Form, Keywords, common
+from torch_conformance.vocabulary.forms import TEMPLATE, Count, Form, common
 from torch_conformance.vocabulary.worker_session import Facts, Lookup
 
 KERNEL = "<kernel>"
@@ -189,7 +189,7 @@ class Resources(Conditional):
     ``resources: {registers: {max: 128}, spills: 0, shared: {max: target}}``
     """
 
-    form: ClassVar[Keywords] = {"minProperties": 1}
+    form = Form({"minProperties": 1})
     needs_target = True
     is_offline = True
     measure = staticmethod(measure_resources)
@@ -204,13 +204,13 @@ class Resources(Conditional):
     For example ``{max: target}``, ``{max: 65536}``, ``0``."""
 
     @classmethod
-    def check(cls, body: Any) -> None:
+    def check(cls, body: Json) -> None:
         """Check that there is a resource, and the bound of shared memory."""
         shared = body.get("shared", 0)
         is_of_target = isinstance(shared, dict) and shared.get("max") == TARGET
         if is_of_target and "min" in shared:
             raise BadExpectation(
-                "{max: target} beside min", "write {max: target} alone", path=("shared", "min")
+                "{max: target} together with min", "write only {max: target}", "shared", "min"
             )
         if not body.keys() & set(_RESOURCES):
             raise BadExpectation("no resource is named", f"name one of {', '.join(_RESOURCES)}")
@@ -266,7 +266,7 @@ class Resources(Conditional):
                 leaf=name,
                 is_budget=True,
             )
-            yield Mutant(name="not reported", facts=nothing, leaf=name)
+            yield Mutant("not reported", nothing, leaf=name)
 
 
 def _amount(name: str, facts: StepFacts, surroundings: Surroundings) -> int:
@@ -292,23 +292,21 @@ class Metadata(Kind):
     ``metadata: {num_warps: 4, matrix_instr_nonkdim: [{when: {vendor: amd}, value: 16}]}``
     """
 
-    form: ClassVar[Keywords] = {
-        "type": "object",
-        "minProperties": 1,
-        "additionalProperties": {
-            "description": "The value, or a list of {when, value}.",
-            "examples": [4],
-        },
-    }
+    form = Form(
+        {
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": {
+                "description": "The value, or a list of {when, value}.",
+                "examples": [4],
+            },
+        }
+    )
     needs_target = True
     is_offline = True
+    is_whole = True
     measure = staticmethod(lambda arguments, value: dict(value(KERNEL)))
     values: Mapping[str, Any]
-
-    @classmethod
-    def read(cls, body: Any) -> "Metadata":
-        """Read the values by name."""
-        return cls(values=dict(body))
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
         """Judge each value on its own. A name that the compiler does not record is an ERROR."""
@@ -319,25 +317,23 @@ class Metadata(Kind):
                 yield Verdict.not_applicable(name)
             elif name not in facts.measured:
                 yield Verdict.error(
+                    expected,
                     f"the compiler records no '{text_of(name)}'",
-                    expected=expected,
                     leaf=name,
                     detail=f"it records {', '.join(sorted(facts.measured))}",
                 )
             else:
                 value = facts.measured[name]
-                yield Verdict.of(
-                    same(value, required), expected=expected, observed=text_of(value), leaf=name
-                )
+                yield Verdict.of(same(value, required), expected, text_of(value), leaf=name)
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Each value on its own: another one, and none."""
         for name in self.values:
             if choose(self.values[name], surroundings)[0] and name in facts.measured:
                 yield Mutant(
-                    name="another value",
-                    facts=facts.with_measured(**{name: changed(facts.measured[name])}),
+                    "another value",
+                    facts.with_measured(**{name: changed(facts.measured[name])}),
                     leaf=name,
                 )
                 rest = {key: value for key, value in facts.measured.items() if key != name}
-                yield Mutant(name="absent", facts=replace(facts, measured=rest), leaf=name)
+                yield Mutant("absent", replace(facts, measured=rest), leaf=name)

@@ -30,7 +30,7 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
 )
 from torch_conformance.vocabulary.expectations.filecheck import trivial_code
 from torch_conformance.vocabulary.expectations.values import same
-from torch_conformance.vocabulary.forms import TEMPLATE, Count, Form, Keywords, Name, common
+from torch_conformance.vocabulary.forms import TEMPLATE, Count, Form, Name, common
 from torch_conformance.vocabulary.worker_session import Facts
 
 _BY_NAME = Form(
@@ -73,7 +73,7 @@ class _ByName(OnlyCounts):
             or leaf.endswith("cache_miss")  # as any function that a cache keeps
             or any(self.near(facts, leaf) for facts in steps)
             or any(
-                isinstance(given := other.body.get(leaf, count), list) or given != count
+                isinstance(other_count := other.body.get(leaf, count), list) or other_count != count
                 for other in others
             )
         )
@@ -89,8 +89,7 @@ class Counter(_ByName):
     ``counter: {inductor.fxgraph_cache_hit: 1, inductor.fxgraph_cache_miss: {min: 1}}``
     """
 
-    __slots__ = ()
-    form: ClassVar[Keywords] = {**_BY_NAME, "allOf": [{"$ref": "names.schema.json#/$defs/counter"}]}
+    form = Form({**_BY_NAME, "allOf": [{"$ref": "names.schema.json#/$defs/counter"}]})
     of_trivial_function = dict.fromkeys(
         (
             "frames.total",
@@ -113,7 +112,7 @@ class Counter(_ByName):
         )
 
     @classmethod
-    def check(cls, body: Any) -> None:
+    def check(cls, body: Json) -> None:
         """Refuse unlisted counters without a namespace, or of which 0 is expected; the tables of
         names have the problems of the others.
         """
@@ -122,12 +121,12 @@ class Counter(_ByName):
                 raise BadExpectation(
                     f"the counter '{name}' has no namespace",
                     f"did you mean 'inductor.{name}'?",
-                    path=(name,),
+                    name,
                 )
             if is_unlisted(count) and allows_zero(count):
                 hint = "a misspelt name is always 0: expect at least 1"
                 raise BadExpectation(
-                    f"the unlisted counter '{name}' may not be expected to be 0", hint, path=(name,)
+                    f"the unlisted counter '{name}' may not be expected to be 0", hint, name
                 )
 
     @property
@@ -169,8 +168,7 @@ class Metric(_ByName):
     ``metric: {generated_kernel_count: 1}``
     """
 
-    __slots__ = ()
-    form: ClassVar[Keywords] = {**_BY_NAME, "allOf": [{"$ref": "names.schema.json#/$defs/metric"}]}
+    form = Form({**_BY_NAME, "allOf": [{"$ref": "names.schema.json#/$defs/metric"}]})
     absent = "this torch has no such metric"  # it would always be 0
     of_trivial_function: ClassVar[Mapping[str, int]] = {
         "generated_kernel_count": 1,
@@ -197,7 +195,6 @@ class GeneratedFiles(OneCount):
     ``generated_files: 1``
     """
 
-    __slots__ = ()
     may_be_blessed = True
     judges_code = True
     of_trivial_function: ClassVar[Mapping[str, int]] = {"": 1}
@@ -229,7 +226,7 @@ class Runs(ConditionalOnCode):
             if facts.raised is None
             else f"{facts.raised.type} while {facts.raised.phase}"
         )
-        return [Verdict.of(facts.raised is None, expected="no exception", observed=observed)]
+        return [Verdict.of(facts.raised is None, "no exception", observed)]
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """An exception."""
@@ -240,7 +237,7 @@ class Runs(ConditionalOnCode):
             traceback="",
             phase="run",
         )
-        yield Mutant(name="an exception", facts=replace(facts, raised=raised))
+        yield Mutant("an exception", replace(facts, raised=raised))
 
 
 CACHES = (
@@ -260,7 +257,7 @@ class RemoteCounts:
     ``remote_counts: {hit: 3, put: 1}``
     """
 
-    form: ClassVar[Keywords] = {"title": "remote counts", "minProperties": 1}
+    form = Form({"title": "remote counts", "minProperties": 1})
     hit: Count = None
     """Look-ups that found an entry."""
     miss: Count = None
@@ -282,28 +279,30 @@ class RemoteCache(OnlyCounts):
     ``remote_cache: {RemoteFxGraphCache: {hit: 3, miss: 1, put: 1}}``
     """
 
-    form: ClassVar[Keywords] = {
-        "type": "object",
-        "minProperties": 1,
-        "additionalProperties": {"$ref": "#/$defs/remote_counts"},
-    }
+    form = Form(
+        {
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": {"$ref": "#/$defs/remote_counts"},
+        }
+    )
     needs_service = True
     absent = "no statistics of remote caches were read"
     caches: Mapping[str, Mapping[str, Any]]
 
     @classmethod
-    def counts_of(cls, body: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    def counts_of(cls, body: Json) -> Iterator[tuple[tuple[str, ...], Any]]:
         """Yield the counts of each cache."""
         for cache in body if isinstance(body, Mapping) else ():
             yield from (((cache, word), count) for word, count in body[cache].items())
 
     @classmethod
-    def check(cls, body: Any) -> None:
+    def check(cls, body: Json) -> None:
         """Refuse unknown caches, and counts that may all be 0."""
         for cache in body:
             if cache not in CACHES:
                 message, hint = unknown("remote cache", cache, CACHES)
-                raise BadExpectation(message, hint, path=(cache,))
+                raise BadExpectation(message, hint, cache)
         if all(allows_zero(count) for _, count in cls.counts_of(body)):
             raise BadExpectation(
                 "every count may be 0: it passes without any request to a cache",
@@ -348,13 +347,11 @@ class Calls(ConditionalOnCode):
         what = f"calls of {self.of}" + (f" where {text_of(dict(self.where))}" if self.where else "")
         calls = facts.calls.get(self.of)
         if calls is None:
-            return [Verdict.error("the case has no such spy", expected=what)]
+            return [Verdict.error(what, "the case has no such spy")]
         entries = [decode(entry) for entry in calls.entries]
         if self.where and len(entries) < calls.count:
             return [
-                Verdict.error(
-                    f"only {len(entries)} of {calls.count} entries were recorded", expected=what
-                )
+                Verdict.error(what, f"only {len(entries)} of {calls.count} entries were recorded")
             ]
         number = (
             sum(_matches(entry, self.where) for entry in entries) if self.where else calls.count
@@ -416,7 +413,7 @@ class Calls(ConditionalOnCode):
             lambda count: with_entries(((fitting or [sample]) * int(count))[: int(count)]),
         )
         if self.where and fitting:
-            yield Mutant(name="entries that do not fit", facts=with_entries([{}] * len(fitting)))
+            yield Mutant("entries that do not fit", with_entries([{}] * len(fitting)))
 
 
 _SHOWN = 20
@@ -429,7 +426,7 @@ def _matches(entry: Facts, where: Mapping[str, Any]) -> bool:
     )
 
 
-def _matches_value(value: Any, expected: Any) -> bool:
+def _matches_value(value: object, expected: object) -> bool:
     if isinstance(expected, Mapping) and set(expected) == {"contains"}:
         parts = (
             expected["contains"]
@@ -468,7 +465,7 @@ class Choices(Conditional):
     ``choices: {backend: TRITON, of: gemm, tuned: 2, won: 1}``
     """
 
-    form: ClassVar[Keywords] = {"minProperties": 1}
+    form = Form({"minProperties": 1})
     backend: Literal[
         "ATEN",
         "TRITON",
@@ -504,7 +501,7 @@ class Choices(Conditional):
     """1 where the selected candidate is of the backend, else 0."""
 
     @classmethod
-    def read(cls, body: Any) -> "Choices":
+    def read(cls, body: Json) -> "Choices":
         """Read the counts; raise ``BadExpectation`` for a number of winners without a backend:
         there is one in each selection.
         """
@@ -514,7 +511,7 @@ class Choices(Conditional):
             raise BadExpectation(
                 "won without a backend: of all candidates one wins",
                 "add backend: TRITON, or another",
-                path=("won",),
+                "won",
             )
         return choices
 
@@ -522,7 +519,8 @@ class Choices(Conditional):
     def _counts(self) -> Mapping[str, Any]:
         """The counts of each operation.
 
-        A backend must have candidates where nothing else asks for one: 0 of 0 failed is no claim.
+        A backend must have candidates where nothing else asks for one: 0 of 0 failed claims
+        nothing.
         """
         counts = {name: getattr(self, name) for name in TALLIED if getattr(self, name) is not None}
         if self.backend and "rendered" not in counts and all(map(allows_zero, counts.values())):
@@ -541,7 +539,7 @@ class Choices(Conditional):
                 f"{facts.tunings.count} operations were selected for, and only "
                 f"{len(facts.tunings.found)} recorded"
             )
-            yield Verdict.error(observed, expected=f"every operation's {candidates}")
+            yield Verdict.error(f"every operation's {candidates}", observed)
             return
         detail = "\n".join(map(str, tunings[:_SHOWN]))
 
@@ -569,7 +567,7 @@ class Choices(Conditional):
         """No operation at all; each count of one operation on its own, with another number."""
         tuned = list(facts.tunings.of(self.of))
         if not parse_count(counts_in(or_some(self.tuned))[0]).holds(0):
-            yield Mutant(name="no operation", facts=replace(facts, tunings=Tunings()), leaf="tuned")
+            yield Mutant("no operation", replace(facts, tunings=Tunings()), leaf="tuned")
         for name, count in self._counts.items() if tuned else ():
             first = tuned[0]
             number = getattr(first.tally(self.backend), name)
@@ -579,10 +577,10 @@ class Choices(Conditional):
             ) -> StepFacts:
                 # without a backend the sum is changed, by the tally of one of them
                 backend: str = self.backend or next(iter(first.by_backend), "OTHER")
-                known = first.tally(backend)
-                counts: dict[str, Any] = {name: getattr(known, name) + int(other) - number}
+                tally = first.tally(backend)
+                counts: dict[str, Any] = {name: getattr(tally, name) + int(other) - number}
                 tuning = replace(
-                    first, by_backend={**first.by_backend, backend: replace(known, **counts)}
+                    first, by_backend={**first.by_backend, backend: replace(tally, **counts)}
                 )
                 tunings = tuple(
                     tuning if recorded is first else recorded for recorded in facts.tunings.found

@@ -1,5 +1,5 @@
-"""How an answer with random numbers of the compiler's own is judged: by three distributions, beside
-those of eager with other seeds.
+"""How an answer with random numbers of the compiler's own is judged: by three distributions,
+compared with those of eager with other seeds.
 
 ``ranks``: where each number is among those that eager draws for the same element; ``sizes``: the
 same of absolute values. ``values``: all numbers together. Each is the greatest distance of two
@@ -9,12 +9,10 @@ far a right one may be.
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
-from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.expectations.calibrated import flat
-from torch_conformance.vocabulary.worker_session import Facts
-from torch_conformance.vocabulary.worker_torch import torch
+from torch_conformance.vocabulary.worker_session import Facts, NewFacts
+from torch_conformance.vocabulary.worker_torch import Tensor, torch
 
 RUNS = 24
 """How often eager draws."""
@@ -35,7 +33,7 @@ _EQUAL = 1e-4
 """Relative to the greatest of eager's draws, what is the same number."""
 
 
-def measure(answer: Any, runs: Sequence[Any]) -> dict[str, Json] | None:
+def measure(answer: Tensor, runs: Sequence[Tensor]) -> NewFacts | None:
     """Return the facts of an answer; None where eager draws none of its numbers."""
     step = -(-answer.numel() // _MOST) or 1
     drawn = torch.stack([flat(run)[::step] for run in runs])
@@ -46,17 +44,17 @@ def measure(answer: Any, runs: Sequence[Any]) -> dict[str, Json] | None:
     is_random = ((drawn - drawn[0]).abs() > near).any(0) | ~((own - drawn[0]).abs() <= near)
     drawn, own, near = drawn[:, is_random], own[is_random], near[is_random]
 
-    def ranks(numbers: object, others: Any) -> Any:
+    def ranks(numbers: Tensor, others: Tensor) -> Tensor:
         apart = numbers - others
         return ((apart > near).double() + (apart.abs() <= near).double() / 2).mean(0)
 
-    def ranked(numbers: object, draws: Any) -> tuple[Any, Any]:
+    def ranked(numbers: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
         """Return the ranks of an answer, and those of each run, among as many other runs."""
         places = torch.arange(len(draws))
         of_runs = [ranks(draws[at], draws[places != at]) for at in places]
         return ranks(numbers, draws[1:]), torch.stack(of_runs)
 
-    facts: dict[str, Json] = {
+    facts: NewFacts = {
         "numel": int(is_random.sum()),
         "nonfinite": int((own.isfinite() != drawn[0].isfinite()).sum()),
     }
@@ -71,7 +69,7 @@ def measure(answer: Any, runs: Sequence[Any]) -> dict[str, Json] | None:
     return facts
 
 
-def _distance(numbers: Any, whole: Any) -> float:
+def _distance(numbers: Tensor, whole: Tensor) -> float:
     """Return the greatest distance of two distribution functions."""
     places = torch.cat([numbers, whole]).sort().values
     shares = [

@@ -22,6 +22,7 @@ from torch_conformance.vocabulary.forms import (
     Word,
     common,
 )
+from torch_conformance.vocabulary.worker_session import Facts
 
 OUTPUT = "output"
 """The name of a step's result."""
@@ -38,13 +39,7 @@ class BadExpectation(Exception):
     """
 
     def __init__(
-        self,
-        message: str,
-        hint: str = "",
-        *,
-        path: tuple[str | int, ...] = (),
-        line: int = 0,
-        column: int = 0,
+        self, message: str, hint: str = "", *path: str | int, line: int = 0, column: int = 0
     ) -> None:
         super().__init__(message)
         self.hint = hint
@@ -63,11 +58,12 @@ class Kind(Word, Expectation):
     docstrings below these, and ``form``.
     """
 
-    __slots__ = ()
     form: ClassVar[Keywords] = {}
     """What the schema says of the body beside its keys; with ``type`` or ``$ref`` the body is no
     map of keys.
     """
+    is_whole: ClassVar[bool] = False
+    """Whether the body is the value of the first field."""
     patterns: ClassVar[tuple[tuple[str, ...], ...]] = ()
     """The keys that lead to regular expressions and directives of FileCheck in the body: ``{{`` is
     no template there.
@@ -82,6 +78,8 @@ class Kind(Word, Expectation):
     """Whether it judges the code that the step generated."""
     judges_exit: ClassVar[bool] = False
     """Whether it judges the child process of the step."""
+    names_objects: ClassVar[bool] = False
+    """Whether its body names objects that the worker keeps weak references to."""
     needs_service: ClassVar[bool] = False
     """Whether it judges what a service of the spec did."""
     needs_target: ClassVar[bool] = False
@@ -90,7 +88,7 @@ class Kind(Word, Expectation):
     """Whether it can be judged of what is compiled and never executed."""
 
     @classmethod
-    def counts_of(cls, body: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    def counts_of(cls, body: Json) -> Iterator[tuple[tuple[str, ...], Any]]:
         """Yield each count of a body, with the keys that lead to it: those of the fields that are
         counts. A template in the place of the body has none.
         """
@@ -102,13 +100,13 @@ class Kind(Word, Expectation):
                     yield (key.name, name), count
 
     @classmethod
-    def check(cls, body: Any) -> None:
+    def check(cls, body: Json) -> None:
         """Raise ``BadExpectation`` for a body that the schema lets through, whose counts are right,
         and that is invalid.
         """
 
     @classmethod
-    def parse(cls, body: Any) -> Self:
+    def parse(cls, body: Json) -> Self:
         """Read the body that the schema let through; raise ``BadExpectation``."""
         for path, count in cls.counts_of(body):
             check_count(count, *path)
@@ -116,11 +114,11 @@ class Kind(Word, Expectation):
         return cls.read(body)
 
     @classmethod
-    def read(cls, body: Any) -> Self:
+    def read(cls, body: Json) -> Self:
         """Return the expectation of a body that was checked."""
-        return cls(**body)
+        return cls(**{fields(cls)[0].name: body} if cls.is_whole else body)
 
-    def measurement(self) -> Mapping[str, Json] | None:
+    def measurement(self) -> Facts | None:
         """What the worker is asked to measure; None for facts that every step has."""
         return None if self.measure is None else {}
 
@@ -131,7 +129,7 @@ class Kind(Word, Expectation):
         if not self.applies(surroundings):
             return [Verdict.not_applicable()]
         if facts.measured is None and self.measurement() is not None:
-            return [Verdict.error("nothing was measured", expected=self.kind)]
+            return [Verdict.error(self.kind, "nothing was measured")]
         return list(self.judged(facts, surroundings))
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterable[Verdict]:
@@ -218,7 +216,7 @@ class Range:
         )
 
 
-def parse_count(body: Any) -> Range:
+def parse_count(body: Json) -> Range:
     """Read a number or a range; raise ``BadExpectation`` for a range with no number or all
     numbers.
     """
@@ -269,19 +267,19 @@ AT_LEAST_ONE = {"min": 1}
 """The count of what is expected without a count."""
 
 
-def or_some(count: Any) -> Any:
+def or_some(count: Json) -> Json:
     """Return a count; at least 1 for one that is left out."""
     return AT_LEAST_ONE if count is None else count
 
 
-def check_count(body: Any, *path: str | int) -> None:
+def check_count(body: Json, *path: str | int) -> None:
     """Check a count with its conditions, which is at a path; raise ``BadExpectation``."""
     for index, value in enumerate(counts_in(body)):
         try:
             parse_count(value)
         except BadExpectation as error:
             within = (index, "value") if isinstance(body, list) else ()
-            raise BadExpectation(str(error), error.hint, path=(*path, *within)) from error
+            raise BadExpectation(str(error), error.hint, *path, *within) from error
 
 
 def judge_count(
@@ -299,10 +297,8 @@ def judge_count(
     required = parse_count(value)
     expected = f"{leaf} {required}".strip()
     if observed is None:
-        return Verdict.error(absent, expected=expected, leaf=leaf)
-    judged = Verdict.of(
-        required.holds(observed), expected=expected, observed=str(observed), leaf=leaf
-    )
+        return Verdict.error(expected, absent, leaf=leaf)
+    judged = Verdict.of(required.holds(observed), expected, str(observed), leaf=leaf)
     return replace(judged, is_absence=observed == 0)
 
 
@@ -360,7 +356,7 @@ def count_mutants(
         if number < 0:
             yield Mutant.not_applicable(name, "counts are not negative", leaf=leaf, where=where)
         else:
-            yield Mutant(name=name, facts=changed(number), leaf=leaf, where=where)
+            yield Mutant(name, changed(number), leaf=leaf, where=where)
 
 
 _MOST_BUDGET = 1_000_000
@@ -370,7 +366,6 @@ _MOST_BUDGET = 1_000_000
 class Counts(Kind):
     """What is expected of some numbers, each of which is a leaf."""
 
-    __slots__ = ()
     of_trivial_function: ClassVar[Mapping[str, int]] = {}
     """Numbers, by leaf, that every function has."""
     absent: ClassVar[str] = ""
@@ -453,7 +448,7 @@ class OnlyCounts(Counts):
     The name of the field is a part of the digests of cases.
     """
 
-    __slots__ = ()
+    is_whole = True
 
     @property
     def body(self) -> Any:
@@ -461,15 +456,10 @@ class OnlyCounts(Counts):
         return getattr(self, fields(self)[0].name)
 
     @classmethod
-    def counts_of(cls, body: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    def counts_of(cls, body: Json) -> Iterator[tuple[tuple[str, ...], Any]]:
         """Yield the count of each name."""
         for name, count in body.items() if isinstance(body, Mapping) else ():
             yield (name,), count
-
-    @classmethod
-    def read(cls, body: Any) -> Self:
-        """Keep the body."""
-        return cls(**{fields(cls)[0].name: body})
 
     @property
     def by_leaf(self) -> Mapping[str, Any]:
@@ -485,6 +475,6 @@ class OneCount(OnlyCounts):
     count: Any
 
     @classmethod
-    def counts_of(cls, body: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    def counts_of(cls, body: Json) -> Iterator[tuple[tuple[str, ...], Any]]:
         """Yield the body."""
         yield (), body

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from torch_conformance.matching.filecheck import (
     Change,
@@ -25,13 +25,7 @@ from torch_conformance.matching.filecheck import (
     run,
 )
 from torch_conformance.matching.filecheck import Kind as Kinds
-from torch_conformance.matching.generated_code import (
-    Code,
-    code_of,
-    commented_out,
-    joined,
-    whole,
-)
+from torch_conformance.matching.generated_code import Code, code_of, commented_out, joined, whole
 from torch_conformance.matching.time_limit import PatternTooSlow
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings, holds
@@ -46,7 +40,8 @@ from torch_conformance.vocabulary.expectations.compiled_kernels import (
 )
 from torch_conformance.vocabulary.expectations.expectation_base import BadExpectation, Kind
 from torch_conformance.vocabulary.expectations.texts import check_specific_checks
-from torch_conformance.vocabulary.forms import Form, Keywords, WhenJudged
+from torch_conformance.vocabulary.forms import Form, WhenJudged
+from torch_conformance.vocabulary.worker_session import Facts
 
 ALL = "all"
 """A value of ``code``: all pieces."""
@@ -102,7 +97,7 @@ class FileCheck(Kind):
     """
 
     kind = "filecheck"
-    form: ClassVar[Keywords] = {"type": ["string", "object"]}
+    form = Form({"type": ["string", "object"]})
     patterns = ((), ("checks",))
     instead = "name what only the code of this function has"
     judges_code = True
@@ -132,7 +127,7 @@ class FileCheck(Kind):
     """Where the expectation applies; everywhere when absent."""
 
     @classmethod
-    def read(cls, body: Any) -> "FileCheck":
+    def read(cls, body: Json) -> "FileCheck":
         """Read the directives; raise ``BadExpectation`` for lines that FileCheck would ignore."""
         options: Mapping[str, Any] = {"checks": body} if isinstance(body, str) else body
         path = () if isinstance(body, str) else ("checks",)
@@ -140,16 +135,16 @@ class FileCheck(Kind):
             checks = parse(options["checks"])
         except ChecksError as error:
             raise BadExpectation(
-                error.message, error.hint, path=path, line=error.line, column=error.column
+                error.message, error.hint, *path, line=error.line, column=error.column
             ) from error
         check_specific_checks(checks, *path)
         if "stage" in options and "code" in options:
             raise BadExpectation(
-                "stage together with code", "a stage is one text: remove code", path=("code",)
+                "stage together with code", "a stage is one text: remove code", "code"
             )
         return cls(**{**options, "checks": checks})
 
-    def measurement(self) -> Mapping[str, Json] | None:
+    def measurement(self) -> Facts | None:
         """The worker says which of the forbidden words nothing emits.
 
         Instructions are words of compilers that it cannot read.
@@ -173,7 +168,7 @@ class FileCheck(Kind):
                 return [chosen]
             outcome = run(self.checks, chosen.text, numbers=chosen.numbers)
         except PatternTooSlow:
-            return [Verdict.error("pattern too slow", expected="an answer within the time limit")]
+            return [Verdict.error("an answer within the time limit", "pattern too slow")]
         except EmptyText:
             is_blank = self.text == WHOLE or not any(piece.strip() for piece in facts.code)
             why = (
@@ -181,7 +176,7 @@ class FileCheck(Kind):
                 if is_blank
                 else "the generated code has only comments and boilerplate"
             )
-            return [Verdict.error(why, expected="generated code")]
+            return [Verdict.error("generated code", why)]
         expected = (
             "every directive matches"
             if outcome.passed
@@ -198,13 +193,12 @@ class FileCheck(Kind):
             f"possible match: {outcome.possible}" if outcome.possible else "",
         ]
         return [
-            Verdict.of(
-                outcome.passed,
-                expected=expected,
-                observed=observed,
-                detail="\n".join(filter(None, detail)),
-            )
+            Verdict.of(outcome.passed, expected, observed, detail="\n".join(filter(None, detail)))
         ]
+
+    def leaf_of(self, judgement: Verdict) -> str:
+        """Return the line of the directives that did not match."""
+        return judgement.expected.partition(":")[0]
 
     def applies(self, surroundings: Surroundings) -> bool:
         """Where ``when`` holds, and where the compiler of the target makes such a text."""
@@ -231,8 +225,8 @@ class FileCheck(Kind):
                 # parsed again
                 text = change.text if change.kind is Change.FORBIDDEN else _CodeOnly(change.text)
                 yield Mutant(
-                    name=change.kind.value,
-                    facts=replace(facts, code=self._with(facts.code, text)),
+                    change.kind.value,
+                    replace(facts, code=self._with(facts.code, text)),
                     where=where,
                 )
         for directive in self.checks:
@@ -250,13 +244,13 @@ class FileCheck(Kind):
                     f"line {directive.line}: {directive}: neither torch nor the spec nor a loaded "
                     f"package has the word {never[0]} for {surroundings.device}"
                 )
-                yield Mutant(name="any code", facts=facts, where=where)
+                yield Mutant("any code", facts, where=where)
         is_python = self.stage in (None, WRAPPER)
         code = [
             commented_out(piece) if is_python else commented_out_stage(piece, str(self.stage))
             for piece in facts.code
         ]
-        yield Mutant(name=COMMENTED_OUT, facts=replace(facts, code=tuple(code)))
+        yield Mutant(COMMENTED_OUT, replace(facts, code=tuple(code)))
         kind = surroundings.device if is_python else f"{surroundings.vendor} {self.stage}"
         yield from self.trivial_mutants(
             kind, lambda text: replace(facts, code=self._with(facts.code, text))
@@ -280,7 +274,7 @@ class FileCheck(Kind):
                 ),
                 texts[0],
             )
-            yield Mutant(name=TRIVIAL, facts=changed(chosen), where=f"the form {form}")
+            yield Mutant(TRIVIAL, changed(chosen), where=f"the form {form}")
 
     def _with(self, code: tuple[str, ...], text: str) -> tuple[str, ...]:
         if self.code == ALL:
@@ -307,22 +301,20 @@ class FileCheck(Kind):
     def _choose(self, code: tuple[str, ...], text: str) -> Code | Verdict:
         """Return the selected code; raise ``PatternTooSlow`` if parsing takes too long."""
         if not code:
-            return Verdict.error("the step generated no code", expected="generated code")
+            return Verdict.error("generated code", "the step generated no code")
         if self.stage is not None:
             if _INDEX[self.stage] >= len(code):
-                return Verdict.error(f"{len(code)} texts", expected=f"the stage {self.stage}")
+                return Verdict.error(f"the stage {self.stage}", f"{len(code)} texts")
             return self._read(code[_INDEX[self.stage]], text)
         if self.code == ALL:
             return joined([self._read(piece, text) for piece in code])
         if self.code is None and len(code) > 1:
             return Verdict.error(
-                f"{len(code)} pieces of code", expected="one piece, or code: INDEX, or code: all"
+                "one piece, or code: INDEX, or code: all", f"{len(code)} pieces of code"
             )
         index = self.code or 0
         if not isinstance(index, int) or index >= len(code):
-            return Verdict.error(
-                f"{len(code)} pieces of code", expected=f"a piece with the index {index}"
-            )
+            return Verdict.error(f"a piece with the index {index}", f"{len(code)} pieces of code")
         return self._read(code[index], text)
 
     def _read(self, piece: str, text: str) -> Code:

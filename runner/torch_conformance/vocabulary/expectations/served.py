@@ -5,24 +5,20 @@ computed itself.
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated
 
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.expectation import About, Mutant, Verdict
+from torch_conformance.model.protocol import Json
 from torch_conformance.model.results import OperatorCalls
 from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations.additional_calls import Repeated
 from torch_conformance.vocabulary.expectations.expectation_base import BadExpectation
-from torch_conformance.vocabulary.forms import Form, Keywords
+from torch_conformance.vocabulary.forms import Form
 from torch_conformance.vocabulary.worker_session import Facts
 
-OPERATOR = Form(
-    {
-        "type": "string",
-        "pattern": r"^[a-z_][a-z0-9_]*\.[A-Za-z_][A-Za-z0-9_]*$",
-    }
-)
+OPERATOR = Form({"type": "string", "pattern": r"^[a-z_][a-z0-9_]*\.[A-Za-z_][A-Za-z0-9_]*$"})
 Operators = Annotated[
     Sequence[str], Form({"type": "array", "uniqueItems": True, "items": OPERATOR})
 ]
@@ -40,9 +36,6 @@ Allowed = Annotated[
     ),
 ]
 Share = Annotated[float, Form({"type": "number", "exclusiveMinimum": 0, "maximum": 1})]
-
-OF_OPERATORS = ("served", "residue")
-"""The kinds of this module."""
 
 _MOST_PLACES = 10
 """How many operators by ATen a verdict shows with their places."""
@@ -85,7 +78,7 @@ class OfOperators(Repeated):
     function.
     """
 
-    __slots__ = ()
+    records_operators = True
     about = About.INDUCTOR
     """A spec that another compiler joins says what inductor serves; what that compiler serves, its
     own entry says, in its proof.
@@ -101,7 +94,7 @@ class OfOperators(Repeated):
         """More operators by ATen."""
         eager, residue = facts.measured["eager"], facts.measured["residue"]
         more = [*residue, *[_UNSERVED] * max(1, len(eager))]
-        yield Mutant(name="more operators by ATen", facts=facts.with_measured(residue=more))
+        yield Mutant("more operators by ATen", facts.with_measured(residue=more))
 
 
 @frozen
@@ -113,11 +106,7 @@ class Served(OfOperators):
     ``served: {allow: [aten.mm]}``
     """
 
-    form: ClassVar[Keywords] = {
-        "type": ["string", "object"],
-        "if": {"type": "string"},
-        "then": {"const": "all"},
-    }
+    form = Form({"type": ["string", "object"], "if": {"type": "string"}, "then": {"const": "all"}})
     min: Share = 1.0
     """The least share of eager's operators that the compiler can be shown to have computed; all of
     them when absent. An operator of the residue that eager runs with the same shapes replaces that
@@ -130,7 +119,7 @@ class Served(OfOperators):
     first tensor, where they are a map. For example ``{float16: [aten.mm, aten.addmm]}``."""
 
     @classmethod
-    def read(cls, body: Any) -> "Served":
+    def read(cls, body: Json) -> "Served":
         """Read the word or the map."""
         if body == "all":
             return cls()
@@ -162,9 +151,7 @@ class Served(OfOperators):
         """Judge the share."""
         eager, residue = facts.measured["eager"], facts.measured["residue"]
         if not (eager or residue):
-            return Verdict.error(
-                "eager runs no operator that computes anything", expected=self.expected
-            )
+            return Verdict.error(self.expected, "eager runs no operator that computes anything")
         types = facts.measured.get("types") or [""] * len(residue)
         left = [
             name
@@ -183,19 +170,17 @@ class Served(OfOperators):
             if calls.by_aten
         ]
         detail = "\n".join(places[:_MOST_PLACES])
-        return Verdict.of(
-            share >= self.min, expected=self.expected, observed=observed, detail=detail
-        )
+        return Verdict.of(share >= self.min, self.expected, observed, detail=detail)
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Yield also every operator of eager by ATen, and as many others but one."""
         yield from OfOperators.mutants(self, facts, surroundings)
         eager = facts.measured["eager"]
-        yield Mutant(name="every operator by ATen", facts=facts.with_measured(residue=eager))
+        yield Mutant("every operator by ATen", facts.with_measured(residue=eager))
         if len(facts.measured["residue"]) + 1 < len(eager):
             replaces = {_UNSERVED: [*range(len(eager) - 1)]}
             others = facts.with_measured(residue=[_UNSERVED], replaces=replaces)
-            yield Mutant(name="every operator but one by ATen", facts=others)
+            yield Mutant("every operator but one by ATen", others)
 
 
 @frozen
@@ -206,23 +191,18 @@ class Residue(OfOperators):
     ``residue: {operators: [aten.sort], when: {device: cpu}}``
     """
 
-    form: ClassVar[Keywords] = {
-        "type": ["array", "object"],
-        "minItems": 1,
-        "uniqueItems": True,
-        "items": OPERATOR,
-    }
+    form = Form(
+        {"type": ["array", "object"], "minItems": 1, "uniqueItems": True, "items": OPERATOR}
+    )
     operators: Operators
     """The operators, each once. For example ``[aten.sort]``."""
 
     @classmethod
-    def read(cls, body: Any) -> "Residue":
+    def read(cls, body: Json) -> "Residue":
         """Read the list, or the map; raise ``BadExpectation`` for one without operators."""
         whole = body if isinstance(body, dict) else {"operators": body}
         if not whole.get("operators"):
-            raise BadExpectation(
-                "a residue without operators", "write served: all", path=("operators",)
-            )
+            raise BadExpectation("a residue without operators", "write served: all", "operators")
         return cls(**{**whole, "operators": tuple(whole["operators"])})
 
     @property
@@ -234,6 +214,4 @@ class Residue(OfOperators):
         """Judge that these operators, and no others, are left."""
         residue = sorted(set(facts.measured["residue"]))
         observed = ", ".join(residue) or "the compiler left no operator to ATen"
-        return Verdict.of(
-            residue == sorted(self.operators), expected=self.expected, observed=observed
-        )
+        return Verdict.of(residue == sorted(self.operators), self.expected, observed)

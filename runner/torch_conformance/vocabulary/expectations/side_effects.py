@@ -10,14 +10,13 @@ dtype's. Gradients that ``close`` judges are left to it.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from torch_conformance.model.case import Step
 from torch_conformance.model.case_facts import Effects
 from torch_conformance.model.conditions import Surroundings, holds, without_code
 from torch_conformance.model.expectation import OF_GENERATOR, Verdict
-from torch_conformance.model.protocol import Json
 from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations.calibrated import (
     LEAST_CHANGE,
@@ -47,7 +46,7 @@ class SideEffects:
     perhaps.
     """
 
-    def measurement(self) -> Mapping[str, Json]:
+    def measurement(self) -> Facts:
         """The worker measures with the tolerance of the judgement."""
         return asdict(self)
 
@@ -56,7 +55,7 @@ class SideEffects:
         then each generator.
         """
         if facts is None:
-            return Verdict.error("nothing was measured", expected=_EXPECTED)
+            return Verdict.error(_EXPECTED, "nothing was measured")
         rule = Close(of="", rtol=self.rtol, atol=self.atol, equal_nan=self.equal_nan)
         first, change = (
             rule.first_problem(facts.leaves),
@@ -72,7 +71,7 @@ class SideEffects:
             where = f"{OF_GENERATOR} {state.name}"
             if state.same and state.eager_advanced != state.compiled_advanced:
                 return Verdict.error(
-                    f"one {where} after both, and only one of them advanced it", expected=_EXPECTED
+                    _EXPECTED, f"one {where} after both, and only one of them advanced it"
                 )
             if state.exact and not state.same:
                 theirs, ours = (
@@ -80,21 +79,13 @@ class SideEffects:
                     for advanced in (state.eager_advanced, state.compiled_advanced)
                 )
                 observed = ours if ours != theirs else "advanced to another state"
-                problems.append(
-                    Verdict.failed(
-                        expected=f"{where} as eager leaves it ({theirs})", observed=observed
-                    )
-                )
+                problems.append(Verdict.failed(f"{where} as eager leaves it ({theirs})", observed))
             elif state.compiled_advanced and not state.eager_advanced:
                 problems.append(
-                    Verdict.failed(
-                        expected=f"{where} unchanged, as eager leaves it", observed="advanced"
-                    )
+                    Verdict.failed(f"{where} unchanged, as eager leaves it", "advanced")
                 )
         problems += [
-            Verdict.failed(
-                expected=f"{mode.name} is {mode.eager}, as eager leaves it", observed=mode.compiled
-            )
+            Verdict.failed(f"{mode.name} is {mode.eager}, as eager leaves it", mode.compiled)
             for mode in facts.modes
         ]
         if problems:
@@ -102,9 +93,7 @@ class SideEffects:
         apart = f"; {len(facts.apart)} differed before the call" if facts.apart else ""
         inexact = [leaf for leaf in facts.leaves if leaf["type"] == "tensor"]
         differing = f"; not equal: {ways_judged(inexact)}" if inexact else ""
-        return Verdict.passed(
-            expected=_EXPECTED, observed=f"{facts.compared} values compared{differing}{apart}"
-        )
+        return Verdict.passed(_EXPECTED, f"{facts.compared} values compared{differing}{apart}")
 
 
 def _other_change(leaf: Facts) -> Verdict | None:
@@ -135,9 +124,7 @@ def _other_change(leaf: Facts) -> Verdict | None:
         if change["compiled"]
         else "unchanged"
     )
-    return Verdict.failed(
-        expected=f"{where} changed by {change['eager']:.3g}, as by eager", observed=ours
-    )
+    return Verdict.failed(f"{where} changed by {change['eager']:.3g}, as by eager", ours)
 
 
 def of_step(step: Step, steps: Sequence[Step], surroundings: Surroundings) -> SideEffects | None:

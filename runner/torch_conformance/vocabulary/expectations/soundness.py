@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
@@ -11,12 +11,7 @@ from torch_conformance.model.protocol import Json
 from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations.additional_calls import Repeated
 from torch_conformance.vocabulary.expectations.expectation_base import OUTPUT, BadExpectation
-from torch_conformance.vocabulary.forms import (
-    Boolean,
-    ValueName,
-    among,
-    one_of_keys,
-)
+from torch_conformance.vocabulary.forms import Boolean, ValueName, among, one_of_keys
 from torch_conformance.vocabulary.worker_session import Facts
 
 UNSOUND, WRONG, SOUND, UNOBSERVED = "unsound", "wrong anew", "sound", "unobserved"
@@ -83,6 +78,7 @@ class Sound(Repeated):
 
     form = one_of_keys("vary", "change")
     about = About.ANYTHING
+    needs_one_thread = True
     measure = staticmethod(lambda arguments, again: again.varied(arguments))
     vary: Annotated[str, among("all", "arguments", "torch", "python")] = ""
     """Which facts change: ``arguments`` (dtype, sizes, strides, aliases), ``torch`` (its global
@@ -99,10 +95,10 @@ class Sound(Repeated):
     """
 
     @classmethod
-    def check(cls, body: Any) -> None:
+    def check(cls, body: Json) -> None:
         """Raise ``BadExpectation`` for a change that is an empty name."""
         if body.get("change") == "":
-            raise BadExpectation("the change has no name", "name a function", path=("change",))
+            raise BadExpectation("the change has no name", "name a function", "change")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -115,7 +111,7 @@ class Sound(Repeated):
         what = f"change {self.change}" if self.change else f"facts of {self.vary}"
         return f"eager's answers after {what}{' between processes' * self.processes}"
 
-    def measurement(self) -> Mapping[str, Json] | None:
+    def measurement(self) -> Facts:
         """The worker tries these facts."""
         return {"vary": self.vary, "change": self.change, "processes": self.processes}
 
@@ -123,25 +119,22 @@ class Sound(Repeated):
         """Judge each fact: a waiver must name each that fails."""
         if not facts.measured.get("facts"):
             return Repeated.judged(self, facts, surroundings)
-        found = [
-            Verdict.failed(expected=self.expected, observed=words)
-            for _, words in reports(facts.measured)
-        ]
+        found = [Verdict.failed(self.expected, words) for _, words in reports(facts.measured)]
         return found or [self.judged_calls(facts, surroundings)]
 
     def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
         """Judge facts without a wrong answer: one must have been observed."""
         found = summary(facts.measured)
         if facts.measured["left"]:
-            return Verdict.error(f"not every fact was tried: {found}", expected=self.expected)
+            return Verdict.error(self.expected, f"not every fact was tried: {found}")
         if all(row["fate"] != SOUND for row in facts.measured["facts"]):
             why = f"no fact was observed: {found or 'the call has none'}"
-            return Verdict.error(why, expected=self.expected)
-        return Verdict.passed(expected=self.expected, observed=found)
+            return Verdict.error(self.expected, why)
+        return Verdict.passed(self.expected, found)
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """A fact that no guard saw, and none that was observed."""
         rows = facts.measured["facts"]
         for name, fate in (("a stale answer", UNSOUND), ("no effect", UNOBSERVED)):
             changed = [{**row, "fate": fate, "limit": ""} for row in rows]
-            yield Mutant(name=name, facts=facts.with_measured(facts=changed))
+            yield Mutant(name, facts.with_measured(facts=changed))

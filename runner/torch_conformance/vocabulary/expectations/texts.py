@@ -5,9 +5,9 @@ any text matches, which are refused.
 import builtins
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from torch_conformance.matching.filecheck import CheckFile
 from torch_conformance.matching.filecheck import Kind as Directives
@@ -42,7 +42,6 @@ from torch_conformance.vocabulary.forms import (
     Exception_,
     Form,
     Integer,
-    Keywords,
     Pattern,
     Texts,
     ValueName,
@@ -74,11 +73,11 @@ def check_searched(
         raise BadExpectation(
             f"the pattern is not a regular expression: {reason}",
             "escape ( ) [ ] { } . * + ? with \\",
-            path=path,
+            *path,
         )
     if search(pattern, "") is not None:
         raise BadExpectation(
-            "the pattern matches an empty text, so it matches every text", hint, path=path
+            "the pattern matches an empty text, so it matches every text", hint, *path
         )
 
 
@@ -98,28 +97,22 @@ def judge_text(
         if part in text:
             at = text.index(part)
             return Verdict.failed(
-                expected=f"{what} without {part!r}",
-                observed=_excerpt(text[max(at - 60, 0) :]),
-                detail=text[-4000:],
+                f"{what} without {part!r}", _excerpt(text[max(at - 60, 0) :]), detail=text[-4000:]
             )
     for part in contains:
         if part not in text:
-            return Verdict.failed(
-                expected=f"{what} with {part!r}", observed=_excerpt(text), detail=text[-4000:]
-            )
+            return Verdict.failed(f"{what} with {part!r}", _excerpt(text), detail=text[-4000:])
     expected = f"{what} with " + " and ".join(
         [*map(repr, contains), *([f"a match of /{pattern}/"] if pattern else [])]
     )
     expected += "".join(f", without {part!r}" for part in lacks)
     if lacks and _may_be_cut(text):
-        return Verdict.error(_CUT, expected=expected)
+        return Verdict.error(expected, _CUT)
     try:
         matches = pattern is None or search(pattern, text) is not None
     except PatternTooSlow:
-        return Verdict.error("pattern too slow", expected=expected)
-    return Verdict.of(
-        matches, expected=expected, observed=_excerpt(text), detail="" if matches else text[-4000:]
-    )
+        return Verdict.error(expected, "pattern too slow")
+    return Verdict.of(matches, expected, _excerpt(text), detail="" if matches else text[-4000:])
 
 
 def text_mutants(
@@ -130,16 +123,14 @@ def text_mutants(
     ``changed`` makes facts with a text.
     """
     for part in contains:
-        yield Mutant(
-            name="its part removed", facts=changed(text.replace(part, "")), where=repr(part)
-        )
+        yield Mutant("its part removed", changed(text.replace(part, "")), where=repr(part))
     if pattern is None:
         return
     # the text around a removed match may match again
     for _ in range(100):
         match = search(pattern, text)
         if match is None:
-            yield Mutant(name="its match removed", facts=changed(text), where=f"/{pattern}/")
+            yield Mutant("its match removed", changed(text), where=f"/{pattern}/")
             return
         text = text[: match.start()] + text[match.end() :]
     yield Mutant.not_applicable("its match removed", "more than 100 matches", where=f"/{pattern}/")
@@ -166,20 +157,22 @@ def _excerpt(text: str) -> str:
 _NARROWER = "name a word that only the expected text has"
 
 
-def check_specific(body: Any, key: str = "contains") -> None:
+def check_specific(body: Json, key: str = "contains") -> None:
     """Check that the parts at a key, and the pattern, are in no text by chance; raise
     ``BadExpectation``.
     """
     for place, part in _placed(body, key):
         if is_general_text(part):
-            hint = "name more of what is expected: at least two letters or digits beside each other"
+            hint = (
+                "name more of what is expected: at least two letters or digits next to each other"
+            )
             raise BadExpectation(
-                f"almost every text contains {part!r}: this cannot fail", hint, path=place
+                f"almost every text contains {part!r}: this cannot fail", hint, *place
             )
     pattern = body.get("matches")
     if pattern is not None and is_general_pattern(pattern):
         raise BadExpectation(
-            f"almost every text matches /{pattern}/: this cannot fail", _NARROWER, path=("matches",)
+            f"almost every text matches /{pattern}/: this cannot fail", _NARROWER, "matches"
         )
 
 
@@ -187,11 +180,11 @@ def check_specific_checks(checks: CheckFile, *path: str) -> None:
     """Check that directives do not pass on any text; raise ``BadExpectation``."""
     if are_general(checks):
         raise BadExpectation(
-            "the directives pass on almost every text: they cannot fail", _NARROWER, path=path
+            "the directives pass on almost every text: they cannot fail", _NARROWER, *path
         )
 
 
-def _placed(body: Any, key: str) -> list[tuple[tuple[str | int, ...], str]]:
+def _placed(body: Json, key: str) -> list[tuple[tuple[str | int, ...], str]]:
     """Return the parts at a key, each with its path."""
     parts = body.get(key)
     return [
@@ -233,7 +226,7 @@ DICT_CONTAINS: not ___dict_contains('forward', G['gauge'].__dict__)
 _KINDS = tuple(line.partition(":")[0] for line in (OF_TENSORS + OTHER_FRAMES).splitlines())
 
 
-def check_guards(body: Any, checks: CheckFile | None) -> None:
+def check_guards(body: Json, checks: CheckFile | None) -> None:
     """Refuse parts, patterns and directives of any guards, with ``BadExpectation``.
 
     A kind that not every frame has may be named without more.
@@ -249,13 +242,13 @@ def check_guards(body: Any, checks: CheckFile | None) -> None:
     ) -> None:
         if is_in(every):
             raise BadExpectation(
-                f"{what} is in the guards of every function: this cannot fail", hint, path=path
+                f"{what} is in the guards of every function: this cannot fail", hint, *path
             )
         names_kind = any(
             re.search(rf"(?<!\w){kind}(?!\w)", name) for kind in _KINDS for name in names
         )
         if not names_kind and is_in(EVERY_FRAME + OF_TENSORS + OTHER_FRAMES):
-            raise BadExpectation(f"{what} is in the guards of most functions", hint, path=path)
+            raise BadExpectation(f"{what} is in the guards of most functions", hint, *path)
 
     for place, part in _placed(body, "contains"):
         refuse(
@@ -306,7 +299,7 @@ class _OfText(ConditionalOnCode):
     """
 
     @classmethod
-    def check(cls, body: Any) -> None:
+    def check(cls, body: Json) -> None:
         """Check the pattern, reject ``contains`` and ``lacks`` that contradict each other, and
         check how often the parts must be in the text.
         """
@@ -316,26 +309,20 @@ class _OfText(ConditionalOnCode):
                 raise BadExpectation(
                     f"no text contains what it must and lacks {part!r}",
                     "remove one of the two",
-                    path=("lacks",),
+                    "lacks",
                 )
         if "count" not in body:
             return
         if "contains" not in body:
-            raise BadExpectation(
-                "count without contains", "write contains: TEXT beside it", path=("count",)
-            )
+            raise BadExpectation("count without contains", "add contains: TEXT", "count")
         for required in map(parse_count, counts_in(body["count"])):
             if required.most == 0:
                 raise BadExpectation(
-                    "0 times is no part of a text that contains it",
-                    "write lacks: TEXT",
-                    path=("count",),
+                    "a text that contains it has it more than 0 times", "write lacks: TEXT", "count"
                 )
             if required.least == 1 and required.most is None:
                 raise BadExpectation(
-                    "{min: 1} is true for every text that contains it",
-                    "remove count",
-                    path=("count",),
+                    "{min: 1} is true for every text that contains it", "remove count", "count"
                 )
 
     @property
@@ -350,9 +337,7 @@ class _OfText(ConditionalOnCode):
         """
         text, parts = facts.measured["text"], parts_of(self.contains)
         if text is None:
-            return [
-                Verdict.failed(expected=f"{self.what} is a text", observed=facts.measured["type"])
-            ]
+            return [Verdict.failed(f"{self.what} is a text", facts.measured["type"])]
         judged = judge_text(text, parts, self.matches, what=self.what, lacks=parts_of(self.lacks))
         applies, value = choose(self.count, surroundings)
         if self.count is None or not applies or judged.status is not Status.HELD:
@@ -363,13 +348,9 @@ class _OfText(ConditionalOnCode):
             number = text.count(part)
             too_many = required.most is not None and number > required.most
             if _may_be_cut(text) and not too_many:
-                return [Verdict.error(_CUT, expected=expected)]
+                return [Verdict.error(expected, _CUT)]
             if not required.holds(number):
-                return [
-                    Verdict.failed(
-                        expected=expected, observed=f"{part!r} {number} times", detail=text[-4000:]
-                    )
-                ]
+                return [Verdict.failed(expected, f"{part!r} {number} times", detail=text[-4000:])]
         return [replace(judged, expected=expected)]
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
@@ -381,9 +362,7 @@ class _OfText(ConditionalOnCode):
             text, parts, self.matches, lambda other: facts.with_measured(text=other)
         )
         if (parts or self.matches) and not self.lacks and self.count is None:
-            yield Mutant(
-                name="every character, each alone", facts=facts.with_measured(text=ANYTHING[0])
-            )
+            yield Mutant("single characters", facts.with_measured(text=ANYTHING[0]))
         for part in parts if self.count is not None else ():
 
             def so_often(number: float, part: str = part) -> StepFacts:
@@ -396,9 +375,7 @@ class _OfText(ConditionalOnCode):
             )
         for part in parts_of(self.lacks):
             yield Mutant(
-                name="a lacked part added",
-                facts=facts.with_measured(text=text + part),
-                where=repr(part),
+                "a lacked part added", facts.with_measured(text=text + part), where=repr(part)
             )
 
 
@@ -429,7 +406,7 @@ class Text(_OfText):
         """The name of the value."""
         return (self.of,)
 
-    def measurement(self) -> Mapping[str, Json] | None:
+    def measurement(self) -> Facts:
         """The worker sends the text of the value."""
         return {"of": self.of}
 
@@ -470,7 +447,7 @@ class Log(_OfText):
     needs_result = False
 
     @classmethod
-    def check(cls, body: Any) -> None:
+    def check(cls, body: Json) -> None:
         """Check also that parts and pattern are in no text by chance, and not in what torch logs of
         any function.
         """
@@ -479,15 +456,13 @@ class Log(_OfText):
         for place, part in _placed(body, "contains"):
             if part in _EVERY_LOG:
                 raise BadExpectation(
-                    f"torch logs {part!r} of every function: this cannot fail",
-                    _NARROWER,
-                    path=place,
+                    f"torch logs {part!r} of every function: this cannot fail", _NARROWER, *place
                 )
         if (pattern := body.get("matches")) is not None and finds(pattern, [_EVERY_LOG]):
             raise BadExpectation(
                 f"torch logs a match of /{pattern}/ of every function: this cannot fail",
                 _NARROWER,
-                path=("matches",),
+                "matches",
             )
 
     @property
@@ -541,7 +516,7 @@ class Exit(ConditionalOnCode):
     """A text in its standard output; of a program only."""
 
     @classmethod
-    def check(cls, body: Any) -> None:
+    def check(cls, body: Json) -> None:
         """Check the texts.
 
         A non-zero code needs one, because a child that fails to start has a non-zero code too.
@@ -567,18 +542,18 @@ class Exit(ConditionalOnCode):
             raise BadExpectation(
                 f"{' and '.join(map(repr, printed))} is what any failure prints: this cannot fail",
                 hint,
-                path=("stderr",),
+                "stderr",
             )
 
     def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge the code, then the texts."""
         expected = "a non-zero exit code" if self.nonzero else f"exit code {self.code}"
         if facts.exit is None:
-            return [Verdict.error("no child was spawned", expected=expected)]
+            return [Verdict.error(expected, "no child was spawned")]
         code = facts.exit.code
         if (code == 0) if self.nonzero else (code != self.code):
             printed = "\n".join(filter(None, (facts.exit.stdout, facts.exit.stderr)))
-            return [Verdict.failed(expected=expected, observed=f"exit code {code}", detail=printed)]
+            return [Verdict.failed(expected, f"exit code {code}", detail=printed)]
         judged = []
         if self.stderr is not None:
             judged.append(
@@ -591,8 +566,8 @@ class Exit(ConditionalOnCode):
             )
         if self.stdout is not None:
             judgement = Verdict.error(
+                "the standard output of a program",
                 "the child shares the standard output of the case",
-                expected="the standard output of a program",
             )
             if facts.exit.stdout is not None:
                 judgement = judge_text(
@@ -602,7 +577,7 @@ class Exit(ConditionalOnCode):
                     what=f"{expected} and standard output",
                 )
             judged.append(replace(judgement, leaf="stdout"))
-        return judged or [Verdict.passed(expected=expected, observed=f"exit code {code}")]
+        return judged or [Verdict.passed(expected, f"exit code {code}")]
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Another code, and each stream without its text; a misspelt name, which fails too."""
@@ -610,13 +585,13 @@ class Exit(ConditionalOnCode):
             return
         another = replace(facts, exit=replace(child, code=0 if self.nonzero else child.code + 1))
         yield Mutant(
-            name="another code",
-            facts=another,
+            "another code",
+            another,
             leaf="stdout" if self.stderr is None and self.stdout is not None else "",
         )
         printed = _FRAMES.sub("", child.stderr).strip().rpartition("\n")[2].partition(":")[0]
         if f"builtins.{printed}" in _OF_A_TYPO and printed not in "".join(parts_of(self.stderr)):
-            yield Mutant(name=f"any {printed}", facts=facts)
+            yield Mutant(f"any {printed}", facts)
         for stream, leaf in (("stderr", ""), ("stdout", "stdout")):
             if getattr(self, stream) is not None and (text := getattr(child, stream)) is not None:
 
@@ -662,7 +637,7 @@ class WantedCause:
     ``cause: {type: ZeroDivisionError, match: by zero}``
     """
 
-    form: ClassVar[Keywords] = {}
+    form = Form({})
     type: Exception_
     """The exception's dotted path, or the name of a builtin.
 
@@ -728,12 +703,12 @@ class Raises(Conditional):
         """Eager, where its exception is compared."""
         return (EAGER,) if self.as_eager else ()
 
-    def measurement(self) -> Mapping[str, Json] | None:
+    def measurement(self) -> Facts | None:
         """The worker sends eager's exception where it is compared."""
         return {"as": EAGER} if self.as_eager else None
 
     @classmethod
-    def read(cls, body: Any) -> Self:
+    def read(cls, body: Json) -> Self:
         """Read type and pattern."""
         for described, *path in ((body, "match"), (body.get("cause", {}), "cause", "match")):
             check_searched(
@@ -743,9 +718,7 @@ class Raises(Conditional):
             )
         if "as" in body and "type" in body:
             raise BadExpectation(
-                "type together with as",
-                "as: eager asks for eager's type; use one of them",
-                path=("type",),
+                "type together with as", "as: eager asks for eager's type; use one of them", "type"
             )
         cause = WantedCause(**body["cause"]) if "cause" in body else None
         return cls(
@@ -760,9 +733,7 @@ class Raises(Conditional):
         """Judge the type (a subclass passes), then the text, then the chain of causes."""
         eager, raised = facts.measured["eager"] if self.as_eager else None, facts.raised
         if self.as_eager and eager is None:
-            return [
-                Verdict.failed(expected="what eager raises", observed="eager raised no exception")
-            ]
+            return [Verdict.failed("what eager raises", "eager raised no exception")]
         type_ = str(self.type if eager is None else eager["type"])
         expected = (
             _in_words(type_, self.match)
@@ -771,10 +742,10 @@ class Raises(Conditional):
             + (f", before the {self.before} gets a graph" if self.before else "")
         )
         if raised is None:
-            return [Verdict.failed(expected=expected, observed="no exception")]
+            return [Verdict.failed(expected, "no exception")]
 
         def failed(observed: str, detail: str = raised.traceback, more: str = "") -> list[Verdict]:
-            return [Verdict.failed(expected=expected + more, observed=observed, detail=detail)]
+            return [Verdict.failed(expected + more, observed, detail=detail)]
 
         message, of_eager = raised.message, eager["message"] if eager else ""
         observed = f"{raised.type}: {next(iter(message.strip().splitlines()), '')}"
@@ -791,9 +762,9 @@ class Raises(Conditional):
             if self.before and (why := _why_not_before(facts)):
                 return failed(f"{observed}: {why}")
             if self.cause is None or self.cause.is_in(raised.causes):
-                return [Verdict.passed(expected=expected, observed=observed)]
+                return [Verdict.passed(expected, observed)]
         except PatternTooSlow:
-            return [Verdict.error("pattern too slow", expected=expected)]
+            return [Verdict.error(expected, "pattern too slow")]
         chain = "; caused by ".join(f"{cause.type}: {cause.message}" for cause in raised.causes)
         return failed(f"{observed}; caused by {text_of(chain or 'nothing')}")
 
@@ -809,14 +780,13 @@ class Raises(Conditional):
         if self.match is not None or self.as_eager:
             changes["another text"] = replace(raised, message=said or _ANOTHER_TEXT)
         for name, change in changes.items():
-            yield Mutant(name=name, facts=replace(facts, raised=change))
+            yield Mutant(name, replace(facts, raised=change))
         is_like = raised.type != "builtins.TypeError" or "argument" in raised.message
         if self.as_eager and said and is_like and (not self.match or search(self.match, said)):
-            yield Mutant(name="a misspelt name in the function", facts=facts)
+            yield Mutant("a misspelt name in the function", facts)
         if self.before and facts.dynamo is not None:
             yield Mutant(
-                name="after the backend",
-                facts=replace(facts, dynamo=replace(facts.dynamo, graphs=1)),
+                "after the backend", replace(facts, dynamo=replace(facts.dynamo, graphs=1))
             )
         if self.cause is None:
             return
@@ -826,7 +796,7 @@ class Raises(Conditional):
         for name, changed in of_causes.items():
             kept = () if changed is None else raised.causes
             causes = tuple(replace(cause, **(changed or {})) for cause in kept)
-            yield Mutant(name=name, facts=replace(facts, raised=replace(raised, causes=causes)))
+            yield Mutant(name, replace(facts, raised=replace(raised, causes=causes)))
 
 
 RAISED = "<raised by eager>"
@@ -846,7 +816,7 @@ def _why_not_before(facts: StepFacts) -> str:
     )
 
 
-def is_general(body: Any) -> bool:
+def is_general(body: Json) -> bool:
     """Whether almost any failure fits: the type is a base class of all exceptions, or a wide one
     and no ``match`` is specific.
     """

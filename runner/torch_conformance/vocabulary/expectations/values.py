@@ -1,9 +1,9 @@
 """Values that a step binds: ``equals`` and ``differs``, ``strides``, ``dead``."""
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
@@ -22,14 +22,13 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
 from torch_conformance.vocabulary.forms import (
     TEMPLATE,
     Form,
-    Keywords,
     MemoryFormat,
     ValueName,
     common,
     some_of,
     whole,
 )
-from torch_conformance.vocabulary.worker_session import Facts, Lookup
+from torch_conformance.vocabulary.worker_session import Facts, Lookup, NewFacts
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 
@@ -57,7 +56,7 @@ def _others(value: object) -> Iterator[tuple[str, Any]]:
             yield "changed", "changed"
 
 
-def changed(value: object) -> Any:
+def changed(value: object) -> object:
     """Return another value of the same type, where there is one."""
     return next(other for _, other in _others(value))
 
@@ -119,7 +118,7 @@ def measure_equality(arguments: Facts, value: Lookup) -> Json:
     """Measure in the worker: plain values as they are, tensors as nested lists, and the comparison
     of two named values.
     """
-    facts: dict[str, Any] = {}
+    facts: NewFacts = {}
     for name, other in arguments["pairs"].items():
         left = value(name)
         if is_reference(other):
@@ -135,7 +134,7 @@ def measure_equality(arguments: Facts, value: Lookup) -> Json:
     return facts
 
 
-def _as_plain(value: object) -> Any:
+def _as_plain(value: object) -> object:
     if isinstance(value, torch.Tensor):
         return value.detach().cpu().tolist() if value.numel() <= 10_000 else value
     if isinstance(value, torch.Size):
@@ -147,7 +146,7 @@ def _as_plain(value: object) -> Any:
     return value
 
 
-def _compare(left: object, right: object) -> dict[str, Any]:
+def _compare(left: object, right: object) -> NewFacts:
     """Compare two values exactly: structure, then each leaf; tensors by shape, dtype and bits (NaN
     equals NaN).
     """
@@ -189,28 +188,28 @@ def leaf_difference(leaf: object, other: object) -> str:
 class _Pairs(Kind):
     """Named values with the values to compare. The two kinds differ in the expected result."""
 
-    form: ClassVar[Keywords] = {
-        "type": "object",
-        "minProperties": 1,
-        "propertyNames": common("value_name"),
-        "additionalProperties": True,
-    }
+    form = Form(
+        {
+            "type": "object",
+            "minProperties": 1,
+            "propertyNames": common("value_name"),
+            "additionalProperties": True,
+        }
+    )
     measure = staticmethod(measure_equality)
     about = About.ANYTHING
+    is_whole = True
     expects_equal: ClassVar[bool]
     pairs: Mapping[str, Any]
 
     @classmethod
-    def read(cls, body: Any) -> Self:
-        """Read the pairs; raise ``BadExpectation`` for a value that is compared with itself."""
+    def check(cls, body: Json) -> None:
+        """Raise ``BadExpectation`` for a value that is compared with itself."""
         for name, other in body.items():
             if is_reference(other) and other["ref"] == name:
                 raise BadExpectation(
-                    f"'{name}' is compared with itself",
-                    "name the result of another step",
-                    path=(name,),
+                    f"'{name}' is compared with itself", "name the result of another step", name
                 )
-        return cls(pairs=dict(body))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -220,7 +219,7 @@ class _Pairs(Kind):
             *(str(other["ref"]) for other in self.pairs.values() if is_reference(other)),
         )
 
-    def measurement(self) -> Mapping[str, Json] | None:
+    def measurement(self) -> Facts:
         """The worker sends plain values; it compares two named values itself."""
         return {"pairs": encode(dict(self.pairs))}
 
@@ -231,10 +230,10 @@ class _Pairs(Kind):
             expected = f"{name} {'equal to' if self.expects_equal else 'different from'} {literal}"
             fact = facts.measured.get(name)
             if fact is None:
-                yield Verdict.error("nothing was measured", expected=expected, leaf=name)
+                yield Verdict.error(expected, "nothing was measured", leaf=name)
             elif is_reference(other) and not fact["comparable"]:
                 why = f"the two cannot be compared: {fact['why']}"
-                yield Verdict.error(why, expected=expected, leaf=name)
+                yield Verdict.error(expected, why, leaf=name)
             else:
                 if is_reference(other):
                     equal = fact["equal"]
@@ -242,9 +241,7 @@ class _Pairs(Kind):
                 else:
                     value = decode(fact["value"])
                     equal, observed = same(value, other), text_of(value)
-                yield Verdict.of(
-                    equal is self.expects_equal, expected=expected, observed=observed, leaf=name
-                )
+                yield Verdict.of(equal is self.expects_equal, expected, observed, leaf=name)
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Each pair on its own: changed if equality is expected, made equal if a difference is."""
@@ -260,13 +257,10 @@ class _Pairs(Kind):
                     (mutation, {"value": encode(wrong)}) for mutation, wrong in _others(value)
                 ]
             for mutation, changed in changes:
-                yield Mutant(name=mutation, facts=facts.with_measured(**{name: changed}), leaf=name)
+                yield Mutant(mutation, facts.with_measured(**{name: changed}), leaf=name)
             if not self.expects_equal and fact.get("form"):
                 yield Mutant(
-                    name="any value of its form",
-                    facts=facts,
-                    leaf=name,
-                    where=f"{name}: {fact['form']}",
+                    "any value of its form", facts, leaf=name, where=f"{name}: {fact['form']}"
                 )
 
 
@@ -299,7 +293,7 @@ class Differs(_Pairs):
 def measure_strides(arguments: Facts, value: Lookup) -> Json:
     """Measure in the worker: shape, strides and formats of every tensor of the value."""
     by_rank = {4: ["channels_last"], 5: ["channels_last_3d"]}
-    strides: dict[str, Json] = {}
+    strides: NewFacts = {}
     for key, name in (("tensors", arguments["of"]), ("others", arguments.get("to"))):
         tensors: list[Json] = []
         for leaf in pytree.tree_leaves(None if name is None else value(name)):
@@ -364,15 +358,15 @@ class Strides(ConditionalOnCode):
     """
 
     @classmethod
-    def check(cls, body: Any) -> None:
+    def check(cls, body: Json) -> None:
         """Refuse a comparison with the value itself, and strides that are said twice."""
         if "to" in body and body["to"] == body.get("of", OUTPUT):
             raise BadExpectation(
-                f"the strides of {body['to']} are always its own", "write to: eager", path=("to",)
+                f"the strides of {body['to']} are always its own", "write to: eager", "to"
             )
         if "to" in body and (others := [word for word in ("equals", "contiguous") if word in body]):
             raise BadExpectation(
-                f"to together with {others[0]}", "write an expectation for each", path=("to",)
+                f"to together with {others[0]}", "write an expectation for each", "to"
             )
 
     @property
@@ -380,7 +374,7 @@ class Strides(ConditionalOnCode):
         """The values whose strides are read."""
         return (self.of,) if self.to is None else (self.of, self.to)
 
-    def measurement(self) -> Mapping[str, Json] | None:
+    def measurement(self) -> Facts | None:
         """The worker sends what is known of the values."""
         return {"of": self.of, **({} if self.to is None else {"to": self.to})}
 
@@ -391,40 +385,33 @@ class Strides(ConditionalOnCode):
         if not chosen or max(chosen) >= len(tensors):
             return [
                 Verdict.error(
-                    f"{len(tensors)} tensors", expected=f"tensors {chosen or 'at all'} of {self.of}"
+                    f"tensors {chosen or 'at all'} of {self.of}", f"{len(tensors)} tensors"
                 )
             ]
         others = facts.measured.get("others", tensors)
         if len(others) != len(tensors):
             return [
                 Verdict.failed(
-                    expected=f"{len(others)} tensors in {self.of}, as in {self.to}",
-                    observed=str(len(tensors)),
+                    f"{len(others)} tensors in {self.of}, as in {self.to}", str(len(tensors))
                 )
             ]
         judgements = []
         for index in chosen:
             tensor, other, where = tensors[index], others[index], f"{self.of}[{index}]"
             observed = f"shape {tensor['shape']}, strides {tensor['strides']}"
-            judged = Verdict.passed(
-                expected=f"{where} with strides {self.equals}", observed=observed
-            )
+            judged = Verdict.passed(f"{where} with strides {self.equals}", observed)
             if self.to is not None:
                 expected = f"{where} with strides {other['strides']}, as {self.to}"
-                judged = Verdict.of(
-                    _steps(tensor) == _steps(other), expected=expected, observed=observed
-                )
+                judged = Verdict.of(_steps(tensor) == _steps(other), expected, observed)
             elif self.equals is not None and tensor["strides"] != self.equals:
-                judged = Verdict.failed(expected=judged.expected, observed=observed)
+                judged = Verdict.failed(judged.expected, observed)
             elif self.contiguous is not None:
                 format_ = (
                     self.contiguous if isinstance(self.contiguous, str) else "contiguous_format"
                 )
                 required = self.contiguous is not False
                 expected = f"{where} {'' if required else 'not '}contiguous as {format_}"
-                judged = Verdict.of(
-                    (format_ in tensor["formats"]) is required, expected=expected, observed=observed
-                )
+                judged = Verdict.of((format_ in tensor["formats"]) is required, expected, observed)
             judgements.append(judged)
         return [
             next(
@@ -452,7 +439,7 @@ class Strides(ConditionalOnCode):
                 changed = facts.with_measured(
                     tensors=[*tensors[:index], other, *tensors[index + 1 :]]
                 )
-                yield Mutant(name=name, facts=changed, where=f"{self.of}[{index}]")
+                yield Mutant(name, changed, where=f"{self.of}[{index}]")
 
     def _chosen(self, count: int) -> list[int]:
         if self.output is None:
@@ -496,25 +483,24 @@ class Dead(Kind):
     """
 
     about = About.ANYTHING
-    form: ClassVar[Keywords] = {
-        "type": "array",
-        "minItems": 1,
-        "uniqueItems": True,
-        "items": {"type": "string", "pattern": r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)+$"},
-    }
+    form = Form(
+        {
+            "type": "array",
+            "minItems": 1,
+            "uniqueItems": True,
+            "items": {"type": "string", "pattern": r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)+$"},
+        }
+    )
     measure = staticmethod(measure_dead)
     needs_result = False
-    objects: tuple[str, ...]
+    names_objects = True
+    is_whole = True
+    objects: Sequence[str]
     """No names of values, because the step must not hold them: they are looked up once, as the case
     begins.
     """
 
-    @classmethod
-    def read(cls, body: Any) -> "Dead":
-        """Read the names."""
-        return cls(objects=tuple(body))
-
-    def measurement(self) -> Mapping[str, Json] | None:
+    def measurement(self) -> Facts:
         """The worker collects garbage and checks its weak references."""
         return {"objects": list(self.objects)}
 
@@ -524,15 +510,13 @@ class Dead(Kind):
             fact, expected = facts.measured[name], f"{name} is freed"
             if not fact["was"]:
                 why = f"it did not exist at the beginning of the case: {fact['type']}"
-                yield Verdict.error(why, expected=expected, leaf=name)
+                yield Verdict.error(expected, why, leaf=name)
             else:
                 observed = f"a {fact['type']}, {'still alive' if fact['alive'] else 'freed'}"
-                yield Verdict.of(
-                    fact["alive"] is False, expected=expected, observed=observed, leaf=name
-                )
+                yield Verdict.of(fact["alive"] is False, expected, observed, leaf=name)
 
     def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
         """Each object on its own, still alive."""
         for name in self.objects:
             alive = {**facts.measured, name: {**facts.measured[name], "alive": True}}
-            yield Mutant(name="still alive", facts=replace(facts, measured=alive), leaf=name)
+            yield Mutant("still alive", replace(facts, measured=alive), leaf=name)

@@ -6,7 +6,7 @@ import ast
 import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from torch_conformance.model.diagnostics import Diagnostic, one_of
 from torch_conformance.model.expectation import About
@@ -20,7 +20,6 @@ from torch_conformance.vocabulary.forms import (
     Callable_,
     Form,
     KeywordArguments,
-    Keywords,
     Name,
     among,
     one_of_keys,
@@ -51,18 +50,20 @@ class Reset(StepKind):
     ``reset: [dynamo, inductor]``
     """
 
-    form: ClassVar[Keywords] = {
-        "type": ["array", "string"],
-        **TEMPLATE,
-        "minItems": 1,
-        "uniqueItems": True,
-        "items": {
-            "title": "reset",
-            "type": "string",
-            **among("dynamo", "inductor", "aot_autograd", "fx_graph", "code", "rng"),
-            "examples": ["dynamo"],
-        },
-    }
+    form = Form(
+        {
+            "type": ["array", "string"],
+            **TEMPLATE,
+            "minItems": 1,
+            "uniqueItems": True,
+            "items": {
+                "title": "reset",
+                "type": "string",
+                **among("dynamo", "inductor", "aot_autograd", "fx_graph", "code", "rng"),
+                "examples": ["dynamo"],
+            },
+        }
+    )
     items: list[str]
 
     @classmethod
@@ -163,7 +164,7 @@ class Api(_OfCallable):
     """
 
     traits = Traits(has_result=True, claims=True)
-    form: ClassVar[Keywords] = {"required": ["call"]}
+    form = Form({"required": ["call"]})
     as_: Name | None = None
     """A name for the result."""
 
@@ -305,10 +306,12 @@ class Spawn(_OfCallable):
     """
 
     traits = Traits(has_exit=True, children=1)
-    form: ClassVar[Keywords] = {
-        **one_of_keys("call", "program"),
-        "dependentRequired": {"args": ["call"], "kwargs": ["call"], "argv": ["program"]},
-    }
+    form = Form(
+        {
+            **one_of_keys("call", "program"),
+            "dependentRequired": {"args": ["call"], "kwargs": ["call"], "argv": ["program"]},
+        }
+    )
     program: Literal["python", "torchrun", "cxx", "cmake", "nvcc", "hipcc"] | None = None
     """A program to run, in the folder of the case and without standard input. python is the Python
     of the worker, torchrun its torch.distributed.run, cxx the C++ compiler c++; all but the first

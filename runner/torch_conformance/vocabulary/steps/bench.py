@@ -12,14 +12,7 @@ from typing import Annotated, Any
 from torch_conformance.model.diagnostics import Diagnostic, unknown
 from torch_conformance.model.protocol import MAX_ATTACHMENT, Json
 from torch_conformance.model.values import frozen
-from torch_conformance.vocabulary.forms import (
-    Boolean,
-    Contexts,
-    Form,
-    Inputs,
-    common,
-    whole,
-)
+from torch_conformance.vocabulary.forms import Boolean, Contexts, Form, Inputs, common, whole
 from torch_conformance.vocabulary.steps.call import (
     LOSSES,
     SUM,

@@ -40,7 +40,7 @@ from torch_conformance.vocabulary.steps.step_base import (
     needed,
     values_of,
 )
-from torch_conformance.vocabulary.worker_session import Function, Session, Side
+from torch_conformance.vocabulary.worker_session import Function, Lookup, Session, Side
 from torch_conformance.vocabulary.worker_torch import pytree, torch
 
 
@@ -249,7 +249,7 @@ def _shapes(
             raise ValueError(". ".join(unknown("argument", name, names)))
     made: dict[str, Any] = {}
 
-    def dimension(argument: str, number: str, entry: Any) -> Any:
+    def dimension(argument: str, number: str, entry: Json) -> object:
         if isinstance(entry, str) and entry in ("auto", "dynamic"):
             return getattr(torch.export.Dim, entry.upper())
         words = {"name": entry} if isinstance(entry, str) else entry
@@ -287,7 +287,7 @@ def _load(
         by position, because torch gives dimensions of ``**keywords`` no names.
         """
 
-        def forward(self, *given: object) -> Any:
+        def forward(self, *given: object) -> object:
             last = len(given) - len(names)
             return function(*given[:last], **dict(zip(names, given[last:], strict=True)))
 
@@ -302,7 +302,9 @@ def _load(
             given = (*by_position, *(shapes[name] for name in names))
             mode["dynamic_shapes"] = shapes if is_module else {"given": given}
 
-    def given_to(inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+    def given_to(
+        inputs: tuple[Any, ...], keywords: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         by_name = {name: value for name, value in keywords.items() if name not in names}
         return (*inputs, *(keywords[name] for name in names)), by_name
 
@@ -312,7 +314,7 @@ def _load(
         raise ValueError(problem)
     package = aoti_load_package(aoti_compile_and_package(program, package_path=path))
 
-    def call(*inputs: object, **keywords: object) -> Any:
+    def call(*inputs: object, **keywords: object) -> object:
         values, by_name = given_to(inputs, keywords)
         return package(*values, **by_name)
 
@@ -394,7 +396,7 @@ class Aot(Calling):
             session.scope.closing.callback(packages.clear)
         name = self.function or next(iter(session.compiled.targets))
 
-        def build_and_run(*inputs: object, **keywords: object) -> Any:
+        def build_and_run(*inputs: object, **keywords: object) -> object:
             if self.package:
                 return dict(packages)[name](*inputs, **keywords)
             path = os.path.join(session.cache, "ahead", f"{len(packages)}.pt2")
@@ -473,20 +475,18 @@ SUM = "sum"
 """The loss of a ``backward`` that names none."""
 
 
-def differentiation(loss: str | None, gradient: str | None, scope: Any) -> Differentiate:
+def differentiation(loss: str | None, gradient: str | None, named: Lookup) -> Differentiate:
     """Return the function that runs backward: from a loss of the result, or with a named gradient
     of it.
     """
-    named = scope.named(gradient) if gradient is not None else None
+    tangent = named(gradient) if gradient is not None else None
     word = SUM if loss is None else loss
-    function = (
-        None if gradient is not None else LOSSES[word] if word in LOSSES else scope.named(word)
-    )
+    function = None if gradient is not None else LOSSES[word] if word in LOSSES else named(word)
 
     def differentiate(result: object) -> None:
         if function is None:
             tensors = _tensors_of(result)
-            gradients = list(named) if isinstance(named, list | tuple) else [named]
+            gradients = list(tangent) if isinstance(tangent, list | tuple) else [tangent]
             if len(gradients) != len(tensors):
                 counts = (
                     f"holds {len(gradients)} values, the result {len(tensors)} tensors that "
@@ -650,7 +650,7 @@ class Backward(Compared):
         of = self.of
         with needed("what backward runs on"):
             result = session.compiled.result if of is None else session.scope.named(of)
-            differentiate = differentiation(self.loss, self.gradient, session.scope)
+            differentiate = differentiation(self.loss, self.gradient, session.scope.named)
         compiled, eager = session.compiled.called, session.reference.side
         session.compiled.is_differentiated = True
         if eager is not None:

@@ -35,8 +35,15 @@ from torch_conformance.vocabulary.steps.step_base import (
     Traits,
     needed,
 )
-from torch_conformance.vocabulary.worker_session import Facts, Function, Lookup, Session
-from torch_conformance.vocabulary.worker_torch import pytree, torch
+from torch_conformance.vocabulary.worker_session import (
+    Facts,
+    Function,
+    Lookup,
+    Operator,
+    Sample,
+    Session,
+)
+from torch_conformance.vocabulary.worker_torch import Tensor, pytree, torch
 
 Given = tuple[list[Any], dict[str, Any]]
 """The positional and the keyword arguments of a call."""
@@ -170,10 +177,10 @@ def _outputs(result: object) -> Any:
     They are contiguous: dynamo compiles no other.
     """
 
-    def ones(tensor: Any) -> Any:
+    def ones(tensor: Tensor) -> Tensor:
         if tensor.layout is not torch.strided or tensor.is_nested:
             return torch.ones_like(tensor, requires_grad=False)
-        return torch.ones(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+        return tensor.new_ones(tensor.shape)
 
     return pytree.tree_map_only(torch.Tensor, ones, result)
 
@@ -198,11 +205,11 @@ def _leaves(value: object) -> list[Any]:
     return leaves
 
 
-def _run(session: Session, operator: Any, index: int, sample: Any) -> Done:
+def _run(session: Session, operator: Operator, index: int, sample: Sample) -> Done:
     def own() -> Given:
         """Return copies of the arguments of the sample, with the strides of their tensors."""
 
-        def copy(tensor: Any) -> Any:
+        def copy(tensor: Tensor) -> Tensor:
             copied = session.opinfo.placed(session.copy(tensor), tensor)
             return copied.requires_grad_(tensor.requires_grad)
 
@@ -265,7 +272,7 @@ def raised(error: Exception) -> dict[str, str]:
 def plain(function: Function) -> Function:
     """Return a function of Python that calls an operator: what is compiled may be written in C."""
 
-    def call(*args: object, **kwargs: object) -> Any:
+    def call(*args: object, **kwargs: object) -> object:
         return function(*args, **kwargs)
 
     return call
@@ -301,7 +308,7 @@ def _add_changed_arguments(session: Session, done: Done, *givens: Given) -> None
         side[UNCHANGED] = {path: pair[index] for path, pair in unwanted.items()}
 
 
-def description(sample: Any) -> str:
+def description(sample: Sample) -> str:
     """Return the arguments of a sample as text: shape, strides and dtype of tensors, other values
     as Python writes them.
     """
@@ -459,7 +466,7 @@ class EachSample(Expectation):
         """The names of the expectation."""
         return self.check.names
 
-    def measurement(self) -> Mapping[str, Json] | None:
+    def measurement(self) -> Facts | None:
         """The worker measures each sample as it would measure the expectation; of the form it needs
         no further run of eager.
         """
@@ -471,7 +478,7 @@ class EachSample(Expectation):
     def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
         """Judge every sample; the judgement shows the first that failed, and names the others."""
         if facts.measured is None:
-            return [Verdict.error("nothing was measured", expected="every sample close to eager")]
+            return [Verdict.error("every sample close to eager", "nothing was measured")]
         entries = facts.measured["samples"]
         judged = [
             (entry, judgement)
@@ -485,9 +492,7 @@ class EachSample(Expectation):
                 else "there is none"
             )
             return [
-                Verdict.error(
-                    f"no sample can be compared: {first}", expected="every sample close to eager"
-                )
+                Verdict.error("every sample close to eager", f"no sample can be compared: {first}")
             ]
         wrong = [
             (entry, judgement)
@@ -549,7 +554,7 @@ class EachSample(Expectation):
                 else ""
             )
             observed += f"; {ways_judged(by_value)}{by_form}"
-        held = Verdict.passed(expected="every sample close to eager", observed=observed)
+        held = Verdict.passed("every sample close to eager", observed)
         worst = [judgement.worst for _, judgement in judged if judgement.worst is not None]
         return [replace(held, worst=max(worst, default=None))]
 
@@ -564,11 +569,9 @@ class EachSample(Expectation):
             observed = (
                 f"{raised['type']} in phase '{raised['phase']}': {headline(raised['message'])}"
             )
-            return Verdict.failed(
-                expected=NO_EXCEPTION, observed=observed, detail=raised["message"]
-            )
+            return Verdict.failed(NO_EXCEPTION, observed, detail=raised["message"])
         if entry["why_not"]:
-            return Verdict.error(entry["why_not"], expected="a value that can be compared")
+            return Verdict.error("a value that can be compared", entry["why_not"])
         if self.rule == FORM:
             return _judge_form(entry["value"])
         if (
@@ -644,10 +647,8 @@ def _with_leaves(measured: Facts, is_chosen: Callable[[str], bool]) -> Mapping[s
 def _judge_form(measured: Facts) -> Verdict:
     expected = "type, shape, dtype and device of eager"
     if measured["structure"] != measured["reference_structure"]:
-        return Verdict.failed(
-            expected=f"{measured['reference_structure']}", observed=measured["structure"]
-        )
-    held = Verdict.passed(expected=expected, observed=f"{len(measured['leaves'])} values")
+        return Verdict.failed(f"{measured['reference_structure']}", measured["structure"])
+    held = Verdict.passed(expected, f"{len(measured['leaves'])} values")
     return next(filter(None, map(form_problem, measured["leaves"])), held)
 
 

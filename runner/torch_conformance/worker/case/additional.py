@@ -45,7 +45,6 @@ from torch_conformance.vocabulary.expectations.close import (
 from torch_conformance.vocabulary.expectations.comparing import leaves_of
 from torch_conformance.vocabulary.expectations.distributions import RUNS
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT
-from torch_conformance.vocabulary.expectations.served import OF_OPERATORS
 from torch_conformance.vocabulary.expectations.stand_ins import Comparer
 from torch_conformance.vocabulary.picture import Leaves, Picture, is_freed
 from torch_conformance.vocabulary.steps import MEASURED, SAMPLES
@@ -865,7 +864,9 @@ class AdditionalCalls:
         """
         measures = [request for step in self._plan["steps"] for request in step["measure"]]
         self._repeats = any(KINDS[request["kind"]].calls_again for request in measures)
-        self.records_operators = any(request["kind"] in OF_OPERATORS for request in measures)
+        self.records_operators = any(
+            KINDS[request["kind"]].records_operators for request in measures
+        )
         """Whether a step asks which operators ATen ran; of samples they are recorded as each ends.
         """
         self._why_no_operators = ""
@@ -1001,7 +1002,10 @@ class AdditionalCalls:
             check = Close()  # where there are too many, those that the judge refuses come first
             facts["leaves"] = sorted(
                 facts["leaves"],
-                key=lambda leaf: "change" not in leaf and check.problem(leaf) is None,
+                key=lambda leaf: (
+                    "change" not in leaf
+                    and check.problem({"calibrated": {"why_not": ""}, **leaf}) is None
+                ),
             )[:MOST]
 
         if inexact:
@@ -1242,7 +1246,7 @@ class AdditionalCalls:
         these calls complete.
         """
         backward = step["arguments"] if step["kind"] == "backward" else None
-        if step["kind"] == SAMPLES and request["kind"] in OF_OPERATORS:
+        if step["kind"] == SAMPLES and KINDS[request["kind"]].records_operators:
             if self._why_no_operators:
                 return {"why_not": self._why_no_operators}
             measured = residue.facts(done.operators for done in value(OUTPUT) if done.operators)
@@ -1268,9 +1272,9 @@ class AdditionalCalls:
             self._latest,
             differentiate=None
             if backward is None
-            else differentiation(backward.get("loss"), backward.get("gradient"), scope),
+            else differentiation(backward.get("loss"), backward.get("gradient"), scope.named),
             comparisons=whole
-            if request["index"] == PROOF or request["kind"] not in OF_OPERATORS
+            if request["index"] == PROOF or not KINDS[request["kind"]].records_operators
             else {},
             executed=executed,
             options=self._plan["body"]["compile"],

@@ -14,6 +14,7 @@ from torch_conformance.model import protocol
 from torch_conformance.vocabulary.expectations.additional_calls import CannotRepeat
 from torch_conformance.vocabulary.steps.step_base import NotCarriedOut, referenced
 from torch_conformance.worker.case import ranks
+from torch_conformance.worker.case.additional import KINDS
 from torch_conformance.worker.case.case_session import Session, prepare
 from torch_conformance.worker.case.scope import STEPS, resolved
 from torch_conformance.worker.case.spies import OF_PROOF
@@ -123,9 +124,9 @@ def _set_up(plan: Plan, phases: Phases, witness: compiler_hooks.Witness) -> Sect
     torch_state.begin_in_case(plan["folder"], plan["cache"])
     paths: Sections = torch_state.follow_variables(plan["folder"])
     body = plan["body"]
-    kinds = {request["kind"] for step in plan["steps"] for request in step["measure"]}
-    # OpenMP hangs in a fork of a process where it has threads
-    threads = "1" if "sound" in kinds else os.environ.get(protocol.THREADS, "1")
+    measures = (request for step in plan["steps"] for request in step["measure"])
+    forks = any(KINDS[request["kind"]].needs_one_thread for request in measures)
+    threads = "1" if forks else os.environ.get(protocol.THREADS, "1")
     imports.set_threads(int(threads))
     # a child has as many as its case: generated code, and so the keys of caches, depend on them
     os.environ.update(dict.fromkeys(protocol.THREADS_OF_LIBRARIES, threads))

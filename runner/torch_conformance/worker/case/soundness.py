@@ -188,7 +188,9 @@ class Trials:
                 result = function(*arguments)
             gradients: list[Any] = []
             if torch.is_grad_enabled() and differentiable(result):
-                differentiate = again.differentiate or differentiation(None, None, None)
+                differentiate = again.differentiate or differentiation(
+                    None, None, dict[str, object]().__getitem__
+                )
                 called = [again.called[0], *arguments]
                 for leaf in gradient_leaves(called):  # an earlier call left its own
                     leaf.grad = None
