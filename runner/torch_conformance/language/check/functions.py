@@ -15,6 +15,7 @@ from torch_conformance.model.conditions import is_template
 from torch_conformance.model.diagnostics import Diagnostic, nearest, one_of, unknown_word
 from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.problem_texts import span
+from torch_conformance.model.protocol import Json
 from torch_conformance.model.targets import AXIS
 from torch_conformance.vocabulary.backend import Backend
 from torch_conformance.vocabulary.expectations.texts import is_general
@@ -190,7 +191,7 @@ def input_values(anatomy: Anatomy) -> Sequence[tuple[DataPath, Any]]:
         for key, value in (("args", callee.args), ("kwargs", callee.kwargs))
     )
 
-    def collect(path: DataPath, value: Any) -> None:
+    def collect(path: DataPath, value: Json) -> None:
         is_input = isinstance(value, dict) and kind_of(value) is not None
         if is_input:
             values.append((path, value))

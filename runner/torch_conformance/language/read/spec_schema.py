@@ -18,6 +18,7 @@ from torch_conformance.machine.schemas import (
 from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, nearest, one_of
 from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.problem_texts import shown_types
+from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.inputs import INPUTS
 
 # -- problems --------------------------------------------------------------------------------------
@@ -41,7 +42,7 @@ options.
 """
 
 
-def describe(data: Any, name: str, path: DataPath = (), *, pointer: str = "") -> list[Problem]:
+def describe(data: Json, name: str, path: DataPath = (), *, pointer: str = "") -> list[Problem]:
     """Return the problems of plain data, or only of its value at ``path``, which replaced a
     template in an otherwise valid document.
 
@@ -100,7 +101,7 @@ def containers_at(data: object, name: str, path: DataPath) -> frozenset[str]:
     return frozenset()
 
 
-def _parts_at(validator: Any, node: Any, value: Any, path: DataPath) -> list[Any]:
+def _parts_at(validator: Json, node: Json, value: Json, path: DataPath) -> list[Any]:
     """Return the parts of a schema that apply to the value at ``path``."""
     if not path:
         return [node]
@@ -118,7 +119,7 @@ def _parts_at(validator: Any, node: Any, value: Any, path: DataPath) -> list[Any
     return parts
 
 
-def _unknown_key(key: str, value: Mapping[str, Any], node: Any, path: DataPath) -> Problem:
+def _unknown_key(key: str, value: Mapping[str, Any], node: Json, path: DataPath) -> Problem:
     """Return the problem of an unknown key, with what a spec may have in its place."""
     title, allowed = title_of(node, path), list(node.get("properties", {}))
     what = (

@@ -34,6 +34,7 @@ from urllib.parse import quote, unquote
 from torch_conformance.machine.scratch import open_untrusted
 from torch_conformance.model.codec import encode
 from torch_conformance.model.diagnostics import UsageError, one_line, shown_path
+from torch_conformance.model.protocol import Json
 from torch_conformance.record.case_files import digest
 from torch_conformance.record.conclusion import profile_statement
 from torch_conformance.record.journal import Run, totals
@@ -144,7 +145,7 @@ def as_json(value: object) -> bytes:
     )
 
 
-def changed(value: object, change: Callable[[str, str], str], key: str = "") -> Any:
+def changed(value: object, change: Callable[[str, str], str], key: str = "") -> Json:
     """Return JSON with each text changed; ``change`` is given the text and the key of the object
     that it stands in.
     """

@@ -281,7 +281,7 @@ def members_of(path: Path, run: Run, key: "Ed25519PrivateKey | None") -> dict[st
     if texts := _texts_of_cut_facts(path, run, packed, members):
         members[JOURNAL] = _journal(path, portable, digests, texts)
         packed = _read(members[JOURNAL])
-    members[JUNIT] = document_of(packed.header, packed.results)
+    members[JUNIT] = document_of(packed)
     members[ATTESTATION] = statement_of(packed, members, key_id(key.public_key()) if key else "")
     if key is not None:
         members[ENVELOPE] = signed(members[ATTESTATION], key)

@@ -474,7 +474,7 @@ def _of_run(members: Mapping[str, bytes], run: Run, place: Path) -> Iterator[Fin
     yield from (
         Finding("attestation", why) for why in archive.differences(members[ATTESTATION], expected)
     )
-    if members[JUNIT] != document_of(run.header, run.results):
+    if members[JUNIT] != document_of(run):
         yield Finding("report", "it is not the one that the journal gives")
     used: set[str] = set()
     for result in run.results:
@@ -1225,13 +1225,13 @@ def main(options: VerifyOptions) -> ExitCode:
     """
     key = read_key(options.key, private=False) if options.key else None
     seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
-    read_by: Mapping[str, Any] = {"profile": options.profile, "specs": options.specs}
     with tempfile.TemporaryDirectory(prefix="torch-conformance-against-") as scratch:
         verification = verified(
             _bytes_of(options.archive),
-            **read_by,
+            profile=options.profile,
+            specs=options.specs,
             key=key,
-            against=_own_run(options.against, Path(scratch), **read_by)
+            against=_own_run(options.against, Path(scratch), options.profile, options.specs)
             if options.against
             else None,
             recompute=options.recompute,
@@ -1270,14 +1270,14 @@ def _bytes_of(path: Path) -> bytes:
     return read_untrusted(path, MOST_COMPRESSED + 1, shown_path(path))
 
 
-def _own_run(name: str, place: Path, **read_by: Any) -> NamedRun:
+def _own_run(name: str, place: Path, profile: str | None, specs: Sequence[Path]) -> NamedRun:
     """Return the run of --against; an archive must be verified itself, and lies in the folder
     ``place`` then.
     """
     if not os.path.isfile(name):
         return read_placed(name)
     data = _bytes_of(Path(name))
-    other = verified(data, **read_by)
+    other = verified(data, profile=profile, specs=specs)
     for why in (*(finding.message for finding in other.findings), *other.unjudged):
         raise UsageError(f"--against {name}: NOT VERIFIED: {_shown(why)}")
     write_members(unpacked(data), place)

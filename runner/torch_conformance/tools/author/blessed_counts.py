@@ -352,7 +352,7 @@ def _rows(facts: SpecFacts, leaf: Leaf, path: tuple[str, ...]) -> Iterator[Row]:
         )
 
 
-def _needed(seen: Sequence[tuple[object, Verdict]], now: object) -> Any:
+def _needed(seen: Sequence[tuple[object, Verdict]], now: object) -> Json:
     """Return the count that all runs in the same surroundings allow."""
     by_machine = defaultdict[object, list[int]](list)
     for machine, judgement in seen:
@@ -366,7 +366,7 @@ def _needed(seen: Sequence[tuple[object, Verdict]], now: object) -> Any:
     return values[0]
 
 
-def counted(numbers: Sequence[int], old: object) -> Any:
+def counted(numbers: Sequence[int], old: object) -> Json:
     """Return the count to write for what one machine observed in all runs; raise ``NotBlessed``
     where it would say less than before.
     """
@@ -392,7 +392,7 @@ def counted(numbers: Sequence[int], old: object) -> Any:
 # -- one line for several cases and machines -------------------------------------------------------
 
 
-def expression(rows: Sequence[Row]) -> Any:
+def expression(rows: Sequence[Row]) -> Json:
     """Return the value that gives each case what it needs; raise ``NotBlessed`` where none does.
 
     Among the cases of one backend on one machine, only the matrix can tell cases apart; between
@@ -419,7 +419,7 @@ def expression(rows: Sequence[Row]) -> Any:
     return [*entries, {"value": ordered[-1][0]}] if entries else ordered[-1][0]
 
 
-def _of_column(rows: Sequence[Row]) -> Any:
+def _of_column(rows: Sequence[Row]) -> Json:
     values = {json.dumps(row.value, sort_keys=True): row.value for row in rows}
     if len(values) == 1:
         return rows[0].value

@@ -49,7 +49,7 @@ from torch_conformance.model.diagnostics import Position, UsageError, one_line
 from torch_conformance.model.document import Document as SpecFile
 from torch_conformance.model.flow import block, flow
 from torch_conformance.model.outcomes import ExitCode
-from torch_conformance.model.protocol import encode
+from torch_conformance.model.protocol import Json, encode
 from torch_conformance.model.targets import (
     ALL_STAGES,
     AXIS,
@@ -250,7 +250,7 @@ def _required(case: Case) -> list[Requirement]:
     return list(needs.values())
 
 
-def _options(case: Case, section: str) -> Any:
+def _options(case: Case, section: str) -> Json:
     """Return the options of a section; those that override what another layer set are the last
     entry of a list.
     """
@@ -340,7 +340,7 @@ def _commented(lines: Iterable[str], comment: str) -> Iterator[str]:
         yield f"{text}  # {one_line(comment)}" if comment and number == 0 else text
 
 
-def plain(value: object) -> Any:
+def plain(value: object) -> Json:
     """Return a copy of a value, with templates over facts as text."""
     return copy.deepcopy(as_text(value))
 
@@ -384,7 +384,7 @@ _NOTHING = object()
 """A conditional value of which no entry can apply."""
 
 
-def _decided(body: object, decision: Decision) -> Any:
+def _decided(body: object, decision: Decision) -> Json:
     """Return the arguments of an expectation with the conditions that the decision leaves."""
     if isinstance(body, list) and is_conditional(body):
         entries: list[Document] = []
