@@ -411,7 +411,6 @@ class SubmitOptions:
         "FILE", "sign with this private key: Ed25519, PEM, without a passphrase", reads=Path
     )
     replace: bool = flag("replace the file if it exists")
-    json: bool = flag("print one object")
 
 
 def _texts_of_cut_facts(
@@ -514,21 +513,6 @@ def main(options: SubmitOptions) -> ExitCode:
     _require_free(path, may_replace=options.replace)
     replace_file(path, data)
     stated, signer = verification.statement, key_id(key.public_key()) if key else ""
-    if options.json:
-        output.document(
-            {
-                "format": 1,
-                "archive": str(path),
-                "bytes": len(data),
-                "files": len(members),
-                "run": run.header.run_id,
-                "signer": signer,
-                "statement": stated.words if stated else "",
-                "unjudged": list(verification.unjudged),
-                "weak": list(map(redacted, verification.weak)),
-            }
-        )
-        return ExitCode.OK
     for why in verification.unjudged:
         output.note(f"warning: not verified: {redacted(why)}")
     for reason in verification.weak:
