@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch_conformance.language.read.document import KEYS_OF_STEPS, SPEC, Kind
 from torch_conformance.language.read.yaml_source import read_partly, recognised
@@ -10,8 +10,8 @@ from torch_conformance.machine.schemas import (
     NEAR,
     TEMPLATE_PATTERN,
     Problem,
+    problems_of,
     title_of,
-    told,
     unknown_key,
     validator_of,
 )
@@ -20,6 +20,9 @@ from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.problem_texts import shown_types
 from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.inputs import INPUTS
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
 
 # -- problems --------------------------------------------------------------------------------------
 
@@ -60,7 +63,7 @@ def describe(data: Json, name: str, path: DataPath = (), *, pointer: str = "") -
         problems: list[Problem] = []
         for error in validator.descend(value, part):
             error.path.extendleft(reversed(path))
-            problems += told(error, _unknown_key)
+            problems += problems_of(error, _unknown_key)
         with_unknown_keys = {
             problem.path[:-1] for problem in problems if problem.code in _UNKNOWN_KEYS
         }
@@ -101,7 +104,7 @@ def containers_at(data: object, name: str, path: DataPath) -> frozenset[str]:
     return frozenset()
 
 
-def _parts_at(validator: Json, node: Json, value: Json, path: DataPath) -> list[Any]:
+def _parts_at(validator: "Validator", node: Json, value: Json, path: DataPath) -> list[Any]:
     """Return the parts of a schema that apply to the value at ``path``."""
     if not path:
         return [node]
