@@ -33,11 +33,13 @@ def function_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
             continue
         names = list(python_source.top_level_functions(function.tree))
         entry = anatomy.data.get("entry") if function.name == ONLY else None
-        if entry is not None and entry not in python_source.top_level_names(function.tree):
+        if entry_of(anatomy, function) is not None:
+            continue
+        if entry is not None:
             yield document.diagnostic(("entry",), unknown_word("entry", entry, names))
-        elif entry is None and not names:
+        elif not names:
             yield document.diagnostic(function.path, "no-function")
-        elif entry is None and len(names) > 1:
+        else:
             last = names[-1] if function.name == ONLY else ""
             yield document.diagnostic(
                 function.path, "several-functions", names=", ".join(names), last=last
