@@ -8,7 +8,7 @@ import itertools
 import json
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from torch_conformance.machine import cache_dirs
@@ -189,7 +189,7 @@ def unknown_key(
     *,
     allowed: Iterable[str] | None = None,
     what: str = "key",
-    beside: str = "",
+    of_entry: str = "",
 ) -> Problem:
     """Return the problem of a key that a map may not have; the schema says which it may."""
     title = title_of(node, path)
@@ -201,7 +201,7 @@ def unknown_key(
     near = nearest(key, [name for name in known if name not in value], cutoff=NEAR)
     arguments = {
         **problem.arguments,
-        "beside": beside,
+        "of_entry": of_entry,
         "typo": problem.arguments["near"],
         "near": near,
     }
@@ -213,32 +213,20 @@ UnknownKey: TypeAlias = Callable[[str, Mapping[str, Any], Any, DataPath], Proble
 
 
 class _Misfit(NamedTuple):
-    """An error of the library, with what its problem is made of."""
+    """A value that does not fit a keyword of its schema."""
 
-    error: "ValidationError"
-    unknown: UnknownKey
+    value: Json
+    argument: Json
+    """What the schema says with the keyword."""
+    node: Json
+    """The part of the schema that has the keyword."""
+    path: DataPath
     title: str
     """The name of the value in texts."""
-
-    @property
-    def value(self) -> Json:
-        """The value that does not fit."""
-        return self.error.instance
-
-    @property
-    def argument(self) -> Json:
-        """What the schema says with the keyword."""
-        return self.error.validator_value
-
-    @property
-    def node(self) -> Json:
-        """The part of the schema that has the keyword; empty for ``false``."""
-        return self.error.schema or {}
-
-    @property
-    def path(self) -> DataPath:
-        """The path of the value."""
-        return (*self.error.absolute_path,)
+    keyword: str
+    branches: Sequence["ValidationError"]
+    """The errors of the branches of ``anyOf`` and ``oneOf``."""
+    unknown: UnknownKey
 
     def problem(self, code: str, *key: str, **arguments: str | int) -> Problem:
         """Return the problem of the value, or of a key of it."""
@@ -254,18 +242,18 @@ def problems_of(
     error: "ValidationError", unknown: UnknownKey = unknown_key, title: str = ""
 ) -> Iterable[Problem]:
     """Return the problems of an error of the library; ``title`` is that of the enclosing value."""
-    path, node = (*error.absolute_path,), error.schema or {}
-    misfit = _Misfit(
-        error, unknown, title if title and "title" not in node else title_of(node, path)
-    )
+    path, node, keyword = (*error.absolute_path,), error.schema or {}, error.validator
+    title = title if title and "title" not in node else title_of(node, path)
+    of_value = error.instance, error.validator_value, node, path, title
+    misfit = _Misfit(*of_value, keyword, error.context, unknown)
     if "propertyNames" in error.schema_path:
         word, pattern = error.instance, node.get("pattern", "")
         return [misfit.problem("bad-name", word, word=word, pattern=pattern)]
-    if error.validator is None:  # the schema is: false
+    if keyword is None:  # the schema is: false
         return [misfit.problem("not-allowed")]
-    if error.validator not in _RULES:
-        raise NotImplementedError(f"{error.validator} of JSON Schema: a problem would be lost")
-    return _RULES[error.validator](misfit)
+    if keyword not in _RULES:
+        raise NotImplementedError(f"{keyword} of JSON Schema: a problem would be lost")
+    return _RULES[keyword](misfit)
 
 
 def _of_pattern(misfit: _Misfit) -> Iterator[Problem]:
@@ -292,8 +280,7 @@ def _of_required(misfit: _Misfit) -> Iterator[Problem]:
 
 def _of_branches(misfit: _Misfit) -> Iterator[Problem]:
     """Yield the problems of a value that fits none, or several, of some branches."""
-    error, value, branches = misfit.error, misfit.value, misfit.argument
-    is_one = error.validator == "oneOf"
+    value, branches, is_one = misfit.value, misfit.argument, misfit.keyword == "oneOf"
     keys = list(dict.fromkeys(key for branch in branches for key in branch.get("required", [])))
     words = [word for branch in branches for word in branch.get("enum", [])]
     if words and not is_one:
@@ -314,7 +301,7 @@ def _of_branches(misfit: _Misfit) -> Iterator[Problem]:
         meant = [index for index, kind in enumerate(types) if kind and is_type(value, kind)]
         inner_problems = [
             problem
-            for inner in error.context
+            for inner in misfit.branches
             if inner.schema_path[0] in meant
             for problem in problems_of(inner, misfit.unknown, "" if inner.path else misfit.title)
         ]
@@ -323,13 +310,13 @@ def _of_branches(misfit: _Misfit) -> Iterator[Problem]:
 
 
 def _of_least(misfit: _Misfit) -> Iterator[Problem]:
-    least, unit = misfit.argument, UNITS[str(misfit.error.validator)]
+    least, unit = misfit.argument, UNITS[misfit.keyword]
     code = "empty" if least == 1 else "too-few"
     yield misfit.problem(code, least=least, unit=unit, use=misfit.node.get("description", ""))
 
 
 def _out_of_range(misfit: _Misfit) -> Iterator[Problem]:
-    bound = {str(misfit.error.validator): str(misfit.argument)}
+    bound = {misfit.keyword: str(misfit.argument)}
     yield misfit.problem("out-of-range", value=f"{misfit.value!s:.40}", **bound)
 
 

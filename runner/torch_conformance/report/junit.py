@@ -206,7 +206,7 @@ class _Report:
             file=visible_name(cached_file(result.position.file or result.spec)),
             line=result.position.line,
         )
-        beside = [*node_lines(result), *timing_lines(result), *note_lines(result)]
+        printed_lines = [*node_lines(result), *timing_lines(result), *note_lines(result)]
         shown = None
         if self.folder is not None:
             shown = Path(cached_file(str(self.folder)))
@@ -220,10 +220,10 @@ class _Report:
                 :_MOST_CODE
             ]
             for name in (*result.attachments, *judged):
-                beside.append(
+                printed_lines.append(
                     f"[[ATTACHMENT|{visible_name(cached_file(str(self.folder / result.folder / name)))}]]"  # noqa: E501 - Python 3.11 breaks no line within a field
                 )
-        case.stdout = timed = clip("\n".join(beside), limit // 4)
+        case.stdout = timed = clip("\n".join(printed_lines), limit // 4)
         if result.outcome.junit is JUnitTag.NONE or self.run.header.lets_pass(result):
             return case
         link = ""
@@ -312,7 +312,7 @@ class _Report:
         }
         words = {name: visible_name(value) for name, value in words.items() if value}
         if self.flavour == "strict":
-            # Jenkins' xunit plugin refuses file and line of a case, and its properties, which stand
+            # Jenkins' xunit plugin refuses file and line of a case, and its properties, which are
             # in its output
             for name in ("file", "line"):
                 element.attrib.pop(name, None)

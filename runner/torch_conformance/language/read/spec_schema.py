@@ -142,8 +142,8 @@ def _unknown_key(key: str, value: Mapping[str, Any], node: Json, path: DataPath)
         arguments = {"word": key, "allowed": one_of(allowed, limit=20)}
         return Problem("key-of-specs", (*path, key), arguments, at_key=True)
     # 'weak' is a key of the entry of the expectation
-    beside = title if key == "weak" and path[-3:-2] == ("expect",) else ""
-    return unknown_key(key, value, node, path, allowed=allowed, what=what, beside=beside)
+    of_entry = title if key == "weak" and path[-3:-2] == ("expect",) else ""
+    return unknown_key(key, value, node, path, allowed=allowed, what=what, of_entry=of_entry)
 
 
 # -- files -----------------------------------------------------------------------------------------

@@ -147,7 +147,7 @@ def as_json(value: object) -> bytes:
 
 def changed(value: object, change: Callable[[str, str], str], key: str = "") -> Json:
     """Return JSON with each text changed; ``change`` is given the text and the key of the object
-    that it stands in.
+    that has it.
     """
     if isinstance(value, str):
         return change(value, key)
@@ -161,7 +161,7 @@ def changed(value: object, change: Callable[[str, str], str], key: str = "") -> 
 
 
 def repro(options: Mapping[str, str], case_id: str) -> str:
-    """Return the command that runs a case alone; ``options`` are those of the run, with the names
+    """Return the command that runs only one case; ``options`` are those of the run, with the names
     that files have in a submission.
     """
     words = ["torch-conformance", "run", *shlex.split(options.get("paths", ""))]

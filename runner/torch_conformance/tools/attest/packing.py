@@ -202,7 +202,7 @@ class Portable:
 
 
 def _places(run: Path) -> dict[str, str]:
-    """Return the folders of this machine, and what stands in their place."""
+    """Return the folders of this machine, and what replaces each."""
     packages = [
         path
         for path in (*sys.path, sysconfig.get_path("purelib"))
@@ -442,11 +442,11 @@ def _texts_of_cut_facts(
         return {
             new.case_id: result
             for old, new in pairs
-            for result in _told(old, new, then, folder, place)
+            for result in _results_again(old, new, then, folder, place)
         }
 
 
-def _told(
+def _results_again(
     old: CaseResult, new: CaseResult, then: Then, folder: Path, place: Path
 ) -> Iterator[CaseResult]:
     """Yield the result with the texts of its cut facts, where the uncut facts give the recorded
