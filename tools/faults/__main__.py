@@ -32,9 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for case_id in matching(glob, cases)
     ]
     with tempfile.TemporaryDirectory(prefix="faults-") as temporary:
-        folder = Path(options.out or temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        found = run_trials(trials, cases, folder, jobs=options.jobs)
+        found = run_trials(trials, cases, Path(temporary), jobs=options.jobs)
     seen = [
         show(fault, [one for one in found if one.trial.change == fault.name]) for fault in faults
     ]
@@ -84,7 +82,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--all-cases", action="store_true", help="every case on a CPU under every fault")
     add("--case", **several, metavar="GLOB", help="these cases, not those of the row; may repeat")
     add("--jobs", type=int, default=2, metavar="N", help="cases at once (2)")
-    add("--out", metavar="DIR", help="keep the run in this folder, which is new")
     add("--list", action="store_true", help="print what each fault breaks, and run nothing")
     return parser
 

@@ -3,6 +3,7 @@ them a shipped case detects.
 """
 
 import argparse
+import json
 import random
 import sys
 import tempfile
@@ -14,7 +15,6 @@ from tools.mutants.choosing import Tried, claiming, executed, in_turns, reached
 from tools.mutants.named import source_of, survivors, torch_version
 from tools.mutants.operators import Mutant, difference, mutants, sample
 from tools.mutants.table import rates, read
-from tools.reports import write_record
 from tools.running import cases_of
 
 FIVE_SEEDS = (
@@ -43,8 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     every = [mutant for module in modules for mutant in mutants(module, source_of(module))]
     found: list[Tried] = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as temporary:
-        folder = Path(options.out or temporary)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = Path(temporary)
         cases = chosen_cases(options)
         lines = executed(modules, cases, folder / "lines", options.lines, jobs=options.jobs)
         known = reached(every, lines)
@@ -63,7 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 found.append(tried)
                 _show(tried)
             # after each batch, so that a run that is stopped leaves what it found
-            write_record(options.json, _record(found, known, options))
+            if options.json is not None:
+                record = json.dumps(_record(found, known, options), indent=1)
+                options.json.write_text(f"{record}\n", "utf-8")
     print("\n" + "\n".join(rates(read([_record(found, known, options)]), survivors())))
     return 0
 
@@ -144,7 +145,6 @@ def parser() -> argparse.ArgumentParser:
         add(option, **several, metavar=name, help=f"{text}; may repeat")
     of_lines = "read the executed lines of cases from FILE; add those of the others"
     add("--lines", type=Path, metavar="FILE", help=of_lines)
-    add("--out", metavar="DIR", help="keep the runs in this folder, which is new")
     add("--json", type=Path, metavar="FILE", help="write the record")
     return made
 
