@@ -532,7 +532,8 @@ def _judge_again(
         why = f"the cases cannot be loaded here: {_first(error)}"
         found.unjudged += (why.replace(f"{place}/", ""),)
     if then is not None:
-        found.findings += (*_of_cases(run, record, then, place),)
+        for finding in _of_cases(run, record, then, place):  # what is found before an error stays
+            found.findings += (finding,)
         rests_on["unavailable"] -= _shown_by_facts(run, then)
     # the reader's profile to compare with: the one that is named, or the shipped one of the name
     mine = profile or (
