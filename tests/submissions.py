@@ -270,7 +270,7 @@ class Archive:
 
         self.edit(change, "footer")
         run = self._run()
-        self.members[JUNIT] = document_of(run.header, run.results)
+        self.members[JUNIT] = document_of(run)
 
     def _run(self) -> Run:
         with TemporaryDirectory() as place:

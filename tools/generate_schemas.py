@@ -26,39 +26,67 @@ from typing import Any, Literal
 import yaml
 
 from tools import generate_editor_names, generate_observation
+from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.expectations.compilation import Reason
 from torch_conformance.vocabulary.expectations.counters import RemoteCounts
 from torch_conformance.vocabulary.expectations.texts import WantedCause
-from torch_conformance.vocabulary.forms import TEMPLATE, common
+from torch_conformance.vocabulary.forms import common
 from torch_conformance.vocabulary.inputs import Input
 from torch_conformance.vocabulary.steps import SAMPLES, STEPS, TRITON
 
 SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
 
 OBSERVATION = "observation.schema.json"
-
-_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+NAMES = "names.schema.json"
 
 _KEYS = {"as_": "as", "as_eager": "as"}
 """Fields that are called otherwise than their keys, which are words of Python."""
 
-_EXPECTATION = {
-    "title": "weak",
-    "description": "Why the expectation may hold for a wrong answer too. "
-    "Without this reason a case that "
-    "passes is an ERROR if zeros, a"
-    " much greater count, the code of a trivial function and the like would also have passed. "
-    "Every report shows the reason.",
-    "type": "string",
-    "minLength": 8,
-    "examples": ["the result is smaller than what its rounding allows"],
-}
+
+def schemas() -> dict[str, Json]:
+    """Return each schema by its name: the file, with the definitions of the classes made anew."""
+    steps = {kind: STEPS[kind] for kind in STEPS if kind not in (SAMPLES, TRITON)}
+    others = {"cause": WantedCause, "remote_counts": RemoteCounts, "reason": Reason}
+    made = {
+        "expectations": _made_anew("expectations", "expectation", EXPECTATIONS, others),
+        "steps": _made_anew("steps", "step", steps),
+        "inputs": _made_anew("inputs", "input", {}),
+    }
+    step, definitions = made["steps"]["$defs"]["step"], made["inputs"]["$defs"]
+    step["properties"]["when"] |= common("when") | {
+        "description": step["properties"]["when"]["description"]
+    }
+    step["oneOf"] = [{"required": [kind]} for kind in steps]
+    definitions["input"] = {
+        "title": "input",
+        **_described(Input, ""),
+        "properties": _properties(Input)[0],
+        "additionalProperties": False,
+        **Input.form,
+    }
+    return made
 
 
-def schemas() -> dict[str, Any]:
-    """Return each schema by its name."""
-    return {"expectations": _expectations(), "steps": _steps(), "inputs": _inputs()}
+def _made_anew(
+    name: str, entry: str, kinds: Mapping[str, type], others: Mapping[str, type] = {}
+) -> Json:
+    """Return a schema with a definition of each kind and of other classes, and with the kinds as
+    the first properties of the definition ``entry``.
+    """
+    schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text("utf-8"))
+    kept = {key: schema["$defs"][key] for key in (entry, "list")}
+    if kinds:
+        references = {key: {"$ref": f"#/$defs/{key}"} for key in kinds}
+        further = {
+            key: form
+            for key, form in kept[entry]["properties"].items()
+            if form != {"$ref": f"#/$defs/{key}"}
+        }
+        kept[entry]["properties"] = references | further
+    defined = {key: _definition(key, made_of) for key, made_of in {**kinds, **others}.items()}
+    schema["$defs"] = defined | kept
+    return schema
 
 
 def written() -> dict[str, str]:
@@ -67,144 +95,8 @@ def written() -> dict[str, str]:
         f"{name}.schema.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
         for name, schema in schemas().items()
     } | {
-        "names.schema.json": json.dumps(generate_editor_names.names(), indent=1) + "\n",
+        NAMES: json.dumps(generate_editor_names.names(SCHEMAS / NAMES), indent=1) + "\n",
         OBSERVATION: generate_observation.observation(SCHEMAS / OBSERVATION, _texts),
-    }
-
-
-def _expectations() -> Any:
-    kinds = {kind: EXPECTATIONS[kind] for kind in EXPECTATIONS}
-    others = {"cause": WantedCause, "remote_counts": RemoteCounts, "reason": Reason}
-    close = {"close": {"to": "eager"}}
-    weak = {
-        "close": {"to": "eager", "atol": 1.0, "rtol": 0.0},
-        "weak": "only the order of magnitude is promised",
-    }
-    entry = {
-        "title": "expectation",
-        "description": "One expectation.",
-        "type": "object",
-        "minProperties": 1,
-        "properties": {
-            **{kind: {"$ref": f"#/$defs/{kind}"} for kind in kinds},
-            "weak": _EXPECTATION,
-        },
-        "if": {"required": ["weak"]},
-        "then": {
-            "title": "expectation",
-            "description": "One kind beside weak.",
-            "minProperties": 2,
-            "maxProperties": 2,
-        },
-        "else": {"title": "expectation", "description": "One kind.", "maxProperties": 1},
-        "additionalProperties": False,
-        "examples": [close, weak],
-    }
-    return {
-        "$schema": _DIALECT,
-        "title": "expectations",
-        "description": "What must be seen after a step. Each is a map with one "
-        "key, its kind, and perhaps "
-        "the key weak.",
-        "$defs": {
-            **{name: _definition(name, made_of) for name, made_of in (kinds | others).items()},
-            "expectation": entry,
-            "list": _list("expect", "The expectations, in order.", "expectation", [close]),
-        },
-    }
-
-
-def _steps() -> Any:
-    kinds = {kind: STEPS[kind] for kind in STEPS if kind not in (SAMPLES, TRITON)}
-    repeat = {
-        "title": "repeat",
-        "description": "How often the step is carried out, one after the other. "
-        "close: {to: eager} is judged "
-        "after each, other expectations"
-        " after the last.",
-        "type": ["integer", "string"],
-        "minimum": 1,
-        "maximum": 1000,
-        **TEMPLATE,
-        "examples": [3],
-    }
-    where = (
-        "Where the step is carried out; everywhere when absent. Elsewhere its expectations do not "
-        "apply."
-    )
-    beside = {
-        "repeat": repeat,
-        "when": {**common("when"), "description": where},
-        "expect": {
-            "$ref": "expectations.schema.json#/$defs/list",
-            "description": "Expectations after this step.",
-        },
-    }
-    entry = {
-        "title": "step",
-        "description": "One step.",
-        "type": "object",
-        "properties": {**{kind: {"$ref": f"#/$defs/{kind}"} for kind in kinds}, **beside},
-        "additionalProperties": False,
-        "oneOf": [{"required": [kind]} for kind in kinds],
-        "examples": [{"call": {}, "expect": [{"close": {"to": "eager"}}]}],
-    }
-    return {
-        "$schema": _DIALECT,
-        "title": "steps",
-        "description": "What is done, in order. Each step is a map with its kind "
-        "and the expectations after "
-        "it.",
-        "$defs": {
-            **{kind: _definition(kind, made_of) for kind, made_of in kinds.items()},
-            "step": entry,
-            "list": {
-                **_list("steps", "The steps, in order.", "step", [{"call": {}}]),
-                "maxItems": 200,
-            },
-        },
-    }
-
-
-def _inputs() -> Any:
-    properties, _ = _properties(Input)
-    return {
-        "$schema": _DIALECT,
-        "title": "inputs",
-        "description": "Arguments of the function. They are made on the CPU from "
-        "a seed that depends on the "
-        "case's id without its backend,"
-        " and then moved, so every backend gets the same numbers.",
-        "$defs": {
-            "input": {
-                "title": "input",
-                **_described(Input, ""),
-                "properties": properties,
-                "additionalProperties": False,
-                **Input.form,
-            },
-            "list": {
-                "title": "inputs",
-                "description": "The arguments, in order; or one {{ expression }} "
-                "whose value is such a list.",
-                "type": ["array", "string"],
-                **TEMPLATE,
-                "items": {"$ref": "#/$defs/input"},
-                "examples": [[{"rand": [25]}, {"rand": [5, 5]}], [{"rand": [4], "repeat": 3}]],
-            },
-        },
-    }
-
-
-def _list(title: str, description: str, entry: str, example: Any) -> dict[str, Any]:
-    items = {"$ref": f"#/$defs/{entry}"}
-    return {
-        "title": title,
-        "description": description,
-        "type": "array",
-        "minItems": 1,
-        "items": items,
-        "examples": [example],
     }
 
 

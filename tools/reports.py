@@ -1,9 +1,7 @@
-"""The form of what the tools report: tables in Markdown, and records in JSON."""
+"""The form of what the tools report: tables in Markdown."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
@@ -24,9 +22,3 @@ def _cell(text: str) -> str:
 def percent(part: int, whole: int) -> str:
     """Return a share; ``-`` where there is nothing to share."""
     return f"{100 * part / whole:.0f} %" if whole else "-"
-
-
-def write_record(file: Path | None, record: object) -> None:
-    """Write a record as JSON, where a file is named."""
-    if file is not None:
-        file.write_text(json.dumps(record, indent=1) + "\n", "utf-8")

@@ -36,11 +36,11 @@ import tempfile
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.benchmarks.processes import MEGABYTE, Cost, adopt_orphans, kilobytes, measure
-from tools.reports import table, write_record
+from tools.reports import table
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -343,9 +343,6 @@ def main() -> int:
     print("\n".join(table(columns, [row(name, turns) for name in playing])), end="\n\n")
     found = figures(turns, bare, arguments.device)
     print("\n".join(table(("bound", "figure", "at most", ""), map(_judged, found.items()))))
-    rounds = {name: [asdict(turn) for turn in taken] for name, taken in turns.items()}
-    record = {"machine": known, "bare": asdict(bare), "rounds": rounds, "bounds": found}
-    write_record(arguments.json, record)
     return int(any(figure is not None and figure > limit for figure, limit in found.values()))
 
 
@@ -366,7 +363,6 @@ def _arguments() -> argparse.Namespace:
     add("--cores", type=_cores, default=mine, metavar="N,N", help="run on these cores: 0,1")
     often = "seconds between looks at the memory; 0 for none (0.2)"
     add("--interval", type=float, default=0.2, metavar="S", help=often)
-    add("--json", type=Path, metavar="FILE", help="write every figure of every round")
     return parser.parse_args()
 
 

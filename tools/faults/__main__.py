@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.faults.catalogue import CATALOGUE, FAULTS, HOLES
+from tools.faults.catalogue import CATALOGUE, FAULTS
 from tools.faults.fault import Fault
 from tools.running import Ended, Trial, cases_of, matching, run_trials
 
@@ -19,11 +19,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := set(options.fault) - set(FAULTS):
         print(f"no fault is called {unknown}; there are: {', '.join(FAULTS)}", file=sys.stderr)
         return 2
-    faults = [FAULTS[name] for name in options.fault] or (HOLES if options.holes else CATALOGUE)
+    faults = [FAULTS[name] for name in options.fault] or CATALOGUE
     if options.list:
         for fault in faults:
-            missing = f" (missing: {fault.claim})" if fault.claim else ""
-            print(f"{fault.name}: {fault.breaks}{missing}")
+            print(f"{fault.name}: {fault.breaks}")
         return 0
     cases = cases_of()
     trials = [
@@ -33,9 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for case_id in matching(glob, cases)
     ]
     with tempfile.TemporaryDirectory(prefix="faults-") as temporary:
-        folder = Path(options.out or temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        found = run_trials(trials, cases, folder, jobs=options.jobs)
+        found = run_trials(trials, cases, Path(temporary), jobs=options.jobs)
     seen = [
         show(fault, [one for one in found if one.trial.change == fault.name]) for fault in faults
     ]
@@ -84,9 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--fault", **several, metavar="NAME", help="this fault only; may repeat")
     add("--all-cases", action="store_true", help="every case on a CPU under every fault")
     add("--case", **several, metavar="GLOB", help="these cases, not those of the row; may repeat")
-    add("--holes", action="store_true", help="the faults that no case is known to see")
     add("--jobs", type=int, default=2, metavar="N", help="cases at once (2)")
-    add("--out", metavar="DIR", help="keep the run in this folder, which is new")
     add("--list", action="store_true", help="print what each fault breaks, and run nothing")
     return parser
 

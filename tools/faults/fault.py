@@ -8,16 +8,14 @@ from dataclasses import dataclass
 class Fault:
     """A fault, what it breaks, the cases that must see it, and a cheap one that must not.
 
-    ``seen_by`` and ``spares`` are ids of cases, or globs over them; a hole has neither, and the
-    claim that would see it.
+    ``seen_by`` and ``spares`` are ids of cases, or globs over them.
     """
 
     name: str
     plant: Callable[[], None]
     breaks: str
-    seen_by: tuple[str, ...] = ()
-    spares: str = ""
-    claim: str = ""
+    seen_by: tuple[str, ...]
+    spares: str
 
 
 ARGUMENT_KEY = "codecache/fx-key-tensor-metadata[backend=host]"

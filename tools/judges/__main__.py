@@ -11,15 +11,13 @@ import argparse
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from pathlib import Path
 
 import torch
 
 from tools.judges.families import DTYPES, FAMILIES, SCALES, cells
 from tools.judges.judges import JUDGES
 from tools.judges.table import Entry, entries, mistakes, totals
-from tools.reports import table, write_record
+from tools.reports import table
 
 
 def rows(found: Sequence[Entry], judges: Sequence[str]) -> Iterator[list[object]]:
@@ -45,7 +43,6 @@ def main() -> int:
     add("--scale", action="append", type=float, help=f"scales of the inputs {SCALES}")
     add("--only-ours", action="store_true", help="without the three other judges")
     add("--seed", type=int, default=0)
-    add("--json", type=Path, metavar="FILE", help="write every answer with its judgements")
     options = parser.parse_args()
     chosen = cells(
         options.family or (),
@@ -78,7 +75,6 @@ def main() -> int:
             f"- {'refuses' if entry.is_right else 'accepts'} {entry.family}, {entry.dtype}, "
             f"scale {entry.scale:g}: {entry.answer}{shown}"
         )
-    write_record(options.json, {**known, "answers": [asdict(entry) for entry in found]})
     return int(any(entry.is_right for entry in ours))
 
 

@@ -90,15 +90,13 @@ def executed(
     file: Path | None = None,
     *,
     jobs: int = 2,
-    is_complete: bool = False,
 ) -> Executed:
     """Return the lines of each case that passes without a mutant.
 
-    Those of ``file`` are known; those of the other cases are noted in a run, and added to it,
-    unless the file ``is_complete``.
+    Those of ``file`` are known; those of the other cases are noted in a run, and added to it.
     """
     noted = recorded(file, modules)
-    missing = {} if is_complete else {name: cases[name] for name in cases if name not in noted}
+    missing = [name for name in cases if name not in noted]
     ended = run_trials(
         [Trial("", case_id) for case_id in missing],
         cases,
@@ -258,37 +256,3 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(
         word.lower().rstrip("s") for word in re.findall(r"[A-Z]?[a-z0-9]{2,}|[A-Z]{2,}", text)
     )
-
-
-def varied(
-    mutant: Mutant,
-    ids: Sequence[str],
-    had: Collection[str],
-    cases: Mapping[str, Path],
-    lines: Executed,
-    most: int,
-) -> list[str]:
-    """Return at most ``most`` of the cases: those that execute more lines of the function than the
-    cases that the mutant had.
-    """
-    function = lines_of(source_of(mutant.module), mutant)
-    seen = {
-        line
-        for case_id in had
-        if case_id in lines
-        for line in lines[case_id].lines.get(mutant.module, ())
-        if line in function
-    }
-    waiting = {
-        case_id: {line for line in lines[case_id].lines.get(mutant.module, ()) if line in function}
-        for case_id in ids
-        if case_id not in had
-    }
-    chosen: list[str] = []
-    while waiting and len(chosen) < most:
-        best = min(waiting, key=lambda one: (-len(waiting[one] - seen), lines[one].seconds, one))
-        if not waiting[best] - seen:
-            break
-        seen |= waiting.pop(best)
-        chosen.append(best)
-    return [*chosen, *claiming(mutant, waiting, cases, lines, most - len(chosen))]

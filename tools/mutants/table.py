@@ -40,10 +40,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Sample:
-    """What was drawn, from what, and what came of it."""
+    """The number of mutants that were reached of each module, and those that were tried."""
 
-    torch: str
-    seeds: tuple[int, ...]
     reached: Mapping[str, int]
     rows: tuple[Row, ...]
 
@@ -62,8 +60,7 @@ def read(records: Sequence[Mapping[str, Any]]) -> Sample:
         for one in record["mutants"]:
             before = rows[one["name"]].outcomes if one["name"] in rows else {}
             rows[one["name"]] = Row(named(one), {**before, **one["cases"]})
-    seeds = tuple(sorted({record["seed"] for record in records} - {None}))
-    return Sample(versions.pop(), seeds, reached, tuple(rows[name] for name in sorted(rows)))
+    return Sample(reached, tuple(rows[name] for name in sorted(rows)))
 
 
 def named(one: Mapping[str, str]) -> Named:
@@ -84,23 +81,19 @@ COLUMNS = {
     "no difference here": "of these, equivalent or for another platform, as "
     "somebody who read the code says",
     "rate": "killed, of those that can make a difference",
-    "killed since": "survivors that specs detect which were written for them",
-    "rate now": "the same rate with these",
     "timed out": "a case ended at its deadline and no other failed; counted nowhere else",
 }
 SAME_HERE = ("equivalent", "other platform")
 
 
-def rates(
-    sample: Sample, classified: Iterable[Survivor], since: frozenset[Named] = frozenset()
-) -> list[str]:
+def rates(sample: Sample, classified: Iterable[Survivor]) -> list[str]:
     """Return the table of the rates of each module, and the classes of the survivors."""
     known = {survivor.mutant: survivor for survivor in classified}
     cells = []
     for module in [*sorted({row.mutant.module for row in sample.rows}), "all"]:
         rows = [row for row in sample.rows if module in ("all", row.mutant.module)]
         reached = sum(sample.reached.values()) if module == "all" else sample.reached.get(module, 0)
-        cells.append((module, reached, *_cells(rows, known, since)))
+        cells.append((module, reached, *_cells(rows, known)))
     kinds = Counter(
         known[row.mutant].classified
         for row in sample.rows
@@ -121,14 +114,11 @@ def rates(
     ]
 
 
-def _cells(
-    rows: Sequence[Row], known: Mapping[Named, Survivor], since: frozenset[Named]
-) -> tuple[object, ...]:
+def _cells(rows: Sequence[Row], known: Mapping[Named, Survivor]) -> tuple[object, ...]:
     count = Counter(row.status for row in rows)
     survived = [row.mutant for row in rows if row.status == "survived"]
     claims = sum(row.status == "killed" and row.by_claim for row in rows)
     same = sum(one in known and known[one].classified in SAME_HERE for one in survived)
-    later = sum(one in since for one in survived)
     differ = count["killed"] + len(survived) - same
     tried = count["killed"] + len(survived)
     return (
@@ -138,8 +128,6 @@ def _cells(
         len(survived),
         same,
         percent(count["killed"], differ),
-        later,
-        percent(count["killed"] + later, differ),
         count["timed out"],
     )
 
@@ -147,14 +135,9 @@ def _cells(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutants.table", description=__doc__)
-    records = {"metavar": "RECORD", "type": lambda name: json.loads(Path(name).read_bytes())}
-    parser.add_argument("records", nargs="+", **records, help="what --json of tools.mutants wrote")
-    help_of_since = "a record of survivors under specs that were written for them; may repeat"
-    parser.add_argument("--since", action="append", default=[], **records, help=help_of_since)
-    options = parser.parse_args(arguments)
-    later = read(options.since).rows if options.since else ()
-    since = frozenset(row.mutant for row in later if row.status == "killed")
-    print("\n".join(rates(read(options.records), survivors(), since)))
+    parser.add_argument("records", nargs="+", type=Path, help="what --json of tools.mutants wrote")
+    records = [json.loads(path.read_bytes()) for path in parser.parse_args(arguments).records]
+    print("\n".join(rates(read(records), survivors())))
     return 0
 
 

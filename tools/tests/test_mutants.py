@@ -3,7 +3,6 @@
 import ast
 import gc
 import importlib
-import json
 import sys
 from collections import Counter
 
@@ -11,14 +10,7 @@ import pytest
 
 from tests.fakes import ROOT
 from tools.mutants import choosing
-from tools.mutants.__main__ import (
-    chosen_cases,
-    chosen_mutants,
-    main,
-    operator_cases,
-    parser,
-    survivors_of,
-)
+from tools.mutants.__main__ import chosen_cases, parser
 from tools.mutants.choosing import Alone, Tried, claiming, reached, record_lines, recorded
 from tools.mutants.named import (
     KINDS_OF_SURVIVORS,
@@ -29,7 +21,7 @@ from tools.mutants.named import (
     survivors,
     torch_version,
 )
-from tools.mutants.operators import Mutant, difference, lines_of, mutants, mutated, only, sample
+from tools.mutants.operators import difference, mutants, mutated, only, sample
 from tools.planting import noting, plant_mutant
 from torch_conformance.model.outcomes import Outcome
 
@@ -291,110 +283,12 @@ def test_a_mutant_that_its_first_case_detects_gets_no_other(monkeypatch, tmp_pat
     }
 
 
-def test_survivors_of_a_record_are_tried_under_cases_that_they_did_not_have(tmp_path) -> None:
-    def record(name: str, **cases: str) -> dict[str, object]:
-        return {"name": name, "cases": cases}
-
-    one, other = tmp_path / "one.json", tmp_path / "other.json"
-    one.write_text(
-        json.dumps(
-            {
-                "mutants": [
-                    record("m:1", a="PASS"),
-                    record("m:2", a="PASS"),
-                    record("m:3", a="FAIL"),
-                    record("m:4"),
-                ]
-            }
-        )
-    )
-    other.write_text(
-        json.dumps(
-            {
-                "mutants": [
-                    record("m:1", b="PASS"),
-                    record("m:2", b="FAIL"),
-                    record("m:5", a="PASS", b="TIMEOUT"),
-                ]
-            }
-        )
-    )
-    assert survivors_of([one, other]) == {"m:1": {"a", "b"}, "m:5": {"a"}}
-
-
-def test_survivors_get_the_cases_that_execute_other_lines_of_the_function(
-    monkeypatch, tmp_path
-) -> None:
-    executed = {
-        "a/had": {6, 7},
-        "a/same": {6, 7, 90},
-        "b/one": {6, 8},
-        "b/most": {8, 9, 10},
-        "c/quick": {6},
-        "c/far": {99},
-    }
-    lines = {
-        name: Alone(float(place), {"m": frozenset(found)})
-        for place, (name, found) in enumerate(executed.items())
-    }
-    monkeypatch.setattr(choosing, "source_of", lambda _: SOURCE)
-    (tmp_path / "spec.yaml").write_text("", "utf-8")
-    cases = dict.fromkeys(executed, tmp_path / "spec.yaml")
-    (mutant, *_) = mutants("m", SOURCE)
-    assert lines_of(SOURCE, mutant) == range(6, 15)
-    chosen = choosing.varied(mutant, list(executed), {"a/had", "unknown"}, cases, lines, 4)
-    assert chosen == ["b/most", "a/same", "b/one", "c/quick"], (
-        "the one with new lines first, then the quickest"
-    )
-
-
-def test_the_operator_suite_is_left_out_unless_its_cases_are_named(monkeypatch, tmp_path) -> None:
+def test_the_operator_suite_is_left_out_unless_its_cases_are_named(monkeypatch) -> None:
     cases = dict.fromkeys(("basics/x[b]", "operators/y[b]"), SPECS)
     monkeypatch.setattr("tools.mutants.__main__.cases_of", lambda devices: cases)
     named = parser().parse_args(["--case", "operators/y[b]"])
-    assert list(chosen_cases(parser().parse_args([]), tmp_path)) == ["basics/x[b]"]
-    assert list(chosen_cases(named, tmp_path)) == ["operators/y[b]"]
-
-
-def test_samples_of_operators_are_cases(tmp_path) -> None:
-    names = ["add", "nn.functional.interpolate-bilinear", "max-reduction_with_dim"]
-    assert len(operator_cases(tmp_path / "x", names)) == len(names)
-    with pytest.raises(LookupError, match="is called no_such_operator"):
-        operator_cases(tmp_path / "y", ["no_such_operator"])
-
-
-LOWERING = "torch._inductor.lowering"
-
-
-@pytest.fixture
-def flipped() -> Mutant:
-    """The mutant under which a flip begins with the last element but one."""
-    line = "            idx[dim] = sizes[dim] - {} - idx[dim]"
-    change = f"-{line.format(1)}\n+{line.format(2)}"
-    found = Named(LOWERING, "rev", "constant", change).find()
-    if found is None:
-        pytest.skip("the installed torch flips otherwise")
-    return found
-
-
-def test_survivors_of_a_class_are_tried(flipped, tmp_path) -> None:
-    record = tmp_path / "record.json"
-    record.write_text(json.dumps({"mutants": [{"name": flipped.name, "cases": {}}]}))
-    options = parser().parse_args(["--classified", "slower"])
-    assert chosen_mutants([flipped], options) == [flipped]
-    options = parser().parse_args(["--classified", "slower", "--without", str(record)])
-    assert chosen_mutants([flipped], options) == []
-
-
-@pytest.mark.torch
-@pytest.mark.nightly(reason="builds kernels; the tests above judge what a search found")
-def test_a_mutant_that_gives_a_wrong_answer_is_found(flipped, tmp_path, capsys) -> None:
-    words = f"{LOWERING} --mutant {flipped.name} --operator flip --operator add --json"
-    assert main([*words.split(), str(tmp_path / "found.json")]) == 0
-    (tried,) = json.loads((tmp_path / "found.json").read_bytes())["mutants"]
-    assert len(tried["cases"]) == 1, "'add' does not execute the line"
-    assert (tried["status"], tried["reason"].partition(":")[0]) == ("killed", "close")
-    assert f"killed: {flipped.name} by " in capsys.readouterr().out
+    assert list(chosen_cases(parser().parse_args([]))) == ["basics/x[b]"]
+    assert list(chosen_cases(named)) == ["operators/y[b]"]
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ from torch_conformance.model.conditions import Surroundings, holds
 from torch_conformance.model.devices import is_accelerator
 from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, unknown_word
 from torch_conformance.model.document import DataPath, Document
+from torch_conformance.model.protocol import Json
 from torch_conformance.model.targets import AXIS, DEVICE, OFFLINE_BACKENDS, SIMULATED, TARGETS
 from torch_conformance.vocabulary.backend import INDUCTOR, Backend, Claims
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
@@ -324,7 +325,7 @@ def _kernel_of(script: RawFunction) -> str | None:
     return next(iter(kernels(script.tree) if script.tree else {}), None)
 
 
-def _expected(raw: RawExpectation, body: Any, document: Document) -> Expected:
+def _expected(raw: RawExpectation, body: Json, document: Document) -> Expected:
     """Return an expectation whose body has no templates any more, with the position of each leaf:
     its keys, and the lines of its directives.
     """

@@ -24,9 +24,10 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import quote, unquote
 
+from torch_conformance.model.protocol import Json
 from torch_conformance.model.results import CaseResult, Redacted
 
 MASK = "***"
@@ -267,7 +268,7 @@ def redacted_result(result: CaseResult) -> Redacted:
     return Redacted(redacted_record(result))
 
 
-def _masked(value: object) -> Any:
+def _masked(value: object) -> Json:
     if isinstance(value, str):
         shown = redacted(value) if value else value
         return value if shown == value else shown

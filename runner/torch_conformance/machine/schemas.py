@@ -1,6 +1,6 @@
 """The JSON Schemas of this program, and where a value does not fit one.
 
-``jsonschema`` finds what does not fit; ``told`` is the table from its keywords to problems.
+``jsonschema`` finds what does not fit; ``_RULES`` is the table from its keywords to problems.
 """
 
 import functools
@@ -8,8 +8,8 @@ import itertools
 import json
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from torch_conformance.machine import cache_dirs
 from torch_conformance.model.diagnostics import (
@@ -21,6 +21,12 @@ from torch_conformance.model.diagnostics import (
 )
 from torch_conformance.model.document import DataPath
 from torch_conformance.model.problem_texts import UNITS, shown, shown_types
+from torch_conformance.model.protocol import Json
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+    from jsonschema.protocols import Validator
+    from referencing import Registry
 
 TEMPLATE_PATTERN = r"^\{\{.*\}\}$"
 
@@ -45,13 +51,13 @@ class Problem(NamedTuple):
 
 
 @functools.cache
-def load(name: str) -> Any:
+def load(name: str) -> Json:
     """Return the schema ``name`` as data."""
     return json.loads((cache_dirs.folder("schemas") / f"{name}.schema.json").read_bytes())
 
 
 @functools.cache
-def resolved(name: str, pointer: str = "") -> Any:
+def resolved(name: str, pointer: str = "") -> Json:
     """Return the schema ``name``, or its part at a pointer (``/$defs/input``). Each reference is
     replaced by its target, with the title and description next to it. No schema is recursive.
 
@@ -64,14 +70,17 @@ def resolved(name: str, pointer: str = "") -> Any:
 
 
 @functools.cache
-def _registry() -> Any:
+def _registry() -> "Registry[Json]":
     from referencing import Registry, Resource
 
     registry: Any = Registry  # mypy does not know the names of its arguments
-    return registry(retrieve=lambda file: Resource.from_contents(load(file.partition(".")[0])))
+    made: Registry[Json] = registry(
+        retrieve=lambda file: Resource.from_contents(load(file.partition(".")[0]))
+    )
+    return made
 
 
-def _resolve(node: object, file: str) -> Any:
+def _resolve(node: object, file: str) -> Json:
     if isinstance(node, list):
         return [_resolve(item, file) for item in node]
     if not isinstance(node, dict):
@@ -88,7 +97,7 @@ def _resolve(node: object, file: str) -> Any:
 
 
 @functools.cache
-def validator_of(name: str, pointer: str = "") -> Any:
+def validator_of(name: str, pointer: str = "") -> "Validator":
     """Return the validator of the schema ``name``, or of its part at a pointer."""
     return _dialect()(resolved(name, pointer))
 
@@ -164,7 +173,7 @@ def misfit(value: object, name: str) -> str | None:
         return "$: nested too deep"
     if first is None:
         return None
-    problem = next(told(first))
+    problem = next(iter(problems_of(first)))
     place = "".join(f".{key}" if isinstance(key, str) else f"[{key}]" for key in problem.path)
     return f"${place}: {Diagnostic.of(problem.code, **problem.arguments).message[:200]}"
 
@@ -175,12 +184,12 @@ def misfit(value: object, name: str) -> str | None:
 def unknown_key(
     key: str,
     value: Mapping[str, Any],
-    node: Any,
+    node: Json,
     path: DataPath,
     *,
     allowed: Iterable[str] | None = None,
     what: str = "key",
-    beside: str = "",
+    of_entry: str = "",
 ) -> Problem:
     """Return the problem of a key that a map may not have; the schema says which it may."""
     title = title_of(node, path)
@@ -192,7 +201,7 @@ def unknown_key(
     near = nearest(key, [name for name in known if name not in value], cutoff=NEAR)
     arguments = {
         **problem.arguments,
-        "beside": beside,
+        "of_entry": of_entry,
         "typo": problem.arguments["near"],
         "near": near,
     }
@@ -203,96 +212,145 @@ UnknownKey: TypeAlias = Callable[[str, Mapping[str, Any], Any, DataPath], Proble
 """Makes the problem of a key of a map, of the map, its schema and its path."""
 
 
-def told(error: Any, unknown: UnknownKey = unknown_key, title: str = "") -> Iterator[Problem]:
-    """Yield the problems of an error of the library; ``title`` is that of the enclosing value."""
-    value, argument, node = error.instance, error.validator_value, error.schema or {}
-    path = (*error.absolute_path,)
+class _Misfit(NamedTuple):
+    """A value that does not fit a keyword of its schema."""
+
+    value: Json
+    argument: Json
+    """What the schema says with the keyword."""
+    node: Json
+    """The part of the schema that has the keyword."""
+    path: DataPath
+    title: str
+    """The name of the value in texts."""
+    keyword: str
+    branches: Sequence["ValidationError"]
+    """The errors of the branches of ``anyOf`` and ``oneOf``."""
+    unknown: UnknownKey
+
+    def problem(self, code: str, *key: str, **arguments: str | int) -> Problem:
+        """Return the problem of the value, or of a key of it."""
+        arguments = {"title": self.title, **arguments}
+        return Problem(code, (*self.path, *key), arguments, at_key=bool(key))
+
+    def wrong_type(self) -> Problem:
+        """Return the problem of a value of a wrong type."""
+        return _wrong_type(self.value, self.node, self.path)
+
+
+def problems_of(
+    error: "ValidationError", unknown: UnknownKey = unknown_key, title: str = ""
+) -> Iterable[Problem]:
+    """Return the problems of an error of the library; ``title`` is that of the enclosing value."""
+    path, node, keyword = (*error.absolute_path,), error.schema or {}, error.validator
     title = title if title and "title" not in node else title_of(node, path)
-    use = node.get("description", "")
-    keys = _required_by(argument) if error.validator in ("anyOf", "oneOf") else []
-
-    def problem(code: str, *key: str, **arguments: str | int) -> Problem:
-        return Problem(code, (*path, *key), {"title": title, **arguments}, at_key=bool(key))
-
-    match error.validator:
-        case _ if "propertyNames" in error.schema_path:
-            yield problem("bad-name", value, word=value, pattern=node.get("pattern", ""))
-        case None:  # the schema is: false
-            yield problem("not-allowed")
-        case "type":
-            yield _wrong_type(value, node, path)
-        case "pattern" if argument == TEMPLATE_PATTERN:
-            yield _wrong_type(value, node, path)
-        case "pattern":
-            examples = [text for text in node.get("examples", []) if isinstance(text, str)]
-            yield problem(
-                "wrong-text",
-                value=shown(value),
-                odd="" if re.search(argument, "\u0430") else odd_character(str(value)),
-                examples=" or ".join(examples[:2]),
-                pattern=argument,
-            )
-        case "additionalProperties":
-            known = node.get("properties", ())
-            yield from (unknown(key, value, node, path) for key in value if key not in known)
-        case "required":
-            for key in argument:
-                if key not in value:
-                    part = node.get("properties", {}).get(key, {})
-                    yield problem("missing-key", word=key, use=part.get("description", ""))
-        case "dependentRequired":
-            for key, needed in argument.items():
-                for other in needed:
-                    if key in value and other not in value:
-                        yield problem("incomplete", key, word=key, other=other)
-        case "enum":
-            yield _unknown_word(value, argument, "word", title, path)
-        case "const":
-            yield problem("wrong-value", expected=json.dumps(argument), value=shown(value))
-        case "anyOf" if words := [word for branch in argument for word in branch.get("enum", [])]:
-            yield _unknown_word(value, words, title, "", path)
-        case "anyOf" if keys:
-            yield problem("none-of", keys=one_of(keys))
-        case "oneOf" if keys and isinstance(value, dict):
-            named = [key for key in keys if key in value]
-            near = "" if named else next(filter(None, (nearest(key, keys) for key in value)), "")
-            yield problem(
-                "not-one-of", keys=one_of(keys), named=" and ".join(named) or "none", near=near
-            )
-        case "anyOf" | "oneOf":  # a branch is a type, words, or true
-            of_branch = "" if keys else "string"
-            types = [
-                branch.get("type", "boolean" if "const" in branch else of_branch)
-                for branch in argument
-            ]
-            is_type = _dialect().TYPE_CHECKER.is_type
-            meant = [index for index, kind in enumerate(types) if kind and is_type(value, kind)]
-            inner_problems = [
-                problem
-                for inner in error.context
-                if inner.schema_path[0] in meant
-                for problem in told(inner, unknown, "" if inner.path else title)
-            ]
-            yield from inner_problems or [
-                _wrong_type(value, {**node, "type": [*filter(None, types)]}, path)
-            ]
-        case "uniqueItems":
-            yield problem("repeated-entry", value=shown(value))
-        case "minLength" | "minItems" | "minProperties" as keyword:
-            code = "empty" if argument == 1 else "too-few"
-            yield problem(code, least=argument, unit=UNITS[keyword], use=use)
-        case "maxProperties":
-            yield problem("too-many-keys", keys=" and ".join(map(str, value)))
-        case "maxItems":
-            yield problem("too-many-entries", most=argument, use=use)
-        case "minimum" | "maximum" | "exclusiveMinimum" as keyword:
-            yield problem("out-of-range", value=f"{value!s:.40}", **{keyword: str(argument)})
-        case keyword:
-            raise NotImplementedError(f"{keyword} of JSON Schema: a problem would be lost")
+    of_value = error.instance, error.validator_value, node, path, title
+    misfit = _Misfit(*of_value, keyword, error.context, unknown)
+    if "propertyNames" in error.schema_path:
+        word, pattern = error.instance, node.get("pattern", "")
+        return [misfit.problem("bad-name", word, word=word, pattern=pattern)]
+    if keyword is None:  # the schema is: false
+        return [misfit.problem("not-allowed")]
+    if keyword not in _RULES:
+        raise NotImplementedError(f"{keyword} of JSON Schema: a problem would be lost")
+    return _RULES[keyword](misfit)
 
 
-def _required_by(branches: Iterable[Any]) -> list[str]:
-    return list(dict.fromkeys(key for branch in branches for key in branch.get("required", [])))
+def _of_pattern(misfit: _Misfit) -> Iterator[Problem]:
+    pattern = misfit.argument
+    if pattern == TEMPLATE_PATTERN:
+        yield misfit.wrong_type()
+        return
+    examples = [text for text in misfit.node.get("examples", []) if isinstance(text, str)]
+    yield misfit.problem(
+        "wrong-text",
+        value=shown(misfit.value),
+        odd="" if re.search(pattern, "\u0430") else odd_character(str(misfit.value)),
+        examples=" or ".join(examples[:2]),
+        pattern=pattern,
+    )
+
+
+def _of_required(misfit: _Misfit) -> Iterator[Problem]:
+    for key in misfit.argument:
+        if key not in misfit.value:
+            part = misfit.node.get("properties", {}).get(key, {})
+            yield misfit.problem("missing-key", word=key, use=part.get("description", ""))
+
+
+def _of_branches(misfit: _Misfit) -> Iterator[Problem]:
+    """Yield the problems of a value that fits none, or several, of some branches."""
+    value, branches, is_one = misfit.value, misfit.argument, misfit.keyword == "oneOf"
+    keys = list(dict.fromkeys(key for branch in branches for key in branch.get("required", [])))
+    words = [word for branch in branches for word in branch.get("enum", [])]
+    if words and not is_one:
+        yield _unknown_word(value, words, misfit.title, "", misfit.path)
+    elif keys and not is_one:
+        yield misfit.problem("none-of", keys=one_of(keys))
+    elif keys and isinstance(value, dict):
+        named = [key for key in keys if key in value]
+        near = "" if named else next(filter(None, (nearest(key, keys) for key in value)), "")
+        written = " and ".join(named) or "none"
+        yield misfit.problem("not-one-of", keys=one_of(keys), named=written, near=near)
+    else:  # a branch is a type, words, or true
+        of_branch = "" if keys else "string"
+        types = [
+            branch.get("type", "boolean" if "const" in branch else of_branch) for branch in branches
+        ]
+        is_type = _dialect().TYPE_CHECKER.is_type
+        meant = [index for index, kind in enumerate(types) if kind and is_type(value, kind)]
+        inner_problems = [
+            problem
+            for inner in misfit.branches
+            if inner.schema_path[0] in meant
+            for problem in problems_of(inner, misfit.unknown, "" if inner.path else misfit.title)
+        ]
+        node = {**misfit.node, "type": [*filter(None, types)]}
+        yield from inner_problems or [_wrong_type(value, node, misfit.path)]
+
+
+def _of_least(misfit: _Misfit) -> Iterator[Problem]:
+    least, unit = misfit.argument, UNITS[misfit.keyword]
+    code = "empty" if least == 1 else "too-few"
+    yield misfit.problem(code, least=least, unit=unit, use=misfit.node.get("description", ""))
+
+
+def _out_of_range(misfit: _Misfit) -> Iterator[Problem]:
+    bound = {misfit.keyword: str(misfit.argument)}
+    yield misfit.problem("out-of-range", value=f"{misfit.value!s:.40}", **bound)
+
+
+_RULES: Mapping[str, Callable[[_Misfit], Iterable[Problem]]] = {
+    "type": lambda it: [it.wrong_type()],
+    "pattern": _of_pattern,
+    "additionalProperties": lambda it: [
+        it.unknown(key, it.value, it.node, it.path)
+        for key in it.value
+        if key not in it.node.get("properties", ())
+    ],
+    "required": _of_required,
+    "dependentRequired": lambda it: [
+        it.problem("incomplete", key, word=key, other=other)
+        for key, needed in it.argument.items()
+        for other in needed
+        if key in it.value and other not in it.value
+    ],
+    "enum": lambda it: [_unknown_word(it.value, it.argument, "word", it.title, it.path)],
+    "const": lambda it: [
+        it.problem("wrong-value", expected=json.dumps(it.argument), value=shown(it.value))
+    ],
+    **dict.fromkeys(("anyOf", "oneOf"), _of_branches),
+    "uniqueItems": lambda it: [it.problem("repeated-entry", value=shown(it.value))],
+    **dict.fromkeys(("minLength", "minItems", "minProperties"), _of_least),
+    "maxProperties": lambda it: [
+        it.problem("too-many-keys", keys=" and ".join(map(str, it.value)))
+    ],
+    "maxItems": lambda it: [
+        it.problem("too-many-entries", most=it.argument, use=it.node.get("description", ""))
+    ],
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum"), _out_of_range),
+}
+"""The problems of a value by the keyword that refused it."""
 
 
 def _unknown_word(
@@ -302,7 +360,7 @@ def _unknown_word(
     return Problem("unknown-word", path, dict(problem.arguments))
 
 
-def _wrong_type(value: object, node: Any, path: DataPath) -> Problem:
+def _wrong_type(value: object, node: Json, path: DataPath) -> Problem:
     """Return the problem of a value of a wrong type, with an example of the schema."""
     kinds = node.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
@@ -337,7 +395,7 @@ def _wrong_type(value: object, node: Any, path: DataPath) -> Problem:
     return Problem("number-for-text" if is_number else "wrong-type", path, arguments)
 
 
-def title_of(node: Any, path: DataPath) -> str:
+def title_of(node: Json, path: DataPath) -> str:
     """Return the name of a part of a schema in texts."""
     return str(
         node.get("title")

@@ -168,7 +168,7 @@ def _python(text: str, strings: bool, start: int = 0, end: int | None = None) ->
     end = len(text) if end is None else end
     ranges: list[Range] = []
     skeleton: list[str] = []
-    alone: list[Range] = []
+    on_own_lines: list[Range] = []
     contents: list[Range] = []
     at = start
     for token in _PYTHON_TOKEN.finditer(text, start, end):
@@ -189,11 +189,11 @@ def _python(text: str, strings: bool, start: int = 0, end: int | None = None) ->
             if line is not None and text[line:first].strip() in _PREFIXES:
                 after = text.find("\n", last, end)
                 if not text[last : end if after < 0 else after].partition("#")[0].strip():
-                    alone.append((first, last))
+                    on_own_lines.append((first, last))
     code = "".join([*skeleton, text[at:end]])
     # docstrings are strings that are statements: outside of brackets and not after a continued line
     depth = before = 0
-    for first, last in alone:
+    for first, last in on_own_lines:
         part = code[before : first - start]
         depth = max(0, depth + sum(map(part.count, "([{")) - sum(map(part.count, ")]}")))
         before = last - start

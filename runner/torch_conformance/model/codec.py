@@ -54,7 +54,7 @@ def encode(value: object) -> Json:
             return value
 
 
-def decode(kind: Any, value: Json, where: str) -> Any:
+def decode(kind: object, value: Json, where: str) -> Json:
     """Return JSON as the annotated type ``kind``; raise ``ValueError`` with ``where`` for a value
     of another type.
     """
@@ -97,6 +97,7 @@ def decode(kind: Any, value: Json, where: str) -> Any:
             key: decode(arguments[1], item, f"{where}.{key}")
             for key, item in _expect(dict, value, where).items()
         }
+    assert isinstance(kind, type), f"no codec of {kind}"
     if issubclass(kind, Enum):
         for member in kind:
             if encode(member) == value:
@@ -134,7 +135,7 @@ def _fields(kind: type[Any]) -> tuple[Mapping[str, str], Mapping[str, Any], froz
     )
 
 
-def _expect(kind: type[Any], value: Json, where: str) -> Any:
+def _expect(kind: type[Any], value: Json, where: str) -> Json:
     # Python's bool is an int, but it is not a count
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ValueError(f"{where} is not {kind.__name__}")

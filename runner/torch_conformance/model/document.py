@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from torch_conformance.model.diagnostics import Diagnostic, Position
+from torch_conformance.model.protocol import Json
 
 DataPath = tuple[str | int, ...]
 
@@ -73,7 +74,7 @@ class Document:
                 return origin[0], (*origin[1], *path[end:])
         return self, path
 
-    def value(self, path: DataPath) -> Any:
+    def value(self, path: DataPath) -> Json:
         """Return the value at ``path``."""
         value = self.data
         for key in path:

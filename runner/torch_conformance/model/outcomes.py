@@ -91,7 +91,7 @@ def exit_code(
 ) -> ExitCode:
     """Return the exit code of an uninterrupted run with these outcomes.
 
-    ``executed`` is how many cases were executed, where outcomes alone do not tell: an offline case
+    ``executed`` is how many cases were executed, where outcomes do not say it: an offline case
     is not, whatever its outcome.
     """
     outcomes = list(outcomes)

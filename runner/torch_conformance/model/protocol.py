@@ -65,7 +65,7 @@ MAX_DEPTH = 200
 """The maximum depth of nested maps and lists; all code that walks a message recurses no deeper."""
 
 
-def encode(value: object) -> Any:
+def encode(value: object) -> Json:
     """Return a value in the form of strict JSON."""
     match value:
         case bool() | None | str():
@@ -103,7 +103,7 @@ def _repr(value: object) -> str:
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
-def decode(value: object) -> Any:
+def decode(value: object) -> Json:
     """Reverse ``encode`` for floats and bytes; a value with only a repr stays a map.
 
     Raise for forms that ``encode`` never writes.
@@ -129,7 +129,7 @@ def dumps(message: object) -> bytes:
     )
 
 
-def loads(line: bytes) -> Any:
+def loads(line: bytes) -> Json:
     """Parse one line of strict JSON; raise ``ValueError`` with the reason."""
     try:
         message = json.loads(line, parse_constant=finite, parse_float=finite)

@@ -11,9 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from torch_conformance.model.values import frozen
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 JUNIT_FLAVOURS = ("default", "strict")
 
@@ -75,7 +78,7 @@ def table_file(text: str) -> Path:
     return Path(text)
 
 
-def report_files(options: Any) -> dict[str, Path]:
+def report_files(options: "DataclassInstance") -> dict[str, Path]:
     """Return the files that options name for reports, by the options."""
     reports = {
         f"--{field.name}": getattr(options, field.name)

@@ -4,7 +4,7 @@ Nothing here decides what runs. ``list --against`` compares the cases of the spe
 no case vanishes unnoticed: who takes one out writes the ledger again, and a review sees it there.
 
 Ids are folded, one line for many ids of a spec: ``a/b[backend=cpu|cuda,dtype=float32|bfloat16]``
-stands for four. A value of an id has no ``|``: characters outside ``A-Za-z0-9_.+-`` are
+is four ids. A value of an id has no ``|``: characters outside ``A-Za-z0-9_.+-`` are
 percent-encoded there.
 """
 

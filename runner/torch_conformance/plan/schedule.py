@@ -422,8 +422,8 @@ def zygotes(least: int = _LEAST_ZYGOTES) -> int:
 
 
 def spares(count: int) -> int:
-    """Return how many workers may warm up, or wait warm, beside ``count`` that run cases: as many
-    as these, or as there are cores besides.
+    """Return how many workers may warm up, or wait warm, in addition to ``count`` that run cases:
+    as many as these, or as there are further cores.
 
     The warm-up for a GPU takes several times as long as a small case, so one worker that runs cases
     can use several spare workers. Where cases use all cores, warm-ups during long cases still save

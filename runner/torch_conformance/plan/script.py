@@ -12,7 +12,7 @@ import ast
 import functools
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch_conformance.language.read.templates import as_text
 from torch_conformance.machine import cache_dirs
@@ -29,7 +29,7 @@ from torch_conformance.model.devices import CPU, kind_of
 from torch_conformance.model.escaping import line
 from torch_conformance.model.expectation import Expectation
 from torch_conformance.model.flow import flow
-from torch_conformance.model.protocol import decode
+from torch_conformance.model.protocol import Json, decode
 from torch_conformance.model.values import frozen
 from torch_conformance.plan.selection import is_of_operator
 from torch_conformance.plan.worker_plan import make_plan
@@ -41,6 +41,9 @@ from torch_conformance.vocabulary.expectations.expectation_base import (
     parse_count,
 )
 from torch_conformance.vocabulary.picture import INSIDE_TORCH, OF_TORCH
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 MODULES = {
     "config": "torch._inductor.config",
@@ -124,7 +127,7 @@ def _expressions(check: Expectation) -> dict[str, str]:
 
 
 @functools.cache
-def _template(name: str) -> Any:
+def _template(name: str) -> "Template":
     """Return a template, which a run with many failures compiles once."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -561,7 +564,7 @@ class _Composer:
         how += [] if effects["equal_nan"] else ["equal_nan=False"]
         return [f"call.compare({', '.join([results, *how])})"]
 
-    def _context(self, entry: Any) -> str:
+    def _context(self, entry: Json) -> str:
         if isinstance(entry, str):
             return f"{_of_torch(entry)}()"
         if "autocast" in entry:

@@ -452,7 +452,7 @@ class JournalWriter:
         how = ""
         try:
             if not os.path.samestat(os.lstat(self._path), mine):
-                how = "another file stands in its place"
+                how = "another file is in its place"
             elif mine.st_size != self._size:
                 how = f"it has {mine.st_size} bytes, and {self._size} were written"
             elif content:

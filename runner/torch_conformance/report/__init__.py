@@ -182,26 +182,26 @@ def verdict_text(
     verdict's position.
     """
     within = str(folder / result.folder) if folder is not None else result.folder
-    beside = (
+    places = (
         [f"options: {one_line(', '.join(result.options), 4 * MESSAGE_LIMIT)}"]
         if result.options
         else []
     )
-    beside += [f"folder: {one_line(within, 4 * MESSAGE_LIMIT)}"] if result.folder else []
-    beside += (
+    places += [f"folder: {one_line(within, 4 * MESSAGE_LIMIT)}"] if result.folder else []
+    places += (
         [f"generated code, in that folder: {one_line(', '.join(result.code), MESSAGE_LIMIT)}"]
         if result.code
         else []
     )
     # unlike Path.is_file, this is False for a text that is not a path
     if folder is not None and result.folder and os.path.isfile(folder / result.folder / SCRIPT):
-        beside.append(f"script that needs only torch, in that folder: {SCRIPT}")
+        places.append(f"script that needs only torch, in that folder: {SCRIPT}")
     repro = (
         clip(f"repro: {one_line(result.repro, 4 * MESSAGE_LIMIT)}", limit // 2)
         if result.repro
         else ""
     )
-    end = "\n".join(part for part in (clip("\n".join(beside), limit // 4), repro) if part)
+    end = "\n".join(part for part in (clip("\n".join(places), limit // 4), repro) if part)
 
     parts: list[Verdict | str] = []
     is_flaky = result.outcome is Outcome.FLAKY and bool(result.attempts)

@@ -13,18 +13,17 @@ import math
 import os
 import shlex
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from junit_xml import TestCase, TestSuite  # type: ignore[import-untyped]  # junit-xml ships no annotations (no py.typed), and no stub package exists for it
 
 from torch_conformance.model.escaping import MESSAGE_LIMIT, one_line, plain, visible_name
-from torch_conformance.model.header import ReportedRun, RunHeader
+from torch_conformance.model.header import ReportedRun
 from torch_conformance.model.outcomes import RETRIED, JUnitTag, Outcome
 from torch_conformance.model.results import Attempt, Redacted
 from torch_conformance.model.targets import evidence_of
@@ -82,40 +81,25 @@ class JUnitReporter(FileReport):
 
     def write(self, path: Path, run: ReportedRun) -> None:
         """Write a file."""
-        write_junit(
-            path,
-            run.header,
-            run.results,
-            truncated=run.footer is None,
-            why=run.why,
-            folder=self.setup.folder.path,
-            flavour=self.setup.options.junit_flavour,
-            page=self.setup.page,
-        )
+        setup = self.setup
+        replace(path, document_of(run, setup.folder.path, setup.page, setup.options.junit_flavour))
 
 
-def write_junit(
-    path: Path, header: RunHeader, results: Sequence[Redacted], **settings: object
-) -> None:
-    """Write the report (``settings`` are fields of ``_Report``), and replace a former one
-    atomically.
-    """
-    replace(path, document_of(header, results, **settings))
-
-
-def document_of(header: RunHeader, results: Sequence[Redacted], **settings: Any) -> bytes:
+def document_of(
+    run: ReportedRun, folder: Path | None = None, page: str = "", flavour: str = "default"
+) -> bytes:
     """Return the report with the most text that fits into the limit, or else with the least
-    text.
+    text. The arguments are the fields of ``_Report``.
     """
     seen: set[str] = set()
-    for result in results:
+    for result in run.results:
         if result.outcome is not Outcome.PASS and not result.reason.strip():
             raise ValueError(f"{result.case_id}: {result.outcome.label} without a reason")
         if result.case_id in seen:
             raise ValueError(f"{result.case_id} has two results")
         seen.add(result.case_id)
     cached_file.cache_clear()
-    report = _Report(header, results, **settings)
+    report = _Report(run, folder, page, flavour)
     *limits, least = _TEXT_LIMITS
     return next(
         filter(None, (report.document(limit, most=FILE_LIMIT) for limit in limits)), b""
@@ -124,17 +108,12 @@ def document_of(header: RunHeader, results: Sequence[Redacted], **settings: Any)
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    header: RunHeader
-    results: Sequence[Redacted]
-    _: KW_ONLY
-    truncated: bool = False
-    why: str = ""
-    """Why the run is truncated."""
-    folder: Path | None = None
+    run: ReportedRun
+    folder: Path | None
     """The folder of the run: cases list their attachments in it, in the form for CI systems."""
-    page: str = ""
+    page: str
     """The name of the HTML report in ``folder``: red cases have their address there."""
-    flavour: str = "default"
+    flavour: str
     """``strict`` is valid for Jenkins' xunit plugin."""
 
     def document(self, limit: int, most: float = math.inf) -> bytes:
@@ -144,7 +123,7 @@ class _Report:
         The suites become text one by one: elements of all suites together need many times the
         memory.
         """
-        header = self.header
+        header, results = self.run.header, self.run.results
         known = {
             NAME: header.version,
             "run": header.run_id,
@@ -152,13 +131,9 @@ class _Report:
             "shard": header.shard,
             "shuffle": header.shuffle,
             "merged": " ".join(header.merged),
-            "flaky-waivers": flaky_words(self.results),
-            "tolerances": tolerance_words(self.results),
-            **(
-                statement.properties()
-                if (statement := profile_statement(header, self.results))
-                else {}
-            ),
+            "flaky-waivers": flaky_words(results),
+            "tolerances": tolerance_words(results),
+            **(statement.properties() if (statement := profile_statement(header, results)) else {}),
             **header.environment,
             **{f"env.{name}": value for name, value in header.variables.items()},
         }
@@ -169,8 +144,8 @@ class _Report:
             for name, value in known.items()
             if value
         }
-        groups: dict[str | None, list[Redacted]] = {None: []} if self.truncated else {}
-        for result in self.results:
+        groups: dict[str | None, list[Redacted]] = {} if self.run.footer else {None: []}
+        for result in results:
             groups.setdefault(result.spec, []).append(result)
 
         totals = dict.fromkeys(("tests", "failures", "errors"), 0)
@@ -184,7 +159,7 @@ class _Report:
                 cases = [self._case(result, limit) for result in group]
             else:
                 name, cases = "run", [TestCase("run", classname=NAME)]
-                why = one_line(self.why or TRUNCATED)
+                why = one_line(self.run.why or TRUNCATED)
                 cases[0].add_error_info(
                     message=why,
                     output=f"{why}\nrun: {plain(header.run_id)}",
@@ -210,7 +185,7 @@ class _Report:
             size += len(texts[-1])
             if size > most:
                 return b""
-        seconds = f"{math.fsum(map(_seconds, self.results)):.3f}"
+        seconds = f"{math.fsum(map(_seconds, results)):.3f}"
         root = ET.Element(
             "testsuites",
             {"name": NAME, **{name: str(total) for name, total in totals.items()}, "time": seconds},
@@ -231,7 +206,7 @@ class _Report:
             file=visible_name(cached_file(result.position.file or result.spec)),
             line=result.position.line,
         )
-        beside = [*node_lines(result), *timing_lines(result), *note_lines(result)]
+        printed_lines = [*node_lines(result), *timing_lines(result), *note_lines(result)]
         shown = None
         if self.folder is not None:
             shown = Path(cached_file(str(self.folder)))
@@ -245,11 +220,11 @@ class _Report:
                 :_MOST_CODE
             ]
             for name in (*result.attachments, *judged):
-                beside.append(
+                printed_lines.append(
                     f"[[ATTACHMENT|{visible_name(cached_file(str(self.folder / result.folder / name)))}]]"  # noqa: E501 - Python 3.11 breaks no line within a field
                 )
-        case.stdout = timed = clip("\n".join(beside), limit // 4)
-        if result.outcome.junit is JUnitTag.NONE or self.header.lets_pass(result):
+        case.stdout = timed = clip("\n".join(printed_lines), limit // 4)
+        if result.outcome.junit is JUnitTag.NONE or self.run.header.lets_pass(result):
             return case
         link = ""
         if self.page and shown is not None:
@@ -298,7 +273,7 @@ class _Report:
         """
         for skipped in element.iter("skipped"):
             skipped.set("type", failure_type(result))
-        is_let_pass = self.header.lets_pass(result)
+        is_let_pass = self.run.header.lets_pass(result)
         attempts = (
             result.attempts
             if is_let_pass
@@ -337,7 +312,7 @@ class _Report:
         }
         words = {name: visible_name(value) for name, value in words.items() if value}
         if self.flavour == "strict":
-            # Jenkins' xunit plugin refuses file and line of a case, and its properties, which stand
+            # Jenkins' xunit plugin refuses file and line of a case, and its properties, which are
             # in its output
             for name in ("file", "line"):
                 element.attrib.pop(name, None)

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -180,24 +180,7 @@ def report_of(
         for result in results
         if result.outcome.junit is JUnitTag.SKIPPED and result.outcome not in _GROUPED
     ]
-    if failed := [
-        result for result in results if result.outcome.is_failure and result.outcome not in _GROUPED
-    ]:
-        from torch_conformance.report.causes import (
-            causes,
-            folded_ids,
-            shared_by_failures,
-        )  # only for a run with failures
-
-        for result, *others in causes(failed):
-            lines.append(f"\n{painted(result.outcome, color=color)}  {shown_id(result.case_id)}")
-            lines.append(verdict_text(result, limit=BLOCK_LIMIT, folder=folder, source=source))
-            lines += _last_words(result, folder)
-            if others:
-                lines.append(f"{len(others) + 1} cases have this cause; the others:")
-                lines += [f"  {line}" for line in folded_ids(others)]
-        shared = itertools.islice(shared_by_failures(results), _MOST_SHARED)
-        lines += ["", *(sentence for _, sentence, _ in shared)]
+    lines += _failures(results, folder, source, color=color)
     for outcome in _GROUPED:
         reasons = Counter(
             one_line(result.reason) for result in results if result.outcome is outcome
@@ -212,18 +195,7 @@ def report_of(
                 *(f"  {line}" for line in timing_lines(result)),
             ]
             lines += [f"    {one_line(f'{result.folder}/{name}')}" for name in result.attachments]
-    if noted := [result for result in results if note_lines(result)]:
-        from torch_conformance.report.causes import causes, folded_ids, notes_of
-
-        lines.append("\nnotes: they change no outcome")
-        for result, *others in causes(noted, notes_of):
-            lines += [
-                f"  {shown_id(result.case_id)}",
-                *(f"    {line}" for line in note_lines(result)),
-            ]
-            lines += [f"    {len(others) + 1} cases have this note; the others:"] if others else []
-            lines += [f"      {line}" for line in folded_ids(others)]
-
+    lines += _notes(results)
     counts = Counter(result.outcome for result in results)
     lines.append("")
     for outcome in Outcome:
@@ -281,6 +253,44 @@ def report_of(
     wall = f"; {_duration(footer.seconds)}" if footer else ""
     lines.append(f"executed {executed(results)} of {of}; report: {one_line(junit)}{wall}")
     return "\n".join(lines) + "\n"
+
+
+def _failures(
+    results: Sequence[Redacted], folder: Path | None, source: Source, *, color: bool
+) -> Iterator[str]:
+    """Yield a block for each cause of failures, and what the failures of a spec share."""
+    failed = [
+        result for result in results if result.outcome.is_failure and result.outcome not in _GROUPED
+    ]
+    if not failed:
+        return
+    from torch_conformance.report.causes import causes, folded_ids, shared_by_failures
+
+    for result, *others in causes(failed):
+        yield f"\n{painted(result.outcome, color=color)}  {shown_id(result.case_id)}"
+        yield verdict_text(result, limit=BLOCK_LIMIT, folder=folder, source=source)
+        yield from _last_words(result, folder)
+        if others:
+            yield f"{len(others) + 1} cases have this cause; the others:"
+            yield from (f"  {line}" for line in folded_ids(others))
+    yield ""
+    for _, sentence, _ in itertools.islice(shared_by_failures(results), _MOST_SHARED):
+        yield sentence
+
+
+def _notes(results: Sequence[Redacted]) -> Iterator[str]:
+    """Yield the notes of cases, those that are alike once."""
+    if not (noted := [result for result in results if note_lines(result)]):
+        return
+    from torch_conformance.report.causes import causes, folded_ids, notes_of
+
+    yield "\nnotes: they change no outcome"
+    for result, *others in causes(noted, notes_of):
+        yield f"  {shown_id(result.case_id)}"
+        yield from (f"    {line}" for line in note_lines(result))
+        if others:
+            yield f"    {len(others) + 1} cases have this note; the others:"
+            yield from (f"      {line}" for line in folded_ids(others))
 
 
 def _costs(footer: RunFooter) -> Iterator[str]:

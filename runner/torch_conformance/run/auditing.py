@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias
 
-from torch_conformance.judge.evidence import carried_out, recorded_facts
+from torch_conformance.judge.evidence import CarriedOut, carried_out, recorded_facts
 from torch_conformance.judge.mutants import Fate, Trial, try_case, with_control
 from torch_conformance.language.load import Suite, load, surroundings_of
 from torch_conformance.machine import capabilities, output, scratch
@@ -380,20 +380,27 @@ def _tried(ran: Ran, case: Case, result: CaseResult) -> list[Trial] | None:
         if result.outcome is Outcome.XFAIL:
             return None  # a known crash
         raise UsageError(f"{folder}: the observation of {case.id} is not there; run it again")
-    files = RecordedFiles(folder, result.evidence)
+    backend = ran.suite.backends.by_name[case.backend]
     try:
-        surroundings = rejudge.here_of(
-            case, ran.suite.backends.by_name[case.backend], result, ran.known
-        )
-        return try_case(
-            case,
-            surroundings,
-            carried_out(case, recorded_facts(files.observation(), files.code).steps),
-        )
+        surroundings = rejudge.here_of(case, backend, result, ran.known)
+        return try_case(case, surroundings, recorded_steps(case, result, ran.folder))
     except EvidenceAltered as error:
         raise UsageError(f"{error}; run it again") from error
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise UsageError(f"{folder}: not what a run leaves: {error}") from error
+
+
+def recorded_steps(
+    case: Case, result: CaseResult, run: Path, *, has_code: bool = True
+) -> list[CarriedOut]:
+    """Return the steps of a recorded result in the folder of its run, with their generated code
+    unless it is left out; none without an observation.
+    """
+    if OBSERVATION not in result.evidence:
+        return []
+    files = RecordedFiles(run / result.folder, result.evidence)
+    facts = recorded_facts(files.observation(), files.code if has_code else None)
+    return list(carried_out(case, facts.steps))
 
 
 RunCases: TypeAlias = Callable[[Sequence[Case]], tuple[list[tuple[Case, CaseResult]], Surroundings]]

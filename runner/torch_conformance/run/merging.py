@@ -134,62 +134,69 @@ def _judged_otherwise(part: NamedRun, unjudged: list[str]) -> Iterator[str]:
 
 def problems(parts: Sequence[NamedRun]) -> list[str]:
     """Return every reason why these runs are not the shards of one run, a line each."""
-    wrong: list[str] = []
     by_shard: dict[str, list[NamedRun]] = {}
     for part in parts:
-        header, footer = part.run.header, part.run.footer
-        if header.merged or not _SHARD.fullmatch(header.shard):
-            wrong.append(
-                f"{part.name}: not a shard: it was "
-                f"{'merged already' if header.merged else 'run without --shard'}"
-            )
-        else:
-            by_shard.setdefault(header.shard, []).append(part)
-        if footer is None or footer.interrupted:
-            how = "cut off" if footer is None else "interrupted"
-            wrong.append(
-                f"{part.name}: it was {how}; resume it with 'run ... --resume', then merge"
-            )
+        if not part.run.header.merged and _SHARD.fullmatch(part.run.header.shard):
+            by_shard.setdefault(part.run.header.shard, []).append(part)
     shards = [part for same in by_shard.values() for part in same]
-    for part in shards[1:]:
-        first, mine, other = shards[0], part.run.header, shards[0].run.header
-        if mine.shard.split("/")[1] != other.shard.split("/")[1]:
-            wrong.append(
-                f"{part.name}: it is shard {mine.shard}, and {first.name} is {other.shard}"
-            )
-        elif mine.selection == other.selection and mine.assignment != other.assignment:
-            given = " and ".join(
-                f"{header.options.get('durations') or 'the tables of the specs'}"
-                for header in (mine, other)
-            )
-            wrong.append(
-                f"{part.name}: its shards were made by other durations than those of "
-                f"{first.name} ({given}); {_SAME_DURATIONS}"
-            )
-        if (mine.selection, mine.selected_whole) != (other.selection, other.selected_whole):
-            selection = (
-                f"another selection, of {mine.selected_whole} cases, than in {first.name}, of "
-                f"{other.selected_whole}"
-            )
-            wrong.append(f"{part.name}: {selection}")
-        for difference in differences(
-            mine, other, same_machine=not (_is_of_nodes(part.run) and _is_of_nodes(first.run))
-        ):
-            wrong.append(f"{part.name}: {difference.between('here', f'in {first.name}')}")
+    wrong = [
+        *(problem for part in parts for problem in _of_part(part)),
+        *(problem for part in shards[1:] for problem in _of_pair(shards[0], part)),
+        *_of_numbers(by_shard),
+        *_repeated_cases(parts),
+    ]
+    # problems of the whole follow from problems of the parts, so they are reported only without
+    # those
+    return wrong or list(_of_whole(parts))
+
+
+def _of_part(part: NamedRun) -> Iterator[str]:
+    header, footer = part.run.header, part.run.footer
+    if header.merged or not _SHARD.fullmatch(header.shard):
+        how = "merged already" if header.merged else "run without --shard"
+        yield f"{part.name}: not a shard: it was {how}"
+    if footer is None or footer.interrupted:
+        how = "cut off" if footer is None else "interrupted"
+        yield f"{part.name}: it was {how}; resume it with 'run ... --resume', then merge"
+
+
+def _of_pair(first: NamedRun, part: NamedRun) -> Iterator[str]:
+    """Yield why two parts are not shards of one run."""
+    mine, other = part.run.header, first.run.header
+    if mine.shard.split("/")[1] != other.shard.split("/")[1]:
+        yield f"{part.name}: it is shard {mine.shard}, and {first.name} is {other.shard}"
+    elif mine.selection == other.selection and mine.assignment != other.assignment:
+        durations = " and ".join(
+            header.options.get("durations") or "the tables of the specs" for header in (mine, other)
+        )
+        yield (
+            f"{part.name}: its shards were made by other durations than those of "
+            f"{first.name} ({durations}); {_SAME_DURATIONS}"
+        )
+    if (mine.selection, mine.selected_whole) != (other.selection, other.selected_whole):
+        yield (
+            f"{part.name}: another selection, of {mine.selected_whole} cases, than in "
+            f"{first.name}, of {other.selected_whole}"
+        )
+    same_machine = not (_is_of_nodes(part.run) and _is_of_nodes(first.run))
+    for difference in differences(mine, other, same_machine=same_machine):
+        yield f"{part.name}: {difference.between('here', f'in {first.name}')}"
+
+
+def _of_numbers(by_shard: Mapping[str, Sequence[NamedRun]]) -> Iterator[str]:
+    """Yield the shards that are repeated, and those that are missing."""
     for shard, same in sorted(by_shard.items()):
         if len(same) > 1:
-            wrong.append(
-                f"{shard} is given {len(same)} times: {', '.join(part.name for part in same)}"
-            )
+            yield f"{shard} is given {len(same)} times: {', '.join(part.name for part in same)}"
     counts = {shard.split("/")[1] for shard in by_shard}
-    if len(counts) == 1:
-        (count,) = counts
-        missing = (
-            f"{index}/{count}"
-            for index in range(1, int(count) + 1)
-            if f"{index}/{count}" not in by_shard
-        )
-        wrong += [f"{shard} is missing" for shard in itertools.islice(missing, _LISTED)]
+    for count in counts if len(counts) == 1 else ():
+        names = (f"{index}/{count}" for index in range(1, int(count) + 1))
+        missing = (name for name in names if name not in by_shard)
+        yield from (f"{shard} is missing" for shard in itertools.islice(missing, _LISTED))
+
+
+def _repeated_cases(parts: Sequence[NamedRun]) -> Iterator[str]:
+    """Yield the cases that two shards have."""
     holders: dict[str, NamedRun] = {}
     twice: dict[tuple[str, str], list[str]] = {}
     for part in parts:
@@ -199,22 +206,22 @@ def problems(parts: Sequence[NamedRun]) -> list[str]:
                 twice.setdefault((holder.name, part.name), []).append(result.case_id)
     for names, cases in twice.items():
         more = f" and {len(cases) - _SHOWN} more" if len(cases) > _SHOWN else ""
-        wrong.append(f"{', '.join(cases[:_SHOWN])}{more} in both {names[0]} and {names[1]}")
-    # problems of the whole follow from problems of the parts, so they are reported only without
-    # those
-    if parts and not wrong:
-        whole = parts[0].run.header
-        digests: dict[str, str] = {
-            result.case_id: result.digest for part in parts for result in part.run.results
-        }
+        yield f"{', '.join(cases[:_SHOWN])}{more} in both {names[0]} and {names[1]}"
+
+
+def _of_whole(parts: Sequence[NamedRun]) -> Iterator[str]:
+    """Yield why the cases of all parts are not those that were selected."""
+    digests: dict[str, str] = {
+        result.case_id: result.digest for part in parts for result in part.run.results
+    }
+    for whole in [part.run.header for part in parts[:1]]:
         if len(digests) != whole.selected_whole:
-            wrong.append(
+            yield (
                 f"together they hold {len(digests)} of the {whole.selected_whole} cases that "
                 "were selected"
             )
         elif digest_of_selection(digests) != whole.selection:
-            wrong.append("together they hold other cases than were selected")
-    return wrong
+            yield "together they hold other cases than were selected"
 
 
 def _is_of_nodes(run: Run) -> bool:

@@ -88,6 +88,56 @@ class Prepared:
     """How long it took."""
 
 
+def _selected(
+    options: RunOptions,
+    suite: Suite,
+    only: Collection[str] | None,
+    failed: Collection[str] | None,
+) -> tuple[list[Case], int]:
+    """Return the selection of all shards, and how many cases on request are not in it: of the ids
+    that somebody else selected (``only``), or of cases that failed, where there are such.
+    """
+    matching = select(suite.cases, suite.backends, options)
+    if only is not None:
+        return [case for case in matching if case.id in only], 0
+    if failed is None:
+        whole = requested(
+            matching, suite.cases, options, paths=options.paths, sources=suite.sources
+        )
+        return whole, len(matching) - len(whole)
+    whole = [case for case in matching if case.id in failed]  # one on request was requested then
+    if len(whole) < len(failed):
+        output.note(
+            f"{len(whole)} of the {len(failed)} cases that failed in {options.failed_in} are among "
+            "those that are selected"
+        )
+    return whole, 0
+
+
+def _as_run(case: Case, options: RunOptions, bounds: Mapping[str, int]) -> Case:
+    """Return a case with the bound of its group, the challenge, and its benches or without them."""
+    if case.group is not None and case.group.name in bounds:
+        case = replace(case, group=replace(case.group, most=bounds[case.group.name]))
+    if options.challenge:
+        case = replace(case, challenge=options.challenge)
+    return case if options.bench else without_benches(case)
+
+
+def _why_nothing(read: int, options: RunOptions, whole: int, not_requested: int) -> str:
+    """Return why no case is selected, of those that were read, and of the ``whole`` selection of
+    all shards.
+    """
+    if not not_requested:
+        return why_nothing_selected(read, options, shard=options.shard, of=whole)
+    cases = (
+        "1 case on request was" if not_requested == 1 else f"{not_requested} cases on request were"
+    )
+    return (
+        f"no case is selected: {cases} not selected (name their file or folder, or use "
+        "--tag or --select)"
+    )
+
+
 def prepare(
     options: RunOptions, suite: Suite | None = None, only: Collection[str] | None = None
 ) -> Prepared:
@@ -134,35 +184,12 @@ def prepare(
         resolved = profiles().cases_of(profile, suite, files)
         files, whole, record = resolved.waivers, resolved.cases, resolved.record
     else:
-        matching = select(suite.cases, suite.backends, options)
-        if only is not None:
-            whole = [case for case in matching if case.id in only]
-            options = replace(
-                options, select=tuple(case.id for case in whole), backend=(), tag=()
-            )  # the journal records what was selected
-        elif failed is not None:  # a case on request was requested in that run
-            whole = [case for case in matching if case.id in failed]
-            if len(whole) < len(failed):
-                output.note(
-                    f"{len(whole)} of the {len(failed)} cases that failed in "
-                    f"{options.failed_in} are among those that are selected"
-                )
-        else:
-            whole = requested(
-                matching, suite.cases, options, paths=options.paths, sources=suite.sources
-            )
-            not_requested = len(matching) - len(whole)
+        whole, not_requested = _selected(options, suite, only, failed)
+        if only is not None:  # the journal records what was selected
+            ids = tuple(case.id for case in whole)
+            options = replace(options, select=ids, backend=(), tag=())
     bounds = _bounds_of_groups(options.group, suite.cases)
-    whole = [
-        replace(case, group=replace(case.group, most=bounds[case.group.name]))
-        if case.group is not None and case.group.name in bounds
-        else case
-        for case in whole
-    ]
-    if options.challenge:
-        whole = [replace(case, challenge=options.challenge) for case in whole]
-    if not options.bench:
-        whole = [without_benches(case) for case in whole]
+    whole = [_as_run(case, options, bounds) for case in whole]
     if options.shard and options.resume:
         from torch_conformance.run.earlier_runs import (
             durations_of,
@@ -183,20 +210,7 @@ def prepare(
         for hint in unmatched(options.select, suite.cases):
             output.note(hint)
         if not selected and only is None:
-            why = why_nothing_selected(
-                len(suite.cases), options, shard=options.shard, of=len(whole)
-            )
-            if not_requested:
-                left = (
-                    "1 case on request was"
-                    if not_requested == 1
-                    else f"{not_requested} cases on request were"
-                )
-                why = (
-                    f"no case is selected: {left} not selected (name their file or folder, or use "
-                    "--tag or --select)"
-                )
-            output.note(why)
+            output.note(_why_nothing(len(suite.cases), options, len(whole), not_requested))
     waivers = Waivers(files, today=datetime.now(UTC).date())
 
     seconds: Mapping[str, float] = {}  # nothing orders one case

@@ -13,7 +13,7 @@ import pytest
 
 from tests.fakes import ROOT
 from tests.recorded import footer_of
-from tests.unit.report.test_junit import HEADER
+from tests.unit.report.test_junit import HEADER, write_junit
 from torch_conformance.cli.parser import main
 from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.events import ResultsCompleted, RunStarted
@@ -31,7 +31,7 @@ from torch_conformance.record.run_folder import (
     require_still,
 )
 from torch_conformance.report import ReportSetup
-from torch_conformance.report.junit import JUnitReporter, write_junit
+from torch_conformance.report.junit import JUnitReporter
 
 pytestmark = pytest.mark.usefixtures("here")
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import COUNTED, backend, case, observation, observed, seen, step, verdict_of
-from tests.unit.report.test_junit import HEADER
+from tests.unit.report.test_junit import HEADER, write_junit
 from tests.unit.report.test_junit import result as junit_result
 from tests.unit.worker.test_worker_session import do, session
 from torch_conformance.model.case_facts import Timing
@@ -21,7 +21,6 @@ from torch_conformance.model.protocol import MAX_ATTACHMENT
 from torch_conformance.plan import schedule
 from torch_conformance.plan.selection import without_benches
 from torch_conformance.plan.worker_plan import digest_of
-from torch_conformance.report.junit import write_junit
 from torch_conformance.run.pipeline import benches_of
 
 __all__ = ["session"]

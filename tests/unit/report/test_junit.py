@@ -12,15 +12,15 @@ import pytest
 from junitparser import JUnitXml
 from lxml import etree  # type: ignore[import-untyped]  # lxml has no py.typed, and lxml-stubs are not a dependency of the tests
 
-from tests.recorded import run_of
+from tests.recorded import footer_of, run_of
 from torch_conformance.model.case import CaseId
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.expectation import Status, Verdict
-from torch_conformance.model.header import RunHeader
+from torch_conformance.model.header import ReportedRun, RunHeader
 from torch_conformance.model.outcomes import RETRIED, JUnitTag, Outcome
 from torch_conformance.model.results import Attempt, CaseResult
 from torch_conformance.report import junit
-from torch_conformance.report.junit import write_junit
+from torch_conformance.report import replace as replace_file
 
 XSD = etree.XMLSchema(etree.parse(Path(__file__).parents[2] / "data" / "junit-strict.xsd"))
 HEADER = run_of(
@@ -57,6 +57,15 @@ def result(number: int = 0, outcome: Outcome = Outcome.FAIL, **changes: Any) -> 
         stderr="cried",
     )
     return replace(made, **changes)
+
+
+def write_junit(
+    path: Path, header: RunHeader, results: Any, *, truncated: bool = False, **more: Any
+) -> None:
+    """Write the report of a run."""
+    footer = None if truncated else footer_of(results)
+    run = ReportedRun(header=header, results=tuple(results), footer=footer)
+    replace_file(path, junit.document_of(run, **more))
 
 
 def document(

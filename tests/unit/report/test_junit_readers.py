@@ -10,13 +10,12 @@ import pytest
 
 from tests.hostile import HOSTILE
 from tests.readers import FAILED, PASSED, READERS, SKIPPED, XSD, RefusedError, jenkins_xunit
-from tests.unit.report.test_junit import COUNTER, HEADER, etree, result, several
+from tests.unit.report.test_junit import COUNTER, HEADER, etree, result, several, write_junit
 from torch_conformance.model.case import CaseId
 from torch_conformance.model.expectation import Status
 from torch_conformance.model.outcomes import JUnitTag, Outcome
 from torch_conformance.model.results import CaseResult
 from torch_conformance.report import TEXT_LIMIT
-from torch_conformance.report.junit import write_junit
 
 FLAVOURS = ("default", "strict")
 OF_FLAVOUR = [

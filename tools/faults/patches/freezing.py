@@ -247,14 +247,4 @@ FAULTS = (
         ("freezing/linear-fusion-unequal-bias[backend=cpu]",),
         RELU,
     ),
-    Fault(
-        "frozen-in-spite-of-gradients",
-        edits(
-            "torch._inductor.compile_fx:_compile_fx_main",
-            "if config.freezing and not torch.is_grad_enabled():",
-            "if config.freezing and bite(True):",
-        ),
-        "A graph is frozen although gradients are enabled",
-        claim="none is missing: dynamo asks too, and the patch alone freezes nothing",
-    ),
 )

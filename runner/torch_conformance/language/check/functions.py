@@ -15,6 +15,7 @@ from torch_conformance.model.conditions import is_template
 from torch_conformance.model.diagnostics import Diagnostic, nearest, one_of, unknown_word
 from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.problem_texts import span
+from torch_conformance.model.protocol import Json
 from torch_conformance.model.targets import AXIS
 from torch_conformance.vocabulary.backend import Backend
 from torch_conformance.vocabulary.expectations.texts import is_general
@@ -32,11 +33,13 @@ def function_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
             continue
         names = list(python_source.top_level_functions(function.tree))
         entry = anatomy.data.get("entry") if function.name == ONLY else None
-        if entry is not None and entry not in python_source.top_level_names(function.tree):
+        if entry_of(anatomy, function) is not None:
+            continue
+        if entry is not None:
             yield document.diagnostic(("entry",), unknown_word("entry", entry, names))
-        elif entry is None and not names:
+        elif not names:
             yield document.diagnostic(function.path, "no-function")
-        elif entry is None and len(names) > 1:
+        else:
             last = names[-1] if function.name == ONLY else ""
             yield document.diagnostic(
                 function.path, "several-functions", names=", ".join(names), last=last
@@ -190,7 +193,7 @@ def input_values(anatomy: Anatomy) -> Sequence[tuple[DataPath, Any]]:
         for key, value in (("args", callee.args), ("kwargs", callee.kwargs))
     )
 
-    def collect(path: DataPath, value: Any) -> None:
+    def collect(path: DataPath, value: Json) -> None:
         is_input = isinstance(value, dict) and kind_of(value) is not None
         if is_input:
             values.append((path, value))

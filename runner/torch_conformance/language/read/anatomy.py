@@ -15,6 +15,7 @@ from torch_conformance.model.case import CodeBlock
 from torch_conformance.model.diagnostics import Diagnostic
 from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.expectation import Expectation
+from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.steps import SAMPLES, SHORT_FORM, STEPS, TRITON
 from torch_conformance.vocabulary.steps.step_base import ONLY, StepKind, Traits
@@ -135,7 +136,7 @@ class Anatomy:
         ]
 
     @property
-    def data(self) -> Any:
+    def data(self) -> Json:
         """The spec as plain data."""
         return self.document.data
 
@@ -199,7 +200,7 @@ def with_data(anatomy: Anatomy, data: object) -> Anatomy:
     return replace(anatomy, document=replace(anatomy.document, data=data), steps=_steps(data))
 
 
-def _steps(data: Any) -> tuple[RawStep, ...]:
+def _steps(data: Json) -> tuple[RawStep, ...]:
     expectations = _expectations(data, ())
     if SOURCE in data:
         return (RawStep(SAMPLES, data[SOURCE]["opinfo"], (SOURCE, "opinfo"), expectations),)
@@ -222,7 +223,7 @@ def _steps(data: Any) -> tuple[RawStep, ...]:
     return tuple(steps)
 
 
-def _expectations(step: Any, path: DataPath) -> tuple[RawExpectation, ...]:
+def _expectations(step: Json, path: DataPath) -> tuple[RawExpectation, ...]:
     return tuple(
         RawExpectation(kind, body, (*path, "expect", index, kind), entry.get(WEAK, ""))
         for index, entry in enumerate(step.get("expect", []))
@@ -231,6 +232,6 @@ def _expectations(step: Any, path: DataPath) -> tuple[RawExpectation, ...]:
     )
 
 
-def stage_of(raw: RawExpectation) -> Any:
+def stage_of(raw: RawExpectation) -> Json:
     """Return the stage that an expectation reads; None where it reads none."""
     return raw.body.get("stage") if raw.kind == "filecheck" and isinstance(raw.body, dict) else None

@@ -12,6 +12,7 @@ from typing import Any
 
 from torch_conformance.model.document import DataPath
 from torch_conformance.model.problem_texts import KINDS
+from torch_conformance.model.protocol import Json
 from torch_conformance.model.values import frozen
 
 KEYS_OF_STEPS = ("expect", "when", "repeat")
@@ -29,7 +30,7 @@ def walk(value: object, path: DataPath = ()) -> list[tuple[DataPath, Any]]:
     return places
 
 
-def mapped(value: object, change: Callable[[Any], Any]) -> Any:
+def mapped(value: object, change: Callable[[Any], Any]) -> Json:
     """Return plain data with each leaf changed: each value that is neither a list nor a map."""
     if isinstance(value, dict):
         return {key: mapped(item, change) for key, item in value.items()}

@@ -17,6 +17,7 @@ from torch_conformance.language.read.document import walk
 from torch_conformance.model.conditions import MATRIX, as_list
 from torch_conformance.model.diagnostics import Diagnostic, nearest, one_of, unknown_word
 from torch_conformance.model.document import DataPath, Document
+from torch_conformance.model.protocol import Json
 from torch_conformance.model.targets import AXIS
 from torch_conformance.vocabulary.backend import Backend
 
@@ -185,7 +186,7 @@ def _repeated_rows(document: Document, axes: Sequence[Axis]) -> Iterator[Diagnos
 _LONGEST_ID = 100
 
 
-def _id_and_value(document: Document, place: DataPath, entry: Any) -> tuple[str, Any]:
+def _id_and_value(document: Document, place: DataPath, entry: Json) -> tuple[str, Any]:
     """Return the id of a matrix value, and the value.
 
     An id shows a scalar as it is written in the file. A row without one gets one of its values.

@@ -11,6 +11,7 @@ import importlib.util
 import inspect
 import os
 import re
+import symtable
 import sys
 import warnings
 from collections import defaultdict
@@ -254,37 +255,16 @@ def top_level_names(tree: ast.Module) -> frozenset[str]:
     """Return the names that a module binds at its top, in any way and in any order; ``*`` for a
     star import.
     """
-    codes = [_compiled(tree)]
-    bound = {
-        item.argval
-        for item in dis.get_instructions(codes[0])
-        if item.opname in ("STORE_NAME", "DELETE_NAME")
-    }
-    for code in codes if nodes(tree)[ast.Global] else ():
+    scopes = [symtable.symtable(ast.unparse(tree), "<spec>", "exec")]
+    bound: set[str] = set()
+    for scope in scopes:
+        scopes.extend(scope.get_children())
         bound.update(
-            item.argval
-            for item in dis.get_instructions(code)
-            if item.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")
+            symbol.get_name()
+            for symbol in scope.get_symbols()
+            if (symbol.is_assigned() or symbol.is_imported())
+            and (scope is scopes[0] or symbol.is_declared_global())
         )
-        codes.extend(constant for constant in code.co_consts if isinstance(constant, CodeType))
-    # the compiler drops statements after a raise: the names that they bind count as bound
-    for statement in tree.body:
-        match statement:
-            case (
-                ast.FunctionDef(name=name)
-                | ast.AsyncFunctionDef(name=name)
-                | ast.ClassDef(name=name)
-            ):
-                bound.add(name)
-            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-                bound.update(alias.asname or alias.name.partition(".")[0] for alias in aliases)
-            case ast.Assign(targets=targets):
-                bound.update(
-                    node.id
-                    for target in targets
-                    for node in ast.walk(target)
-                    if isinstance(node, ast.Name)
-                )
     bound.update("*" for node in nodes(tree)[ast.ImportFrom] if node.names[0].name == "*")
     return frozenset(bound)
 

@@ -23,6 +23,7 @@ from torch_conformance.model.diagnostics import (
     shown_path,
 )
 from torch_conformance.model.document import DataPath, Document, Mark
+from torch_conformance.model.protocol import Json
 
 _SUFFIXES = (".csv", ".json", ".txt", ".yaml", ".yml")
 _SEPARATORS = ",;\t"
@@ -31,7 +32,7 @@ Tables = dict[str, Document | None]
 """The files of rows that were read, by their real paths; None for one with a problem."""
 
 
-def _references(data: Any) -> Iterator[tuple[str, str | int, str]]:
+def _references(data: Json) -> Iterator[tuple[str, str | int, str]]:
     """Yield the files of rows that a spec names: section, key or index, name."""
     for section in ("matrix", "include") if isinstance(data, dict) else ():
         value = data.get(section)
@@ -164,7 +165,7 @@ def _of_text(text: str, path: Path, content: bytes) -> Document:
         problem = Diagnostic.of(code, **arguments)
         problems.append(problem.at(Position(file=file, line=line, column=1)))
 
-    def scalar(raw: str, place: DataPath) -> Any:
+    def scalar(raw: str, place: DataPath) -> Json:
         marks[place] = Mark(line, 1, raw.strip(), "")
         try:
             return resolve(raw.strip())

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch_conformance.language.read.document import KEYS_OF_STEPS, SPEC, Kind
 from torch_conformance.language.read.yaml_source import read_partly, recognised
@@ -10,15 +10,19 @@ from torch_conformance.machine.schemas import (
     NEAR,
     TEMPLATE_PATTERN,
     Problem,
+    problems_of,
     title_of,
-    told,
     unknown_key,
     validator_of,
 )
 from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, nearest, one_of
 from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.problem_texts import shown_types
+from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.inputs import INPUTS
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
 
 # -- problems --------------------------------------------------------------------------------------
 
@@ -41,7 +45,7 @@ options.
 """
 
 
-def describe(data: Any, name: str, path: DataPath = (), *, pointer: str = "") -> list[Problem]:
+def describe(data: Json, name: str, path: DataPath = (), *, pointer: str = "") -> list[Problem]:
     """Return the problems of plain data, or only of its value at ``path``, which replaced a
     template in an otherwise valid document.
 
@@ -59,7 +63,7 @@ def describe(data: Any, name: str, path: DataPath = (), *, pointer: str = "") ->
         problems: list[Problem] = []
         for error in validator.descend(value, part):
             error.path.extendleft(reversed(path))
-            problems += told(error, _unknown_key)
+            problems += problems_of(error, _unknown_key)
         with_unknown_keys = {
             problem.path[:-1] for problem in problems if problem.code in _UNKNOWN_KEYS
         }
@@ -100,7 +104,7 @@ def containers_at(data: object, name: str, path: DataPath) -> frozenset[str]:
     return frozenset()
 
 
-def _parts_at(validator: Any, node: Any, value: Any, path: DataPath) -> list[Any]:
+def _parts_at(validator: "Validator", node: Json, value: Json, path: DataPath) -> list[Any]:
     """Return the parts of a schema that apply to the value at ``path``."""
     if not path:
         return [node]
@@ -118,7 +122,7 @@ def _parts_at(validator: Any, node: Any, value: Any, path: DataPath) -> list[Any
     return parts
 
 
-def _unknown_key(key: str, value: Mapping[str, Any], node: Any, path: DataPath) -> Problem:
+def _unknown_key(key: str, value: Mapping[str, Any], node: Json, path: DataPath) -> Problem:
     """Return the problem of an unknown key, with what a spec may have in its place."""
     title, allowed = title_of(node, path), list(node.get("properties", {}))
     what = (
@@ -138,8 +142,8 @@ def _unknown_key(key: str, value: Mapping[str, Any], node: Any, path: DataPath) 
         arguments = {"word": key, "allowed": one_of(allowed, limit=20)}
         return Problem("key-of-specs", (*path, key), arguments, at_key=True)
     # 'weak' is a key of the entry of the expectation
-    beside = title if key == "weak" and path[-3:-2] == ("expect",) else ""
-    return unknown_key(key, value, node, path, allowed=allowed, what=what, beside=beside)
+    of_entry = title if key == "weak" and path[-3:-2] == ("expect",) else ""
+    return unknown_key(key, value, node, path, allowed=allowed, what=what, of_entry=of_entry)
 
 
 # -- files -----------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from torch_conformance.model import conditions
 from torch_conformance.model.diagnostics import Diagnostic, unknown_word
 from torch_conformance.model.document import DataPath, Document
 from torch_conformance.model.problem_texts import TEMPLATE_PARTS
+from torch_conformance.model.protocol import Json
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
 from torch_conformance.vocabulary.steps import STEPS, TRITON
 
@@ -64,7 +65,7 @@ class Template:
         """Whether only the machine that runs the case can evaluate the template."""
         return DEFERRED_NAME in self.names
 
-    def evaluate(self, names: Mapping[str, Any]) -> Any:
+    def evaluate(self, names: Mapping[str, Any]) -> Json:
         """Return the value with ``names``; raise ``TemplateError``."""
         # all names, also those in branches of 'or' and 'if' that are not evaluated
         if missing := self.names - names.keys():
@@ -216,7 +217,7 @@ def _sources(node: ast.expr) -> Iterator[ast.expr]:
         yield from _sources(part)
 
 
-def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
+def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Json:
     match node:
         case ast.Constant():
             return node.value
@@ -252,7 +253,7 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
     raise AssertionError(node)
 
 
-def _attribute(value: object, name: str) -> Any:
+def _attribute(value: object, name: str) -> Json:
     if not isinstance(value, Mapping):
         raise _error("template-no-attributes", name=name)
     if name not in value:
@@ -267,7 +268,7 @@ def _compared(compare: Callable[[Any, Any], bool], left: object, right: object) 
         raise _error("template-comparison", left=f"{left!r:.40}", right=f"{right!r:.40}") from error
 
 
-def _calculated(operation: ast.operator, left: object, right: object) -> Any:
+def _calculated(operation: ast.operator, left: object, right: object) -> Json:
     symbol, calculate = _ARITHMETIC[type(operation)]
     if symbol == "+" and isinstance(left, str) and isinstance(right, str):
         return _bounded(left + right)
@@ -284,7 +285,7 @@ def _calculated(operation: ast.operator, left: object, right: object) -> Any:
     return result
 
 
-def _number(value: object, symbol: str) -> Any:
+def _number(value: object, symbol: str) -> Json:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _error("template-no-number", symbol=symbol, value=f"{value!r:.40}")
     return value
@@ -303,7 +304,7 @@ def _as_text(value: object) -> str:
     raise _error("template-list-in-text")
 
 
-def _bounded(value: object) -> Any:
+def _bounded(value: object) -> Json:
     if isinstance(value, str) and len(value) > MAX_RESULT:
         raise _error("template-long-result", length=f"{len(value):,}", most=f"{MAX_RESULT:,}")
     return value
@@ -383,7 +384,7 @@ def _is_pattern(path: DataPath) -> bool:
 _PYTHON_OF_SECTIONS = (("function",), (TRITON, "source"), ("control", TRITON, "source"))
 
 
-def replaced(data: Any, path: DataPath, value: object) -> Any:
+def replaced(data: Json, path: DataPath, value: object) -> Json:
     """Return ``data`` with ``value`` at ``path``.
 
     Nothing is changed in place; parts off the path are shared.
@@ -395,12 +396,12 @@ def replaced(data: Any, path: DataPath, value: object) -> Any:
     return copy
 
 
-def filled(value: object, names: Mapping[str, Any]) -> Any:
+def filled(value: object, names: Mapping[str, Any]) -> Json:
     """Return ``value`` with every template evaluated with ``names``, or deferred if it uses
     facts.
     """
 
-    def evaluated(leaf: object) -> Any:
+    def evaluated(leaf: object) -> Json:
         if not conditions.is_template(leaf):
             return leaf
         template = parse(leaf)
@@ -409,10 +410,10 @@ def filled(value: object, names: Mapping[str, Any]) -> Any:
     return mapped(value, evaluated)
 
 
-def resolve_facts(value: object, facts: Mapping[str, Any]) -> Any:
+def resolve_facts(value: object, facts: Mapping[str, Any]) -> Json:
     """Return ``value`` with every deferred template evaluated; raise ``TemplateError``."""
 
-    def resolved(leaf: object) -> Any:
+    def resolved(leaf: object) -> Json:
         return (
             leaf.template.evaluate({**leaf.names, DEFERRED_NAME: facts})
             if isinstance(leaf, Deferred)
@@ -422,6 +423,6 @@ def resolve_facts(value: object, facts: Mapping[str, Any]) -> Any:
     return mapped(value, resolved)
 
 
-def as_text(value: object) -> Any:
+def as_text(value: object) -> Json:
     """Return ``value`` with every deferred template as its text, for messages and digests."""
     return mapped(value, lambda leaf: str(leaf) if isinstance(leaf, Deferred) else leaf)

@@ -24,6 +24,7 @@ from torch_conformance.model.diagnostics import (
     shown_path,
 )
 from torch_conformance.model.document import DataPath, Document, Mark
+from torch_conformance.model.protocol import Json
 
 # -- problems of YAML ------------------------------------------------------------------------------
 
@@ -128,7 +129,7 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _SPECIAL = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
 
-def resolve(text: str) -> Any:
+def resolve(text: str) -> Json:
     """Return the YAML 1.2 core value of a plain scalar; raise ``ValueError`` for a whole number of
     more than 64 bits.
     """
@@ -169,7 +170,7 @@ class _Reader:
     """
 
     def __init__(self, loader: Any, file: str, kind: Kind) -> None:
-        self.root: Any = None
+        self.root: Json = None
         """Where reading stops early, the top-level keys that are complete."""
         self.is_whole = False
         self.unread: list[DataPath] = []
@@ -192,7 +193,7 @@ class _Reader:
         """
         while self._loader.check_event():
             event = self._loader.get_event()
-            if type(event) is yaml.DocumentStartEvent:
+            if isinstance(event, yaml.DocumentStartEvent):
                 self.documents += 1
                 if event.version not in (None, (1, 2)) or event.tags:
                     self._problem(event, "yaml-directive")
@@ -207,16 +208,17 @@ class _Reader:
                 self.root = self._value(event, (), 0)
                 self.is_whole = True
 
-    def _value(self, event: Any, path: DataPath, depth: int) -> Any:
-        if type(event) is yaml.AliasEvent:
+    def _value(self, event: yaml.Event, path: DataPath, depth: int) -> Json:
+        if isinstance(event, yaml.AliasEvent):
             return self._aliased(event, path, depth)
-        has_tag = event.tag not in (None, "!")
-        if has_tag:
+        assert isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent)
+        tag = "" if event.tag in (None, "!") else str(event.tag)
+        if tag:
             self.unread.append(path)
-            self._problem(event, "yaml-tag", tag=event.tag.replace("tag:yaml.org,2002:", "!!"))
-        if type(event) is yaml.ScalarEvent:
+            self._problem(event, "yaml-tag", tag=tag.replace("tag:yaml.org,2002:", "!!"))
+        if isinstance(event, yaml.ScalarEvent):
             self._count(event, 1, len(event.value))
-            value = None if has_tag else self._scalar(event, path)
+            value = None if tag else self._scalar(event, path)
             if event.anchor:
                 self._anchors[event.anchor] = (value, 1, len(event.value), 0)
             self.marks[path] = _mark(event)
@@ -227,7 +229,7 @@ class _Reader:
         self._count(event, 1, 0)
         self.marks[path] = _mark(event)
         self._anchors |= {event.anchor: None} if event.anchor else {}
-        data: Any = {} if type(event) is yaml.MappingStartEvent else []
+        data: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
         if not path:
             self.root = data
         while not isinstance(inner := self._loader.get_event(), yaml.CollectionEndEvent):
@@ -240,7 +242,7 @@ class _Reader:
             self._anchors[event.anchor] = (data, *_measure(data))
         return data
 
-    def _scalar(self, event: Any, path: DataPath) -> Any:
+    def _scalar(self, event: yaml.ScalarEvent, path: DataPath) -> Json:
         if event.style or event.tag is not None:
             # a plain scalar has the style "" in libyaml and None in the pure parser
             return event.value
@@ -251,16 +253,19 @@ class _Reader:
             self._problem(event, "yaml-long-number")
             return None
 
-    def _key(self, event: Any, above: DataPath, *, in_flow: bool) -> str:
-        if type(event) is yaml.AliasEvent:
+    def _key(self, event: yaml.Event, above: DataPath, *, in_flow: bool) -> str:
+        if isinstance(event, yaml.AliasEvent):
             raise self._stop(
                 event,
                 "yaml-alias-as-key" if event.anchor in self._anchors else "yaml-unknown-alias",
                 name=str(event.anchor),
             )
-        if type(event) is not yaml.ScalarEvent:
+        if not isinstance(event, yaml.ScalarEvent):
             raise self._stop(
-                event, "yaml-open-template" if event.flow_style and in_flow else "yaml-bad-key"
+                event,
+                "yaml-open-template"
+                if isinstance(event, yaml.CollectionStartEvent) and event.flow_style and in_flow
+                else "yaml-bad-key",
             )
         key: str = event.value
         path = (*above, key)
@@ -277,8 +282,8 @@ class _Reader:
         self.key_marks[path] = _mark(event)
         return key
 
-    def _aliased(self, event: Any, path: DataPath, depth: int) -> Any:
-        name = event.anchor
+    def _aliased(self, event: yaml.AliasEvent, path: DataPath, depth: int) -> Json:
+        name = str(event.anchor)
         if (anchored := self._anchors.get(name)) is None:
             raise self._stop(
                 event,
@@ -292,7 +297,7 @@ class _Reader:
         self.marks[path] = _mark(event)
         return value
 
-    def _count(self, event: Any, nodes: int, text: int) -> None:
+    def _count(self, event: yaml.Event, nodes: int, text: int) -> None:
         self._nodes += nodes
         self._text += text
         if self._nodes > MAX_NODES or self._text > MAX_TEXT:
@@ -304,23 +309,23 @@ class _Reader:
             )
             raise self._stop(event, "yaml-too-large", **least, rows="rows" * (self._kind is ROWS))
 
-    def _stop(self, event: Any, code: str, **arguments: str | int) -> _Stop:
+    def _stop(self, event: yaml.Event, code: str, **arguments: str | int) -> _Stop:
         self._problem(event, code, **arguments)
         return _Stop()
 
-    def _problem(self, event: Any, code: str, **arguments: str | int) -> None:
-        position = Position(
-            file=self._file, line=event.start_mark.line + 1, column=event.start_mark.column + 1
-        )
+    def _problem(self, event: yaml.Event, code: str, **arguments: str | int) -> None:
+        mark = _mark(event)
+        position = Position(file=self._file, line=mark.line, column=mark.column)
         self.problems.append(Diagnostic.of(code, **arguments).at(position))
 
 
-def _mark(event: Any) -> Mark:
-    written = (event.value, event.style) if type(event) is yaml.ScalarEvent else ()
+def _mark(event: yaml.Event) -> Mark:
+    assert event.start_mark is not None, "a parser marks every event"
+    written = (event.value, event.style) if isinstance(event, yaml.ScalarEvent) else ()
     return Mark(event.start_mark.line + 1, event.start_mark.column + 1, *written)
 
 
-def _measure(value: Any) -> tuple[int, int, int]:
+def _measure(value: Json) -> tuple[int, int, int]:
     """Return the number of values in a value including itself, the number of characters, and the
     depth.
     """
@@ -377,7 +382,7 @@ def read_partly(path: Path, kind: Kind = SPEC, content: bytes | None = None) -> 
     return document
 
 
-def recognised(path: Path, content: bytes, kind: Kind, data: Any = None) -> bool:
+def recognised(path: Path, content: bytes, kind: Kind, data: Json = None) -> bool:
     """Whether a file is of a kind. The name of a link is that of its target."""
     return kind.recognises(
         content.decode("utf-8-sig", "replace"), os.path.basename(os.path.realpath(path)), data

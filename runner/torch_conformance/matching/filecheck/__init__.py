@@ -466,11 +466,12 @@ def _with_forbidden(checks: CheckFile, directive: Directive, matcher: Matcher) -
 # -- a text for a pattern --------------------------------------------------------------------------
 
 
-def parse_tree(pattern: str, flags: int = 0) -> Any:
+def parse_tree(pattern: str, flags: int = 0) -> "Iterable[_Node]":
     """Return the parse tree of a regular expression: pairs of an operator and its argument."""
     from re import _parser  # type: ignore[attr-defined]  # no public function returns the tree, and typeshed has no stub for this one
 
-    return _parser.parse(pattern, flags)
+    tree: Iterable[_Node] = _parser.parse(pattern, flags)
+    return tree
 
 
 def _matching_line(pattern: re.Pattern[str]) -> str | None:

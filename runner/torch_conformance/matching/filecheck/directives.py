@@ -10,7 +10,7 @@ import re
 import string
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 from unicodedata import category
 
 from torch_conformance.model.diagnostics import did_you_mean
@@ -89,13 +89,12 @@ def from_posix(source: str) -> PosixPattern:
     """
     parts: list[str] = []
     groups: list[int] = []  # the offsets of the open groups
-    # the kind of the previous element, which decides what may follow: nothing, atom, group, anchor
-    # or repetition
-    previous = "nothing"
+    previous = "nothing"  # the kind of the element before, which decides what may follow
     ambiguous = spans_lines = False
     at = 0
     while at < len(source):
-        character, python, kind, end = source[at], re.escape(source[at]), "atom", at + 1
+        character, end = source[at], at + 1
+        python, kind = _ELEMENTS.get(character, (re.escape(character), "atom"))
         if character in ")|" and previous == "nothing" and (groups or character == "|"):
             raise BadPattern("empty expression", at)
         match character:
@@ -103,62 +102,26 @@ def from_posix(source: str) -> PosixPattern:
                 if len(groups) == _NESTING:
                     raise BadPattern("groups nested too deep", at)
                 groups.append(at)
-                python, kind = "(?:", "nothing"
             case ")":
                 if not groups:
-                    raise BadPattern(
-                        "parenthesis without its beginning", at, "to match the character write \\)"
-                    )
+                    hint = "to match the character write \\)"
+                    raise BadPattern("parenthesis without its beginning", at, hint)
                 groups.pop()
-                python, kind = ")", "group"
-            case "|":
-                ambiguous = True
-                python, kind = "|", "nothing"
-            case "^" | "$":
-                python, kind = character, "anchor"
-            case "*" | "+" | "?":
-                python, kind = character, "repetition"
-            case "{" if source[at + 1 : at + 2].isdecimal():
-                if (bounds := _BOUNDS.match(source, at)) is None:
-                    raise BadPattern(
-                        "brace without its end",
-                        at,
-                        "a count before }} needs parentheses: {{(a{2})}}",
-                    )
-                low = int(bounds[1])
-                if not low <= (int(bounds[3]) if bounds[3] else low) <= _REPETITIONS:
-                    raise BadPattern(
-                        f"counts go from 0 to {_REPETITIONS}, the smaller one first", at
-                    )
-                python, kind, end = bounds[0], "repetition", bounds.end()
+            case "{" if source[end : end + 1].isdecimal():
+                python, kind, end = *_bounds(source, at), source.index("}", at) + 1
             case "[":
                 python, end = _bracket(source, at)
                 spans_lines |= re.match(python, "\n") is not None
             case "\\":
-                escaped = source[at + 1 : at + 2]
-                if not escaped:
-                    raise BadPattern("backslash at the end", at)
-                if escaped.isdecimal():
-                    raise BadPattern(
-                        f"no numbered reference \\{escaped}",
-                        at,
-                        "name it: [[NAME:...]], then [[NAME]]",
-                    )
-                if escaped.isalnum():
-                    hint = _INSTEAD.get(escaped, f"to match the letter write {escaped}")
-                    raise BadPattern(f"\\{escaped} means the letter {escaped} here", at, hint)
-                python, end = re.escape(escaped), at + 2
-            case ".":
-                python = "."
-        if kind == "repetition":
-            if previous not in ("atom", "group"):
-                hint = f"to match the character write \\{character}"
-                if previous == "repetition":
-                    hint = "there is no lazy or doubled repetition"
-                elif source[max(at - 1, 0) : at + 1] == "(?":
-                    hint = "there are no (?...) groups"
-                raise BadPattern(f"'{character}' has nothing to repeat", at, hint)
-            ambiguous |= previous == "group"
+                python, end = _escaped(source[end : end + 1], at), at + 2
+        ambiguous |= character == "|" or (kind == "repetition" and previous == "group")
+        if kind == "repetition" and previous not in ("atom", "group"):
+            hint = f"to match the character write \\{character}"
+            if previous == "repetition":
+                hint = "there is no lazy or doubled repetition"
+            elif source[max(at - 1, 0) : at + 1] == "(?":
+                hint = "there are no (?...) groups"
+            raise BadPattern(f"'{character}' has nothing to repeat", at, hint)
         parts.append(python)
         previous, at = kind, end
     if groups:
@@ -166,6 +129,43 @@ def from_posix(source: str) -> PosixPattern:
     if previous == "nothing":
         raise BadPattern("empty expression", at)
     return PosixPattern("".join(parts), ambiguous, spans_lines)
+
+
+_ELEMENTS = {
+    "(": ("(?:", "nothing"),
+    ")": (")", "group"),
+    "|": ("|", "nothing"),
+    ".": (".", "atom"),
+    **{character: (character, "anchor") for character in "^$"},
+    **{character: (character, "repetition") for character in "*+?"},
+}
+"""Characters with a meaning: their Python, and the kind of element: after ``nothing`` an expression
+begins.
+"""
+
+
+def _bounds(source: str, at: int) -> tuple[str, str]:
+    """Return the counts in braces at an offset, and their kind."""
+    if (bounds := _BOUNDS.match(source, at)) is None:
+        hint = "a count before }} needs parentheses: {{(a{2})}}"
+        raise BadPattern("brace without its end", at, hint)
+    low = int(bounds[1])
+    if not low <= (int(bounds[3]) if bounds[3] else low) <= _REPETITIONS:
+        raise BadPattern(f"counts go from 0 to {_REPETITIONS}, the smaller one first", at)
+    return bounds[0], "repetition"
+
+
+def _escaped(character: str, at: int) -> str:
+    """Return the Python of a character after a backslash, which is at an offset."""
+    if not character:
+        raise BadPattern("backslash at the end", at)
+    if character.isdecimal():
+        hint = "name it: [[NAME:...]], then [[NAME]]"
+        raise BadPattern(f"no numbered reference \\{character}", at, hint)
+    if character.isalnum():
+        hint = _INSTEAD.get(character, f"to match the letter write {character}")
+        raise BadPattern(f"\\{character} means the letter {character} here", at, hint)
+    return re.escape(character)
 
 
 def _bracket(source: str, begin: int) -> tuple[str, int]:
@@ -424,11 +424,10 @@ def _directive(text: str, line: int) -> Directive:
         )
     column = colon + len(rest) - len(rest.lstrip(_BLANKS)) + 1
     is_literal = head["literal"] is not None
-    parts = (
-        [Part(text=canonical(pattern))]
-        if is_literal
-        else _parts(pattern, line, column, head["word"])
-    )
+    try:
+        parts = [Part(text=canonical(pattern))] if is_literal else _parts(pattern, head["word"])
+    except BadPattern as problem:
+        raise ChecksError(line, column + problem.offset, problem.message, problem.hint) from problem
     if kind is Kind.LABEL and any(part.variable for part in parts):
         raise ChecksError(
             line,
@@ -465,65 +464,28 @@ def _not_a_directive(text: str) -> tuple[str, str]:
     )
 
 
-def _parts(text: str, line: int, column: int, word: str) -> list[Part]:
-    """Split a pattern into text, ``{{expressions}}`` and ``[[VARIABLES]]``."""
+def _parts(text: str, word: str) -> list[Part]:
+    """Return the text, ``{{expressions}}`` and ``[[VARIABLES]]`` of a pattern; raise
+    ``BadPattern``.
+    """
     parts: list[Part] = []
     verbatim = f"to match this text literally, write {word}{{LITERAL}}:"
-
-    def fail(offset: int, message: str, hint: str = "") -> NoReturn:
-        raise ChecksError(line, column + offset, message, hint)
-
-    def translated(start: int, end: int) -> PosixPattern:
-        try:
-            return from_posix(canonical(text[start:end]))
-        except BadPattern as problem:
-            fail(start + problem.offset, problem.message, problem.hint)
-
     if within := _DIRECTIVE_WITHIN.search(text):
-        fail(
-            within.start(),
-            "a second directive on one line",
-            f"put it on a line of its own; {verbatim}",
-        )
+        hint = f"put it on a line of its own; {verbatim}"
+        raise BadPattern("a second directive on one line", within.start(), hint)
     at = 0
     while at < len(text):
         if text.startswith("{{", at):
             end = text.find("}}", at + 2)
             if end < 0:
-                fail(at, "{{ without its }}", f"close it; {verbatim}")
-            parts.append(Part(expression=translated(at + 2, end)))
+                raise BadPattern("{{ without its }}", at, f"close it; {verbatim}")
+            parts.append(Part(expression=_translated(text, at + 2, end)))
             at = end + 2
         elif text.startswith("[[", at):
             end = _end_of_variable(text, at + 2)
             if end < 0:
-                fail(at, "[[ without its ]]", f"close it; {verbatim}")
-            inner = text[at + 2 : end]
-            if inner.startswith(("#", "@")):
-                fail(
-                    at,
-                    "numeric substitution [[#...]] is not supported",
-                    "capture text: [[NAME:[0-9]+]]",
-                )
-            variable = _VARIABLE.fullmatch(inner)
-            if variable is None:
-                fail(at, f"not a variable: '[[{inner}]]'", verbatim)
-            name = variable["name"]
-            if variable["expression"] is None:
-                parts.append(Part(variable=name))
-            else:
-                if any(part.variable == name and part.expression for part in parts):
-                    fail(at, f"{name} is defined twice on one line")
-                start = at + 2 + variable.start("expression")
-                expression = translated(start, end)
-                if re.search(expression.python, "", re.MULTILINE):
-                    # LLVM never matches a reference to empty text: a CHECK-NOT with it could not
-                    # fail.
-                    fail(
-                        start,
-                        f"{name} may be empty",
-                        "let it match at least one character: + instead of *",
-                    )
-                parts.append(Part(expression=expression, variable=name))
+                raise BadPattern("[[ without its ]]", at, f"close it; {verbatim}")
+            parts.append(_variable(text, at, end, parts, verbatim))
             at = end + 2
         else:
             end = min(
@@ -532,7 +494,8 @@ def _parts(text: str, line: int, column: int, word: str) -> list[Part]:
             )
             if meant := _EXPRESSION_OUTSIDE.search(text[at:end]):
                 message = f"'{meant[0]}' is plain text outside {{{{ }}}}"
-                fail(at + meant.start(), message, f"put it between {{{{ and }}}}; {verbatim}")
+                hint = f"put it between {{{{ and }}}}; {verbatim}"
+                raise BadPattern(message, at + meant.start(), hint)
             parts.append(Part(text=canonical(text[at:end])))
             at = end
     plain = "".join(part.text for part in parts)
@@ -540,12 +503,40 @@ def _parts(text: str, line: int, column: int, word: str) -> list[Part]:
         # foo}} and {foo}}: probably the opening braces are mistyped, and as text they would never
         # match
         if closing * 2 in plain and plain.count(opening) < plain.count(closing):
-            fail(
-                text.rfind(closing * 2),
-                f"{closing * 2} without its {opening * 2}",
-                f"open it; {verbatim}",
-            )
+            message = f"{closing * 2} without its {opening * 2}"
+            raise BadPattern(message, text.rfind(closing * 2), f"open it; {verbatim}")
     return parts
+
+
+def _translated(text: str, start: int, end: int) -> PosixPattern:
+    """Return the expression between two offsets of a pattern."""
+    try:
+        return from_posix(canonical(text[start:end]))
+    except BadPattern as problem:
+        problem.offset += start
+        raise
+
+
+def _variable(text: str, at: int, end: int, parts: Sequence[Part], verbatim: str) -> Part:
+    """Return the variable whose brackets are at two offsets; ``parts`` are those before it."""
+    inner = text[at + 2 : end]
+    if inner.startswith(("#", "@")):
+        hint = "capture text: [[NAME:[0-9]+]]"
+        raise BadPattern("numeric substitution [[#...]] is not supported", at, hint)
+    if (variable := _VARIABLE.fullmatch(inner)) is None:
+        raise BadPattern(f"not a variable: '[[{inner}]]'", at, verbatim)
+    name = variable["name"]
+    if variable["expression"] is None:
+        return Part(variable=name)
+    if any(part.variable == name and part.expression for part in parts):
+        raise BadPattern(f"{name} is defined twice on one line", at)
+    start = at + 2 + variable.start("expression")
+    expression = _translated(text, start, end)
+    if re.search(expression.python, "", re.MULTILINE):
+        # LLVM never matches a reference to empty text: a CHECK-NOT with it could not fail
+        hint = "let it match at least one character: + instead of *"
+        raise BadPattern(f"{name} may be empty", start, hint)
+    return Part(expression=expression, variable=name)
 
 
 def _end_of_variable(text: str, at: int) -> int:

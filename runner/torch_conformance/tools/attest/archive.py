@@ -34,6 +34,7 @@ from urllib.parse import quote, unquote
 from torch_conformance.machine.scratch import open_untrusted
 from torch_conformance.model.codec import encode
 from torch_conformance.model.diagnostics import UsageError, one_line, shown_path
+from torch_conformance.model.protocol import Json
 from torch_conformance.record.case_files import digest
 from torch_conformance.record.conclusion import profile_statement
 from torch_conformance.record.journal import Run, totals
@@ -144,9 +145,9 @@ def as_json(value: object) -> bytes:
     )
 
 
-def changed(value: object, change: Callable[[str, str], str], key: str = "") -> Any:
+def changed(value: object, change: Callable[[str, str], str], key: str = "") -> Json:
     """Return JSON with each text changed; ``change`` is given the text and the key of the object
-    that it stands in.
+    that has it.
     """
     if isinstance(value, str):
         return change(value, key)
@@ -160,7 +161,7 @@ def changed(value: object, change: Callable[[str, str], str], key: str = "") -> 
 
 
 def repro(options: Mapping[str, str], case_id: str) -> str:
-    """Return the command that runs a case alone; ``options`` are those of the run, with the names
+    """Return the command that runs only one case; ``options`` are those of the run, with the names
     that files have in a submission.
     """
     words = ["torch-conformance", "run", *shlex.split(options.get("paths", ""))]

@@ -254,7 +254,7 @@ def cxx(scene: Scene) -> Iterator[Finding]:
             words = f"there is {other or 'no C++ compiler'}{', and no g++' * bool(other)}"
             remedy = f"export CXX={other}" if other else "install g++"
             cause = (
-                "without CXX torch calls g++ alone: every compile for the CPU fails, and Triton's "
+                "without CXX torch calls only g++: every compile for the CPU fails, and Triton's "
                 "launchers, so that most cases are UNAVAILABLE"
             )
         yield Finding("cxx.version", PROBLEM, words, cause, remedy)
@@ -324,8 +324,8 @@ def _why(printed: Printed) -> str:
 
 
 _WRAPPERS = "ccache sccache distcc icecc buildcache fastbuild clcache".split()
-"""Programs that stand before a compiler, by name or by a link, and may answer from a cache or from
-another machine.
+"""Programs that are called in place of a compiler, by name or by a link, and may answer from a
+cache or from another machine.
 """
 
 
@@ -350,7 +350,7 @@ class Maker(NamedTuple):
     container: str
     """The options with which a container gets the devices."""
     is_exclusive: bool = True
-    """Whether its device files are of this maker alone, and its devices compute: other makers and
+    """Whether its device files are only of this maker, and its devices compute: other makers and
     displays have the others too.
     """
 
@@ -395,7 +395,7 @@ MAKERS: tuple[Maker, ...] = (
 )
 """The makers whose devices are looked for.
 
-Another one adds an entry; its build stands in ``model/devices.py``.
+Another one adds an entry; its build is in ``model/devices.py``.
 """
 
 _DISPLAY, _COMPUTE = "0x03", "0x12"
@@ -740,7 +740,7 @@ def resources(scene: Scene) -> Iterator[Finding]:
     folder = Path(tempfile.gettempdir())
     space = scratch.space_of(folder).bytes
     words = f"{folder}: {space / 2**30:.1f} GiB free"
-    if space < 1 << 30:  # a precompiled header alone takes some 200 MB
+    if space < 1 << 30:  # one precompiled header takes some 200 MB
         cause = "runs keep generated code and objects there"
         yield Finding("folders.temporary", WARNING, words, cause, "set TMPDIR to a larger folder")
     else:

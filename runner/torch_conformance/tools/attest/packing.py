@@ -202,7 +202,7 @@ class Portable:
 
 
 def _places(run: Path) -> dict[str, str]:
-    """Return the folders of this machine, and what stands in their place."""
+    """Return the folders of this machine, and what replaces each."""
     packages = [
         path
         for path in (*sys.path, sysconfig.get_path("purelib"))
@@ -281,7 +281,7 @@ def members_of(path: Path, run: Run, key: "Ed25519PrivateKey | None") -> dict[st
     if texts := _texts_of_cut_facts(path, run, packed, members):
         members[JOURNAL] = _journal(path, portable, digests, texts)
         packed = _read(members[JOURNAL])
-    members[JUNIT] = document_of(packed.header, packed.results)
+    members[JUNIT] = document_of(packed)
     members[ATTESTATION] = statement_of(packed, members, key_id(key.public_key()) if key else "")
     if key is not None:
         members[ENVELOPE] = signed(members[ATTESTATION], key)
@@ -411,7 +411,6 @@ class SubmitOptions:
         "FILE", "sign with this private key: Ed25519, PEM, without a passphrase", reads=Path
     )
     replace: bool = flag("replace the file if it exists")
-    json: bool = flag("print one object")
 
 
 def _texts_of_cut_facts(
@@ -443,11 +442,11 @@ def _texts_of_cut_facts(
         return {
             new.case_id: result
             for old, new in pairs
-            for result in _told(old, new, then, folder, place)
+            for result in _results_again(old, new, then, folder, place)
         }
 
 
-def _told(
+def _results_again(
     old: CaseResult, new: CaseResult, then: Then, folder: Path, place: Path
 ) -> Iterator[CaseResult]:
     """Yield the result with the texts of its cut facts, where the uncut facts give the recorded
@@ -514,21 +513,6 @@ def main(options: SubmitOptions) -> ExitCode:
     _require_free(path, may_replace=options.replace)
     replace_file(path, data)
     stated, signer = verification.statement, key_id(key.public_key()) if key else ""
-    if options.json:
-        output.document(
-            {
-                "format": 1,
-                "archive": str(path),
-                "bytes": len(data),
-                "files": len(members),
-                "run": run.header.run_id,
-                "signer": signer,
-                "statement": stated.words if stated else "",
-                "unjudged": list(verification.unjudged),
-                "weak": list(map(redacted, verification.weak)),
-            }
-        )
-        return ExitCode.OK
     for why in verification.unjudged:
         output.note(f"warning: not verified: {redacted(why)}")
     for reason in verification.weak:

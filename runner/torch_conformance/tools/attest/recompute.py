@@ -12,7 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
-from torch_conformance.judge.evidence import carried_out, recorded_facts
 from torch_conformance.language.load import Suite
 from torch_conformance.machine.installed_torch import installed_torch, no_torch_reason
 from torch_conformance.model.case import Case, Step
@@ -23,8 +22,8 @@ from torch_conformance.model.protocol import Json, decode
 from torch_conformance.model.results import CaseResult
 from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import ExecutionOptions
-from torch_conformance.record.case_files import OBSERVATION, RecordedFiles, digest
-from torch_conformance.run.auditing import run_cases
+from torch_conformance.record.case_files import digest
+from torch_conformance.run.auditing import recorded_steps, run_cases
 from torch_conformance.tools.attest.against import Apart, grouped
 from torch_conformance.vocabulary.expectations.close import Close, is_eager
 from torch_conformance.vocabulary.steps.samples import EachSample
@@ -97,7 +96,7 @@ def recomputed(
     recorded, left = dict[str, list[_Number]](), dict[str, str]()
     for result in results:
         case = cases[result.case_id]
-        recorded[case.id] = list(_numbers(case, place / result.folder, result.evidence))
+        recorded[case.id] = list(_numbers(case, place, result))
         if not recorded[case.id] or _is_drawn_on_device(case):
             left[case.id] = _ON_DEVICE if recorded.pop(case.id) else _NO_NUMBER
     drawn = sorted(recorded, key=lambda name: digest(f"{seed} {name}".encode()))[:count]
@@ -106,9 +105,7 @@ def recomputed(
     with TemporaryDirectory(prefix="torch-conformance-recompute-") as folder:
         results_here, _ = run_cases(again, suite, ExecutionOptions(), Path(folder), label="again")
         for case, result in results_here:
-            mine = {
-                one.key: one for one in _numbers(case, Path(folder, result.folder), result.evidence)
-            }
+            mine = {one.key: one for one in _numbers(case, Path(folder), result)}
             if not mine:
                 left[case.id] = one_line(f"{result.outcome.label} here: {result.reason}", _LONGEST)
                 continue
@@ -155,12 +152,10 @@ class _Number:
         return (self.leaf["worst_index"], eager, None) if isinstance(eager, int | float) else None
 
 
-def _numbers(case: Case, folder: Path, evidence: Mapping[str, str]) -> Iterator[_Number]:
-    """Yield what was compared with eager in a recorded case."""
-    if OBSERVATION not in evidence:
-        return
-    facts = recorded_facts(RecordedFiles(folder, evidence).observation())
-    for number, (step, observed) in enumerate(carried_out(case, facts.steps)):
+def _numbers(case: Case, run: Path, result: CaseResult) -> Iterator[_Number]:
+    """Yield what was compared with eager in a recorded case; ``run`` is the folder of its run."""
+    steps = recorded_steps(case, result, run, has_code=False)
+    for number, (step, observed) in enumerate(steps):
         for check, index in enumerate(_compares(step)):
             measured: Any = decode(observed.measurements.get(str(index)))
             whole = [{"index": "", "value": measured}]
@@ -180,7 +175,7 @@ def _compares(step: Step) -> list[int]:
     ]
 
 
-def _close_of(check: object) -> Any:
+def _close_of(check: object) -> object:
     return check.check if isinstance(check, EachSample) else check
 
 
@@ -201,7 +196,7 @@ def _as_run(case: Case, recorded: Sequence[_Number]) -> Case:
     for the recorded places.
     """
 
-    def asking(check: object, number: int, place: int) -> Any:
+    def asking(check: object, number: int, place: int) -> EachSample | _At:
         at = dict[str, Any]()
         for one in recorded:
             if (one.step, one.check) == (number, place) and one.worst:

@@ -7,6 +7,7 @@ judged, what follows from evidence, and what is the word of its author.
 """
 
 import functools
+import itertools
 import json
 import os
 import re
@@ -474,7 +475,7 @@ def _of_run(members: Mapping[str, bytes], run: Run, place: Path) -> Iterator[Fin
     yield from (
         Finding("attestation", why) for why in archive.differences(members[ATTESTATION], expected)
     )
-    if members[JUNIT] != document_of(run.header, run.results):
+    if members[JUNIT] != document_of(run):
         yield Finding("report", "it is not the one that the journal gives")
     used: set[str] = set()
     for result in run.results:
@@ -506,24 +507,8 @@ def _judge_again(
 ) -> None:
     """Complete what is found of a run whose members lie in the folder ``place``."""
     header, record = run.header, next(iter(run.header.profile), None)
-    published = list(specs)
-    if profile is not None and profile not in shipped_profiles():
-        # of a reader's own profile, the files must be the same too
-        own, shipped_specs = read_profile(profile), folder("specs").resolve()
-        paths = (own.document.path, *own.specs, *own.backends, *own.waivers)
-        published += [
-            path for path in paths if not Path(os.path.realpath(path)).is_relative_to(shipped_specs)
-        ]
-    found.finds("files", *problems_of_files(header, place, published))
-    for package, files in _sources(place).items():
-        if not any(
-            fact.startswith(described(module, files))
-            for module, fact in modules_of(run).items()
-            if module.partition(".")[0] == package
-        ):
-            found.finds(
-                "files", f"the files of {package} below {MODULE} are not those of a tested module"
-            )
+    published = [*specs, *_own_files(profile)]
+    found.finds("files", *problems_of_files(header, place, published), *_of_modules(run, place))
     found.finds("cases", *stolen(run.results))
     rests_on = {
         "observations": sum(result.is_executed and _is_shown(result) for result in run.results),
@@ -533,12 +518,9 @@ def _judge_again(
         "computed_again": 0,
     }
     machines = (header.environment, *(result.node for result in run.results if result.node))
-    found.finds(
-        "machine",
-        *dict.fromkeys(
-            problem for facts in machines for problem in of_machine(facts, header.started[:10])
-        ),
-    )
+    contradictions = (of_machine(facts, header.started[:10]) for facts in machines)
+    found.finds("machine", *dict.fromkeys(itertools.chain.from_iterable(contradictions)))
+    then = None
     try:
         then = loaded(header, run.results, place)
     except NotOfTheRun as error:
@@ -549,35 +531,10 @@ def _judge_again(
     except (InvalidSpecs, UsageError, ValueError) as error:
         why = f"the cases cannot be loaded here: {_first(error)}"
         found.unjudged += (why.replace(f"{place}/", ""),)
-    else:
-        if problem := rejudge.impossible_on_machine(
-            run.results, header.environment, then.suite.backends.by_name
-        ):
-            found.finds("machine", problem)
-        for result in run.results:
-            found.findings += (*problems_of_case(result, header, then, place),)
-            if result.outcome is Outcome.UNAVAILABLE and _is_of_one_machine(header):
-                case = then.cases.get(result.case_id)
-                reasons = reasons_of(case, header.environment) if case else {}
-                rests_on["unavailable"] -= reasons.get(result.reason, False)
-        digests = {str(case.id): digest_of(case) for case in then.suite.cases}
-        if record is not None:
-            entry = then.suite.backends.by_name.get(record.compiler)
-            if (header.options.get("backend", ""), record.proof) != (
-                record.compiler,
-                entry.asked if entry else "",
-            ):
-                found.finds(
-                    "profile",
-                    "the backend of the run's profile is not that of --backend, or its entry says "
-                    "another proof",
-                )
-            if record.digest != digest_of_requirements(record, digests):
-                found.finds("profile", "the digest of the run's profile is not that of its cases")
-        if header.selection != digest_of_selection(
-            {result.case_id: digests.get(result.case_id, "") for result in run.results}
-        ):
-            found.finds("cases", "its cases are not those that the run selected")
+    if then is not None:
+        for finding in _of_cases(run, record, then, place):  # what is found before an error stays
+            found.findings += (finding,)
+        rests_on["unavailable"] -= _shown_by_facts(run, then)
     # the reader's profile to compare with: the one that is named, or the shipped one of the name
     mine = profile or (
         record.name if record is not None and record.name in shipped_profiles() else ""
@@ -585,45 +542,24 @@ def _judge_again(
     if record is None and mine:
         found.finds("profile", f"the run is not one of a profile, and --profile asks for {mine}")
     elif record is not None:
-        for name, (default, why) in REFUSED.items():
-            option = name.replace("_", "-")
-            text = header.options.get(option)
-            is_the_profiles = name == "paths" or (name == "backend" and record.compiler)
-            if not is_the_profiles and text is not None and text != option_text(default):
-                found.finds(
-                    "profile",
-                    f"the run has --{option} {text}, which does not go with a profile: {why}",
-                )
+        found.finds("profile", *_refused_options(header, record))
         try:
             if mine:
                 found.findings += (*_of_profile(mine, header, record, run.results, place),)
         except (InvalidSpecs, NotOfTheRun, UsageError) as error:
             found.unjudged += (f"the profile {mine} cannot be read here: {_first(error)}",)
-    if not (found.findings or found.unjudged):  # else it is worth no comparison, and is not run
+    # an archive with a finding is worth no comparison, and its Python is not run
+    if then is not None and not (found.findings or found.unjudged):
         required = _required_of(header, run.results)
         if against is not None:
             agreement = compared(NamedRun("the archive", run, place), against, required)
-            found.against = agreement
             rests_on["observed_again"] = agreement.agree - len(agreement.not_compared)
-            if agreement.differ:
-                count = len({apart.case for apart in agreement.differ})
-                found.finds("against", f"{count} required cases differ, see below")
-            elif not agreement.agree:
-                found.unjudged += ("no required case was executed in the archive and in your run",)
+            _add_agreement(found, agreement)
         if recompute:
             known = [one for one in run.results if one.is_executed and one.case_id in required]
             made = recomputed(then.suite, then.cases, known, place, count=recompute, seed=seed)
-            found.recomputed = made
             rests_on["computed_again"] = len(made.cases)
-            if made.differ:
-                why = f"{len(made.differ)} numbers differ, see below"
-                torches = header.environment.get("torch", "0"), made.torch
-                if release(torches[0])[:2] == release(torches[1])[:2]:
-                    found.finds("numbers", why)
-                else:
-                    found.unjudged += (f"{why}: torch {torches[0]} and {torches[1]} may differ",)
-            elif not made.cases:
-                found.unjudged += ("no number of eager's could be computed again",)
+            _add_recomputation(found, made, header.environment.get("torch", "0"))
     found.run, found.signer = header.run_id, signer
     follows, found.words = claims_of(
         run,
@@ -633,18 +569,109 @@ def _judge_again(
         has_files=bool(published),
         has_profile=bool(mine),
     )
-    if not (found.findings or found.unjudged):
+    if then is not None and not (found.findings or found.unjudged):
         found.tested, found.follows = tuple(tested_of(run, then, place)), follows
-        found.weak = tuple(
-            dict.fromkeys(
-                f"{one.position}: {one.observed}"
-                for case in run.results
-                for one in case.verdicts
-                if one.kind == WEAK
-            )
-        )
+        verdicts = (verdict for case in run.results for verdict in case.verdicts)
+        weak = (f"{one.position}: {one.observed}" for one in verdicts if one.kind == WEAK)
+        found.weak = tuple(dict.fromkeys(weak))
         found.totals, found.statement = totals(run.results), profile_statement(header, run.results)
         found.rests_on, found.code_of_cases = rests_on, conclusion_of(header, run.results)[0]
+
+
+def _own_files(profile: str | None) -> list[Path]:
+    """Return the files of a reader's own profile, which must be those of the run too; none of a
+    shipped one.
+    """
+    if profile is None or profile in shipped_profiles():
+        return []
+    own, shipped = read_profile(profile), folder("specs").resolve()
+    paths = (own.document.path, *own.specs, *own.backends, *own.waivers)
+    return [path for path in paths if not Path(os.path.realpath(path)).is_relative_to(shipped)]
+
+
+def _of_modules(run: Run, place: Path) -> Iterator[str]:
+    """Yield the packages whose packed Python is not that of a tested module."""
+    for package, files in _sources(place).items():
+        if not any(
+            fact.startswith(described(module, files))
+            for module, fact in modules_of(run).items()
+            if module.partition(".")[0] == package
+        ):
+            yield f"the files of {package} below {MODULE} are not those of a tested module"
+
+
+def _of_cases(
+    run: Run, record: ProfileRecord | None, then: "Then", place: Path
+) -> Iterator[Finding]:
+    """Yield how the results contradict the cases, loaded again, and judging their facts again."""
+    header, suite = run.header, then.suite
+    backends = suite.backends.by_name
+    if problem := rejudge.impossible_on_machine(run.results, header.environment, backends):
+        yield Finding("machine", problem)
+    for result in run.results:
+        yield from problems_of_case(result, header, then, place)
+    digests = {str(case.id): digest_of(case) for case in suite.cases}
+    if record is not None:
+        entry = backends.get(record.compiler)
+        here = record.compiler, entry.asked if entry else ""
+        if (header.options.get("backend", ""), record.proof) != here:
+            yield Finding(
+                "profile",
+                "the backend of the run's profile is not that of --backend, or its entry says "
+                "another proof",
+            )
+        if record.digest != digest_of_requirements(record, digests):
+            yield Finding("profile", "the digest of the run's profile is not that of its cases")
+    selected: dict[str, str] = {
+        result.case_id: digests.get(result.case_id, "") for result in run.results
+    }
+    if header.selection != digest_of_selection(selected):
+        yield Finding("cases", "its cases are not those that the run selected")
+
+
+def _shown_by_facts(run: Run, then: "Then") -> int:
+    """Return how many cases could not run by the recorded facts of the one machine of the run."""
+    if not _is_of_one_machine(run.header):
+        return 0
+    return sum(
+        reasons_of(case, run.header.environment).get(result.reason, False)
+        for result in run.results
+        if result.outcome is Outcome.UNAVAILABLE and (case := then.cases.get(result.case_id))
+    )
+
+
+def _refused_options(header: RunHeader, record: ProfileRecord) -> Iterator[str]:
+    """Yield the options of a run that do not go with its profile."""
+    for name, (default, why) in REFUSED.items():
+        option = name.replace("_", "-")
+        text = header.options.get(option)
+        is_the_profiles = name == "paths" or (name == "backend" and record.compiler)
+        if not is_the_profiles and text is not None and text != option_text(default):
+            yield f"the run has --{option} {text}, which does not go with a profile: {why}"
+
+
+def _add_agreement(found: Verification, agreement: Agreement) -> None:
+    found.against = agreement
+    if agreement.differ:
+        count = len({apart.case for apart in agreement.differ})
+        found.finds("against", f"{count} required cases differ, see below")
+    elif not agreement.agree:
+        found.unjudged += ("no required case was executed in the archive and in your run",)
+
+
+def _add_recomputation(found: Verification, made: Recomputation, torch: str) -> None:
+    """Add numbers that differ: a finding where the reader has the minor of ``torch``, that of the
+    run.
+    """
+    found.recomputed = made
+    if made.differ:
+        why = f"{len(made.differ)} numbers differ, see below"
+        if release(torch)[:2] == release(made.torch)[:2]:
+            found.finds("numbers", why)
+        else:
+            found.unjudged += (f"{why}: torch {torch} and {made.torch} may differ",)
+    elif not made.cases:
+        found.unjudged += ("no number of eager's could be computed again",)
 
 
 def _required_of(header: RunHeader, results: Sequence[Redacted]) -> list[str]:
@@ -1225,13 +1252,13 @@ def main(options: VerifyOptions) -> ExitCode:
     """
     key = read_key(options.key, private=False) if options.key else None
     seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
-    read_by: Mapping[str, Any] = {"profile": options.profile, "specs": options.specs}
     with tempfile.TemporaryDirectory(prefix="torch-conformance-against-") as scratch:
         verification = verified(
             _bytes_of(options.archive),
-            **read_by,
+            profile=options.profile,
+            specs=options.specs,
             key=key,
-            against=_own_run(options.against, Path(scratch), **read_by)
+            against=_own_run(options.against, Path(scratch), options.profile, options.specs)
             if options.against
             else None,
             recompute=options.recompute,
@@ -1270,14 +1297,14 @@ def _bytes_of(path: Path) -> bytes:
     return read_untrusted(path, MOST_COMPRESSED + 1, shown_path(path))
 
 
-def _own_run(name: str, place: Path, **read_by: Any) -> NamedRun:
+def _own_run(name: str, place: Path, profile: str | None, specs: Sequence[Path]) -> NamedRun:
     """Return the run of --against; an archive must be verified itself, and lies in the folder
     ``place`` then.
     """
     if not os.path.isfile(name):
         return read_placed(name)
     data = _bytes_of(Path(name))
-    other = verified(data, **read_by)
+    other = verified(data, profile=profile, specs=specs)
     for why in (*(finding.message for finding in other.findings), *other.unjudged):
         raise UsageError(f"--against {name}: NOT VERIFIED: {_shown(why)}")
     write_members(unpacked(data), place)

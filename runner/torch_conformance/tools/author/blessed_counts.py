@@ -19,9 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 from torch_conformance.judge.evidence import (
     ANOTHER_FORM,
     CarriedOut,
-    carried_out,
     judge_expectation,
-    recorded_facts,
 )
 from torch_conformance.judge.verdicts import facts_of, with_code
 from torch_conformance.language.backends import Backends
@@ -36,9 +34,8 @@ from torch_conformance.model.protocol import Json
 from torch_conformance.model.results import CaseResult
 from torch_conformance.model.values import frozen
 from torch_conformance.plan.selection import without_benches
-from torch_conformance.record.case_files import OBSERVATION, RecordedFiles
 from torch_conformance.record.journal import recorded_run
-from torch_conformance.run.auditing import AuditOptions, recorded_cases
+from torch_conformance.run.auditing import AuditOptions, recorded_cases, recorded_steps
 from torch_conformance.run.rejudge import files_of, here_of
 from torch_conformance.tools.author.commands.explain import surroundings_in
 from torch_conformance.tools.author.commands.waive import KEYS, Separate, smallest_condition
@@ -139,13 +136,6 @@ def read_samples(
         for case, result in ran.results:
             facts = result.node or header.environment
             case = without_benches(case) if result.benches_left_out else case
-            folder = recorded.folder / result.folder
-            steps: tuple[CarriedOut, ...] = ()
-            if result.folder and OBSERVATION in result.evidence:
-                files = RecordedFiles(folder, result.evidence)
-                steps = tuple(
-                    carried_out(case, recorded_facts(files.observation(), files.code).steps)
-                )
             samples.append(
                 Sample(
                     run=header.run_id,
@@ -155,8 +145,8 @@ def read_samples(
                     case=case,
                     surroundings=here_of(case, backends.by_name[case.backend], result, ran.known),
                     result=result,
-                    folder=folder,
-                    steps=steps,
+                    folder=recorded.folder / result.folder,
+                    steps=tuple(recorded_steps(case, result, recorded.folder)),
                 )
             )
     nothing = Surroundings(backends=frozenset(), device="")
@@ -352,7 +342,7 @@ def _rows(facts: SpecFacts, leaf: Leaf, path: tuple[str, ...]) -> Iterator[Row]:
         )
 
 
-def _needed(seen: Sequence[tuple[object, Verdict]], now: object) -> Any:
+def _needed(seen: Sequence[tuple[object, Verdict]], now: object) -> Json:
     """Return the count that all runs in the same surroundings allow."""
     by_machine = defaultdict[object, list[int]](list)
     for machine, judgement in seen:
@@ -366,7 +356,7 @@ def _needed(seen: Sequence[tuple[object, Verdict]], now: object) -> Any:
     return values[0]
 
 
-def counted(numbers: Sequence[int], old: object) -> Any:
+def counted(numbers: Sequence[int], old: object) -> Json:
     """Return the count to write for what one machine observed in all runs; raise ``NotBlessed``
     where it would say less than before.
     """
@@ -392,7 +382,7 @@ def counted(numbers: Sequence[int], old: object) -> Any:
 # -- one line for several cases and machines -------------------------------------------------------
 
 
-def expression(rows: Sequence[Row]) -> Any:
+def expression(rows: Sequence[Row]) -> Json:
     """Return the value that gives each case what it needs; raise ``NotBlessed`` where none does.
 
     Among the cases of one backend on one machine, only the matrix can tell cases apart; between
@@ -419,7 +409,7 @@ def expression(rows: Sequence[Row]) -> Any:
     return [*entries, {"value": ordered[-1][0]}] if entries else ordered[-1][0]
 
 
-def _of_column(rows: Sequence[Row]) -> Any:
+def _of_column(rows: Sequence[Row]) -> Json:
     values = {json.dumps(row.value, sort_keys=True): row.value for row in rows}
     if len(values) == 1:
         return rows[0].value

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torch_conformance.language.read.document import walk
+from torch_conformance.model.protocol import Json
 from torch_conformance.tools.author.commands.explain import Document, without_idle_spies
 from torch_conformance.vocabulary.inputs import kind_of
 from torch_conformance.vocabulary.steps.step_base import referenced
@@ -99,7 +100,7 @@ def applied(document: Document, edits: Sequence[Edit]) -> Document:
     return without_idle_spies(tidy)
 
 
-def _owner(document: Any, path: Path) -> Any:
+def _owner(document: Json, path: Path) -> Json:
     """Return the map or list that has the part at a path."""
     return functools.reduce(operator.getitem, path[:-1], document)
 

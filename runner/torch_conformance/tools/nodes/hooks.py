@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch_conformance.judge.evidence import (
     CarriedOut,
-    carried_out,
     judge_expectation,
-    recorded_facts,
 )
 from torch_conformance.judge.verdicts import facts_of
 from torch_conformance.language.load import Suite
@@ -22,9 +20,8 @@ from torch_conformance.model.escaping import line
 from torch_conformance.model.expectation import Mutant, Status, Verdict
 from torch_conformance.model.protocol import Json
 from torch_conformance.model.values import frozen
-from torch_conformance.record.case_files import OBSERVATION, RecordedFiles
 from torch_conformance.run import rejudge
-from torch_conformance.run.auditing import AuditTool, RunCases
+from torch_conformance.run.auditing import AuditTool, RunCases, recorded_steps
 from torch_conformance.vocabulary.expectations.expectation_base import EAGER, OUTPUT, Kind
 from torch_conformance.vocabulary.steps import traits_of
 
@@ -199,13 +196,12 @@ def report(cases: Iterable[Case], suite: Suite, run: RunCases, folder: Path) -> 
     nodes, left = Counter[str](), dict[str, str]()
     results, known = run(to_run)
     for case, result in sorted(results, key=lambda pair: pair[0].id):
-        if OBSERVATION not in result.evidence:
+        if not (steps := recorded_steps(case, result, folder, has_code=False)):
             left[case.id] = f"{result.outcome.label}: {result.reason}"
             continue
-        observation = RecordedFiles(folder / result.folder, result.evidence).observation()
         surroundings = rejudge.here_of(case, suite.backends.by_name[case.backend], result, known)
         changes = _Changes(case, surroundings)
-        for step in carried_out(case, recorded_facts(observation).steps):
+        for step in steps:
             if _asked(step.step):
                 changes.add(step)
         tried += changes.tried.values()

@@ -5,14 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch_conformance.judge.evidence import carried_out, recorded_facts
 from torch_conformance.judge.verdicts import facts_of
 from torch_conformance.language.load import Suite
 from torch_conformance.model.case import Case, Expected, Step
 from torch_conformance.model.escaping import line
 from torch_conformance.model.values import frozen
-from torch_conformance.record.case_files import OBSERVATION, RecordedFiles
-from torch_conformance.run.auditing import AuditTool, RunCases
+from torch_conformance.run.auditing import AuditTool, RunCases, recorded_steps
 from torch_conformance.vocabulary.expectations.soundness import Sound, reports, summary
 from torch_conformance.vocabulary.steps import traits_of
 
@@ -84,11 +82,9 @@ def report(cases: Iterable[Case], suite: Suite, run: RunCases, folder: Path) -> 
     is_complete = True
     for case, result in sorted(results, key=lambda pair: pair[0].id):
         measured: Any = {}
-        if OBSERVATION in result.evidence:
-            observation = RecordedFiles(folder / result.folder, result.evidence).observation()
-            for step in carried_out(case, recorded_facts(observation).steps):
-                if _asked(step.step):
-                    measured = facts_of(0, step).measured or {}
+        for step in recorded_steps(case, result, folder, has_code=False):
+            if _asked(step.step):
+                measured = facts_of(0, step).measured or {}
         if "facts" in measured:
             del left[case.id]
             tried.append((case, measured))

@@ -173,16 +173,6 @@ prelude: |
 """
 
 
-def test_unused_prelude_name() -> None:
-    write(a__one_two=spec(("x @ y", "called(x @ y) + tau"), more=PRELUDE))
-    assert found("unused-prelude-name") == [
-        "nothing in the spec uses 'pi'",
-        "nothing in the spec uses 'helper'",
-    ]
-    write(a__one_two=spec(("x @ y", "called(x @ y) + tau * pi + helper()"), more=PRELUDE))
-    assert found("unused-prelude-name") == []
-
-
 # -- the examples of the reference -----------------------------------------------------------------
 
 

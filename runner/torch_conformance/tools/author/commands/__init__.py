@@ -21,10 +21,7 @@ COMMANDS: Mapping[str, Command] = {
         "print one case as a standalone spec",
         "Print a case as a standalone spec, with where each value comes from; above it, "
         "whether it can run here.",
-        (
-            ("explain 'padding/*' --json", "for programs"),
-            ("explain 'padding/*cpu*' specs/padding", "the cases whose ids match"),
-        ),
+        (("explain 'padding/*cpu*' specs/padding", "the cases whose ids match"),),
     ),
     "watch": Command(
         "tools.author.commands.watch:WatchOptions",
@@ -42,8 +39,8 @@ COMMANDS: Mapping[str, Command] = {
     "lint": Command(
         "tools.author.commands.lint:LintOptions",
         "print what is valid in specs, but unsound",
-        "Print findings of specs that are valid: claims twice, conditions that never hold, "
-        "loose tolerances, unused names.",
+        "Print findings of specs that are valid: points without a case, expectations that "
+        "nothing judges, loose tolerances.",
         (("lint specs/padding", "what is valid, but unsound"),),
     ),
     "bless": Command(

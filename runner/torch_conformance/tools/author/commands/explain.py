@@ -15,7 +15,6 @@ from itertools import takewhile
 from pathlib import PurePath
 from typing import Any
 
-from torch_conformance.cli.list import as_json
 from torch_conformance.judge.waiving import Waivers
 from torch_conformance.language.backends import Backends
 from torch_conformance.language.expand import surroundings_for
@@ -49,7 +48,7 @@ from torch_conformance.model.diagnostics import Position, UsageError, one_line
 from torch_conformance.model.document import Document as SpecFile
 from torch_conformance.model.flow import block, flow
 from torch_conformance.model.outcomes import ExitCode
-from torch_conformance.model.protocol import encode
+from torch_conformance.model.protocol import Json
 from torch_conformance.model.targets import (
     ALL_STAGES,
     AXIS,
@@ -63,13 +62,12 @@ from torch_conformance.optional.options import (
     Selection,
     SpecFiles,
     argument,
-    flag,
     profile_option,
 )
 from torch_conformance.plan.profile import profiles
 from torch_conformance.plan.schedule import is_exclusive
 from torch_conformance.plan.selection import is_optional, no_case, select, without_benches
-from torch_conformance.plan.worker_plan import body_as_json, digest_of, seed_of
+from torch_conformance.plan.worker_plan import digest_of, seed_of
 from torch_conformance.vocabulary.steps import SAMPLES, TRITON, python_of, traits_of
 
 Document = dict[str, Any]
@@ -250,7 +248,7 @@ def _required(case: Case) -> list[Requirement]:
     return list(needs.values())
 
 
-def _options(case: Case, section: str) -> Any:
+def _options(case: Case, section: str) -> Json:
     """Return the options of a section; those that override what another layer set are the last
     entry of a list.
     """
@@ -340,7 +338,7 @@ def _commented(lines: Iterable[str], comment: str) -> Iterator[str]:
         yield f"{text}  # {one_line(comment)}" if comment and number == 0 else text
 
 
-def plain(value: object) -> Any:
+def plain(value: object) -> Json:
     """Return a copy of a value, with templates over facts as text."""
     return copy.deepcopy(as_text(value))
 
@@ -384,7 +382,7 @@ _NOTHING = object()
 """A conditional value of which no entry can apply."""
 
 
-def _decided(body: object, decision: Decision) -> Any:
+def _decided(body: object, decision: Decision) -> Json:
     """Return the arguments of an expectation with the conditions that the decision leaves."""
     if isinstance(body, list) and is_conditional(body):
         entries: list[Document] = []
@@ -415,7 +413,6 @@ class ExplainOptions(SpecFiles):
 
     case: str = argument("CASE", "a case's id, or a glob that selects cases")
     profile: str | None = profile_option("look among the cases of this profile")
-    json: bool = flag("print an array of objects")
 
 
 def cases_named(text: str, suite: Suite) -> list[Case]:
@@ -436,11 +433,6 @@ def main(options: ExplainOptions) -> ExitCode:
     cases = cases_named(options.case, suite)
     machine = capabilities.inspect_files(installed_torch())
     verdicts = [(case, capabilities.availability_of(case, machine)) for case in cases]
-    if options.json:
-        output.document(
-            encode([{**as_json(case, verdict), **_details(case)} for case, verdict in verdicts])
-        )
-        return ExitCode.OK
     files = load_waivers(waiver_files, suite.backends)
     waivers = Waivers(files, today=datetime.now(UTC).date())
     known = surroundings_of(machine.torch, machine)
@@ -449,33 +441,6 @@ def main(options: ExplainOptions) -> ExitCode:
         surroundings = surroundings_in(case, suite.backends, known)
         output.lines(_text(case, verdict, suite, waivers, surroundings))
     return ExitCode.OK
-
-
-def _details(case: Case) -> dict[str, Any]:
-    control = case.control and {"patch": case.control.patch, "fails": list(case.control.fails)}
-    steps = [
-        {
-            "kind": step.kind,
-            "arguments": as_text(dict(step.arguments)),
-            "expect": [expected.kind for expected in step.expectations],
-            **({"repeat": step.repeat} if step.repeat != 1 else {}),
-            **({} if step.when is None else {"when": dict(step.when)}),
-        }
-        for step in case.steps
-    ]
-    return {
-        "device": case.device,
-        "seed": seed_of(case),
-        "digest": digest_of(case),
-        "body": as_text(body_as_json(case)),
-        "steps": steps,
-        "control": control,
-        "origins": {
-            f"{section}.{name}": option.origin
-            for section, options in case.options.items()
-            for name, option in options.items()
-        },
-    }
 
 
 def _text(

@@ -2,8 +2,6 @@
 anything.
 """
 
-import ast
-import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,9 +10,8 @@ from typing import Any, TypeAlias
 
 from torch_conformance.language.backends import Backends
 from torch_conformance.language.load import inspect
-from torch_conformance.language.read import matrix, python_source
+from torch_conformance.language.read import matrix
 from torch_conformance.language.read.anatomy import SOURCE, Anatomy, RawExpectation
-from torch_conformance.language.read.python_source import binds_dynamically
 from torch_conformance.language.torch_names import committed_tables
 from torch_conformance.machine import output
 from torch_conformance.model import devices
@@ -147,70 +144,6 @@ def _dtypes(case: Case) -> tuple[str, ...]:
     return tuple(sorted(named))
 
 
-# -- unused names ----------------------------------------------------------------------------------
-
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-def unused_prelude_name(spec: Spec) -> Iterator[Problem]:
-    """Yield functions, classes and constants of a spec's own prelude that nothing in the spec
-    uses.
-    """
-    document, anatomy = spec.document, spec.anatomy
-    file = str(document.path.absolute())
-    tree = anatomy.prelude_trees.get(file)
-    if tree is None or binds_dynamically(tree):
-        return
-    unread = ("summary", "covers", "tags")
-    own = {key: value for key, value in document.data.items() if key != "prelude"}
-    text = json.dumps(
-        [
-            [key, value]
-            for data in (*(inherited.data for inherited in anatomy.defaults), own)
-            for key, value in data.items()
-            if key not in unread
-        ],
-        ensure_ascii=False,
-    )
-    words = set(_WORD.findall(re.sub(r"\\.", " ", text)))
-    for statement in tree.body:
-        # what the prelude itself uses, without a definition's uses of its own name, and the words
-        # of its texts
-        for node in ast.walk(statement):
-            match node:
-                case ast.Name(id=name, ctx=ast.Load()) if name != getattr(statement, "name", None):
-                    words.add(name)
-                case ast.Constant(value=str(value)):
-                    words.update(_WORD.findall(value))
-    block = next(block for block in anatomy.preludes if block.file == file)
-    for name, line in _definitions(tree):
-        if name not in words:
-            place = python_source.place(document, ("prelude",), block, line, 1)
-            message = f"nothing in the spec uses '{name}'"
-            yield place, message, "remove it, or name it where it is meant"
-
-
-def _definitions(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """Yield the names that a prelude defines at its top with their lines; those with a decorator
-    may be used by it.
-    """
-    for statement in tree.body:
-        match statement:
-            case (
-                ast.FunctionDef(name=name, decorator_list=[])
-                | ast.ClassDef(name=name, decorator_list=[], keywords=[])
-            ):
-                yield name, statement.lineno
-            case ast.Assign(targets=[ast.Name(id=name)]) if not name.startswith("__"):
-                yield name, statement.lineno
-            case ast.ImportFrom(names=aliases):
-                yield from (
-                    (alias.asname or alias.name, statement.lineno)
-                    for alias in aliases
-                    if alias.name != "*"
-                )
-
-
 # -- conditions: what only a machine knows counts as possible --------------------------------------
 
 _ARCHS = {"nvidia": ("sm_",), "amd": ("gfx",)}
@@ -322,7 +255,6 @@ def _conditional(value: object, path: DataPath) -> Iterator[tuple[DataPath, dict
 RULES: Mapping[str, Callable[[Spec], Iterator[Problem]]] = {
     "unreachable-point": unreachable_point,
     "loose-tolerance": loose_tolerance,
-    "unused-prelude-name": unused_prelude_name,
     "unjudged-expectation": unjudged_expectation,
 }
 """Every rule, by id, in the order of the reference, which says why what it finds is unsound."""

@@ -157,6 +157,16 @@ class Signature:
         kinds = ", ".join(sorted({kind for kind, _, _ in self.verdicts})) or self.failure_type
         return f"{self.outcome.label} ({kinds}{f', {self.phase}' if self.phase else ''})"
 
+    @property
+    def why_no_stage(self) -> str:
+        """Why torch's bisector is not asked for the stage; empty where it is."""
+        kinds = {kind for kind, _, _ in self.verdicts} - {"proof"}
+        others = [kind for kind in sorted(kinds) if kind not in PORTABLE]
+        if kinds and not others:
+            return ""
+        other = ", ".join(others) or self.outcome.label
+        return f"not looked for: {other} is not what other stages can show"
+
 
 def signature_of(result: CaseResult) -> Signature | None:
     """Return the signature of a failure; None for any other result."""
@@ -323,6 +333,8 @@ def _stage_of(script: str, folder: Path, seconds: float) -> str:
             ending = f"ended with {child.wait(max(seconds, 1.0))}"
         except subprocess.TimeoutExpired:
             ending = "did not end in time"
+        except KeyboardInterrupt:
+            return "not looked for: interrupted"
         finally:
             with contextlib.suppress(OSError):  # a run of the script is a fork of the driver
                 os.killpg(child.pid, signal.SIGKILL)
@@ -389,6 +401,18 @@ def cause_of(best: Document, trials: Trials) -> str:
     return f"{operators or 'operators not seen'}; {cure}"
 
 
+def _free_place(out: Path) -> Path:
+    """Return the path of the spec in a folder, which is made; raise ``UsageError``."""
+    spec = out / f"{NAME}.yaml"
+    if spec.exists():
+        raise UsageError(f"{spec} is there already: name another folder with --out, or remove it")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make the folder {out}: {error.strerror}") from error
+    return spec
+
+
 # -- the search as a whole -------------------------------------------------------------------------
 
 
@@ -401,13 +425,7 @@ def shrink(
 
     Raise ``UsageError`` for a case that passes, or whose failure changes.
     """
-    spec = options.out / f"{NAME}.yaml"
-    if spec.exists():
-        raise UsageError(f"{spec} is there already: name another folder with --out, or remove it")
-    try:
-        options.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot make the folder {options.out}: {error.strerror}") from error
+    spec = _free_place(options.out)
     with contextlib.ExitStack() as stack:
         trials = Trials(options, suite, folder, stack)
         # the case fails twice in the same way
@@ -474,17 +492,10 @@ def shrink(
         else:
             Path(script).write_text(text, encoding="utf-8")
             if search.ended != "interrupted":
-                kinds = {kind for kind, _, _ in signature.verdicts} - {"proof"}
-                others = [kind for kind in sorted(kinds) if kind not in PORTABLE]
-                if others or not kinds:
-                    other = ", ".join(others) or signature.outcome.label
-                    stage = f"not looked for: {other} is not what other stages can show"
-                else:
-                    say("looking for the stage that breaks, with torch's bisector")
-                    try:
-                        stage = _stage_of(text, folder / "stage", options.seconds)
-                    except KeyboardInterrupt:
-                        stage = "not looked for: interrupted"
+                stage = signature.why_no_stage
+            if not stage:
+                say("looking for the stage that breaks, with torch's bisector")
+                stage = _stage_of(text, folder / "stage", options.seconds)
         early = f", ended early: {search.ended}" if search.ended else ""
         lines = [f"spec: {spec}", f"script: {script}", f"stage: {stage}", f"{runs} runs{early}"]
         lines += [f"cause: {cause}"] if cause else []
