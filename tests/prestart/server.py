@@ -123,6 +123,8 @@ class Server:
 
         def kill() -> None:
             self._selector.unregister(connection)
+            with contextlib.suppress(ProcessLookupError):  # it has no session yet
+                os.killpg(pid, signal.SIGKILL)
             os.kill(pid, signal.SIGKILL)
 
         def tell() -> None:
@@ -132,6 +134,8 @@ class Server:
                 self._selector.unregister(connection)
             del self._forks[pid]
             _, status, usage = os.wait4(pid, 0)
+            with contextlib.suppress(ProcessLookupError):  # what a worker left
+                os.killpg(pid, signal.SIGKILL)
             print(
                 f"ended: {pid} with {status}, after {usage.ru_utime + usage.ru_stime:.2f} s "
                 "of a core",
