@@ -150,8 +150,8 @@ def own_kept_folder(
 
 @pytest.fixture(scope="session", autouse=True)
 def shipped_files_once() -> Iterator[None]:
-    """Let this process parse the shipped backends and waivers once, and check these backends once
-    for the installed torch: it is most of the time of reading a small spec.
+    """Let this process read the shipped specs, backends and waivers once, and check these backends
+    once for the installed torch: that is most of the time of reading a small spec.
     """
     documents: dict[Path, Document] = {}
     for name, kind in (("backends", BACKENDS), ("waivers", WAIVERS)):
@@ -181,6 +181,7 @@ def shipped_files_once() -> Iterator[None]:
         patch.setattr(backends, "read_named", read_named)
         patch.setattr(waivers, "read_named", read_named)
         patch.setattr(load_module, "check_backends", check_backends)
+        patch.setattr(load_module, "inspect_specs", inspected_once)
         yield
 
 
@@ -217,12 +218,6 @@ def torch() -> Any:
 def good() -> str:
     """Return the text of a spec that is valid: seven lines, to which a test adds its own."""
     return GOOD
-
-
-@pytest.fixture
-def shipped_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this process read the shipped specs once, whoever asks."""
-    monkeypatch.setattr(load_module, "inspect_specs", inspected_once)
 
 
 LoadSuite = Callable[..., Suite]

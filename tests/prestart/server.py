@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from tests.prestart import SITE, UNREAD
+from tests.prestart import ONE_THREAD, SITE, UNREAD
 from torch_conformance.model import devices
 
 _OF_TORCH = tuple(
@@ -32,7 +32,8 @@ _OWN = ("TORCH_CONFORMANCE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 def refusal(wanted: Mapping[str, str], here: Mapping[str, str]) -> str:
     """Return why torch would be another one under these variables; empty when it would not."""
-    for name in sorted((wanted.keys() | here.keys()) - set(wanted.get(UNREAD, "").split())):
+    unread = {*wanted.get(UNREAD, "").split(), *ONE_THREAD}  # a fork sets its own threads
+    for name in sorted((wanted.keys() | here.keys()) - unread):
         if (
             name.startswith(_OF_TORCH)
             and not name.startswith(_OWN)
@@ -167,6 +168,8 @@ def become(request: Mapping[str, Any], descriptors: list[int]) -> NoReturn:
         ]
         os.chdir(request["folder"])
         tempfile.tempdir = None
+        if (threads := os.environ.get("OMP_NUM_THREADS", "1")) != "1":
+            importlib.import_module("torch").set_num_threads(int(threads))
         runpy.run_path(str(SITE / "sitecustomize.py"))  # and what it stands in front of
         sys.argv = [request["module"], arguments[0], str(os.getppid()), *arguments[2:]]
         module = importlib.import_module(request["module"])
