@@ -16,6 +16,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
 from tests.prestart import ONE_THREAD, SITE, UNREAD
@@ -32,7 +33,10 @@ _OWN = ("TORCH_CONFORMANCE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 def refusal(wanted: Mapping[str, str], here: Mapping[str, str]) -> str:
     """Return why torch would be another one under these variables; empty when it would not."""
-    unread = {*wanted.get(UNREAD, "").split(), *ONE_THREAD}  # a fork sets its own threads
+    from torch_conformance.worker.torch_compat.torch_state import ALWAYS, CACHES
+
+    # a fork sets its own threads, and each case these folders
+    unread = {*wanted.get(UNREAD, "").split(), *ONE_THREAD, *ALWAYS, *CACHES}
     for name in sorted((wanted.keys() | here.keys()) - unread):
         if (
             name.startswith(_OF_TORCH)
@@ -44,8 +48,17 @@ def refusal(wanted: Mapping[str, str], here: Mapping[str, str]) -> str:
     # the first folder names the package, which is the server's too
     if _compiler(wanted) != _compiler(here):
         return f"g++ is {_compiler(wanted)}, and {_compiler(here)} in the server"
-    strange = [folder for folder in _folders(wanted)[1:] if folder not in {*ours, str(SITE)}]
+    strange = [
+        folder
+        for folder in _folders(wanted)[1:]
+        if folder not in {*ours, str(SITE)} and not _is_of_case(folder)
+    ]
     return f"{strange[0]} is on PYTHONPATH" if strange else ""
+
+
+def _is_of_case(folder: str) -> bool:
+    """Whether it has the modules of a case, which its new processes import too."""
+    return Path(folder).name == "modules" and Path(folder).with_name("plan.json").is_file()
 
 
 def _compiler(variables: Mapping[str, str]) -> str | None:
