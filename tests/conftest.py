@@ -18,11 +18,14 @@ from tests.fakes import ROOT, import_torch, inspected_once
 from tests.fences import write_site
 from tests.timeouts import pytest_timeout_cancel_timer, pytest_timeout_set_timer  # noqa: F401 - hooks of pytest-timeout
 from torch_conformance.execute.spawn import ProcessStarter
-from torch_conformance.language import backends
+from torch_conformance.language import backends, waivers
 from torch_conformance.language import load as load_module
 from torch_conformance.language.load import Suite, load
-from torch_conformance.language.read.document import BACKENDS
+from torch_conformance.language.read.document import BACKENDS, WAIVERS
+from torch_conformance.language.torch_names import NameTables
+from torch_conformance.machine.installed_torch import InstalledTorch
 from torch_conformance.model.diagnostics import Diagnostic, InvalidSpecs, shown_path
+from torch_conformance.model.document import Document
 
 GOOD = """\
 summary: A product of two matrices is right
@@ -156,19 +159,39 @@ def own_kept_folder(
 
 
 @pytest.fixture(scope="session", autouse=True)
-def shipped_backends_once() -> Iterator[None]:
-    """Let this process parse the shipped backends once: it is a third of reading a small spec."""
-    real, path = backends.read_named, ROOT / "specs" / "backends.yaml"
-    document = real(path, BACKENDS, [])
-    assert document is not None
+def shipped_files_once() -> Iterator[None]:
+    """Let this process read the shipped specs, backends and waivers once, and check these backends
+    once for the installed torch: that is most of the time of reading a small spec.
+    """
+    documents: dict[Path, Document] = {}
+    for name, kind in (("backends", BACKENDS), ("waivers", WAIVERS)):
+        document = backends.read_named(path := ROOT / "specs" / f"{name}.yaml", kind, [])
+        assert document is not None
+        documents[path] = document
+    read, check = backends.read_named, load_module.check_backends
+    shipped = documents[ROOT / "specs" / "backends.yaml"].digest
+    right: list[InstalledTorch | None] = []
+    """The torches for which the shipped backends have no problem."""
 
-    def read_named(file: Path, kind: Any, problems: list[Diagnostic]) -> Any:
-        if file == path:
-            return replace(document, file=shown_path(path))
-        return real(file, kind, problems)
+    def read_named(file: Path, kind: Any, problems: list[Diagnostic]) -> Document | None:
+        if file in documents:
+            return replace(documents[file], file=shown_path(file))
+        return read(file, kind, problems)
+
+    def check_backends(found: backends.Backends, names: NameTables) -> list[Diagnostic]:
+        others = (one.document.digest != shipped for one in found.by_name.values())
+        if found.broken or any(others):
+            return list(check(found, names))
+        problems = [] if names.installed in right else list(check(found, names))
+        if not problems:
+            right.append(names.installed)
+        return problems
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backends, "read_named", read_named)
+        patch.setattr(waivers, "read_named", read_named)
+        patch.setattr(load_module, "check_backends", check_backends)
+        patch.setattr(load_module, "inspect_specs", inspected_once)
         yield
 
 
@@ -205,12 +228,6 @@ def torch() -> Any:
 def good() -> str:
     """Return the text of a spec that is valid: seven lines, to which a test adds its own."""
     return GOOD
-
-
-@pytest.fixture
-def shipped_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this process read the shipped specs once, whoever asks."""
-    monkeypatch.setattr(load_module, "inspect_specs", inspected_once)
 
 
 LoadSuite = Callable[..., Suite]

@@ -16,7 +16,6 @@ from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
-from unittest import mock
 
 import pytest
 
@@ -146,10 +145,8 @@ def shipped() -> Mapping[str, Backend]:
     return load_backends().by_name
 
 
-INSPECTED: dict[object, Any] = {}
-"""The readings that ``inspected_once`` keeps."""
-
 _inspect_specs = load_module.inspect_specs
+_inspected: dict[object, Any] = {}
 
 
 def inspected_once(
@@ -159,21 +156,28 @@ def inspected_once(
     problems: Sequence[Diagnostic] = (),
     **others: Any,
 ) -> Any:
-    """Stand for ``inspect_specs``: read the shipped specs, which takes six seconds of a core, once
-    in a process for each form of their paths in messages.
+    """Stand for ``inspect_specs`` in every test: read the shipped specs, which takes six seconds of
+    a core, once in a process for each torch and each form of their paths in messages.
     """
-    key = (shown_path(ROOT), tuple(specs), tuple(map(os.path.abspath, backend_files)), known)
-    if problems or any(others.values()) or any(spec.root != ROOT / "specs" for spec in specs):
+    is_shipped = len(specs) > 1 and all(spec.root == ROOT / "specs" for spec in specs)
+    if problems or any(others.values()) or not is_shipped:
         return _inspect_specs(specs, backend_files, known, problems, **others)
-    if key not in INSPECTED:
-        INSPECTED[key] = _inspect_specs(specs, backend_files, known)
-    return INSPECTED[key]
+    torch = load_module.installed_torch()
+    files = tuple((os.path.abspath(file), file.read_bytes()) for file in backend_files)
+    key = (shown_path(ROOT), tuple(specs), files, known, torch and (torch.version, torch.root))
+    if key not in _inspected:
+        _inspected[key] = _inspect_specs(specs, backend_files, known)
+    return _inspected[key]
 
 
 def shipped_suite() -> Suite:
     """Return the shipped specs as they are loaded without a path."""
-    with mock.patch.object(load_module, "inspect_specs", inspected_once):
-        return load([])
+    return _shipped_suite(shown_path(ROOT))
+
+
+@cache
+def _shipped_suite(_: str) -> Suite:
+    return load([])
 
 
 def backend(name: str = "cpu", **proof: Any) -> Backend:

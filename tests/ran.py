@@ -8,6 +8,7 @@ import subprocess
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from unittest import mock
 
@@ -42,6 +43,11 @@ def called(
     return subprocess.CompletedProcess(words, int(code), out.getvalue(), err.getvalue())
 
 
+@lru_cache(maxsize=8)
+def _read(path: Path, _written: int) -> Run:
+    return read_run(path)
+
+
 @dataclass(frozen=True)
 class Ran:
     """What a run said, and what it left."""
@@ -53,12 +59,14 @@ class Ran:
 
     @property
     def run(self) -> Run:
-        return read_run(self.out / "run.jsonl")
+        path = self.out / "run.jsonl"
+        return _read(path, path.stat().st_mtime_ns)
 
     @property
     def results(self) -> Mapping[str, CaseResult]:
-        found = {str(result.case_id): result for result in self.run.results}
-        assert len(found) == len(self.run.results)
+        run = self.run
+        found = {str(result.case_id): result for result in run.results}
+        assert len(found) == len(run.results)
         return found
 
     @property

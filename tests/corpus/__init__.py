@@ -34,7 +34,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -239,16 +239,19 @@ def _seal(observation: dict[str, Any], code: Mapping[str, str | None]) -> None:
             step["code_graphs"] = [*map(_graph, pieces)]
 
 
-def cases(folder: Path) -> Iterator[CorpusCase]:
-    """Yield the cases of a folder."""
+@cache
+def cases(folder: Path) -> tuple[CorpusCase, ...]:
+    """Return the cases of a folder."""
     document = yaml.safe_load((folder / "cases.yaml").read_text("utf-8"))
     common = {
         "recording": HERE / document.get("recording", folder.name),
         "machine": document.get("machine", "cpu"),
         "options": tuple(document.get("options", ())),
     }
-    for name, edits in document["cases"].items():
-        yield CorpusCase(folder=folder, name=name, edits=edits or {}, **common)
+    return tuple(
+        CorpusCase(folder=folder, name=name, edits=edits or {}, **common)
+        for name, edits in document["cases"].items()
+    )
 
 
 def folders() -> list[Path]:

@@ -8,16 +8,17 @@ its path.
 
 **Zygotes that are forks of a process that has warmed up** (``server.py``), for tests in which torch
 is not what is tested. Each run starts a zygote, which imports torch and compiles something small:
-five seconds of a core, and four more. A run with the variable ``SERVER`` starts its zygote as ever.
-In that process ``site/sitecustomize.py`` sends its arguments, environment and descriptors to the
-server, waits, and ends as the fork ended. Everything else of the run is real: its process, its
+five seconds of a core, and four more. So does each worker of ``isolation: process``, and each new
+process of a step. A run with the variable ``SERVER`` starts these as ever. In such a process
+``site/sitecustomize.py`` sends its arguments, environment and descriptors to the server, waits, and
+ends as the fork ended. Everything else of the run is real: its process, its
 workers, its signals. The server refuses an environment in which torch would behave differently; the
 zygote then imports torch itself, as in a run that plants faults or mutants.
 
 Four things differ: what torch computes from variables when it is imported is the server's; each
-zygote is warmed up for the CPU, in the server's folders; /proc shows the server's variables for the
-zygote and its workers; the zygote is no child of the run. Tests of any of these use ``environment``
-and not ``prestarted``.
+zygote, and each worker that is a new process, is warmed up for the CPU, in the server's folders;
+/proc shows the server's variables for them; they are no children of the run. Tests of any of these
+use ``environment`` and not ``prestarted``.
 """
 
 import atexit

@@ -3,11 +3,12 @@
 ``install`` puts a folder with a ``g++`` first on PATH, for one session of pytest and all that it
 starts. That ``g++`` runs this file. It serves a command of torch that another process of the
 session has run already, byte for byte, and runs the real compiler for each other one. A command is
-the same when its words, the content of the files that it names and the variables of the compiler
-are the same; paths of inputs and of the output do not count. The headers are those of torch and
-Python, which do not change during a session: a command that searches other folders is run by the
-real compiler, and so is one of another kind. What fails is not stored. Nothing of the runner is
-changed: torch calls ``g++``.
+the same when its words, the content of the files that it names, or of stdin where it compiles that
+(as ``doctor`` does, and runs that cite it), and the variables of the compiler are the same; paths
+of inputs and of the output do not count. The headers are those of torch and Python, which do not
+change during a session: a command that searches other folders is run by the real compiler, and so
+is one of another kind. What fails is not stored. Nothing of the runner is changed: torch calls
+``g++``.
 """
 
 import contextlib
@@ -21,6 +22,9 @@ from collections.abc import Sequence
 
 FOLDER = "TESTS_COMPILER_CACHE"
 """The variable with the folder of the session."""
+
+STDIN = "-"
+"""The word of a command that compiles what it reads from stdin."""
 
 _INPUTS = (".cpp", ".h", ".hpp", ".o")
 """How inputs end whose content, with the headers, is all that is read: an assembler file may name
@@ -103,16 +107,20 @@ def install(folder: str, headers: Sequence[str], python: str = sys.executable) -
     os.environ["PATH"] = programs + os.pathsep + os.environ.get("PATH", os.defpath)
 
 
-def key_of(words: Sequence[str], headers: Sequence[str]) -> tuple[str, str] | None:
+def key_of(
+    words: Sequence[str], headers: Sequence[str], stdin: bytes = b""
+) -> tuple[str, str] | None:
     """Return the key of a command and its output; None for a command that the real compiler must
     run.
 
     Raise ``OSError``.
     """
-    found = hashlib.sha256()
+    found = hashlib.sha256(stdin)
     outputs: list[str] = []
     waiting = iter(words)
     for word in waiting:
+        if word == STDIN:
+            continue
         if not word.startswith("-"):
             if not word.endswith(_INPUTS):
                 return None
@@ -156,19 +164,23 @@ def _add_file(found: "hashlib._Hash", path: str) -> None:
 def main(real: str, headers: str, *words: str) -> int:
     """Serve the output of a command, or run it."""
     command = [real, *words]
+    source = sys.stdin.buffer.read() if STDIN in words else b""
     try:
-        known = key_of(words, headers.split(os.pathsep))
+        known = key_of(words, headers.split(os.pathsep), source)
     except OSError:
         known = None
     folder = os.environ.get(FOLDER, "")
     if known is None or not os.path.isdir(folder):
+        if source:
+            return subprocess.run(command, input=source, timeout=600, check=False).returncode
         os.execv(real, command)
     key, output = known
     stored = os.path.join(folder, "outputs", key)
     with open(f"{stored}.lock", "wb") as lock:  # who needs the same output waits for it
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not os.path.exists(stored):
-            code = subprocess.call(command, timeout=600)
+            options = {"input": source} if source else {}
+            code = subprocess.run(command, timeout=600, check=False, **options).returncode
             if code == 0:
                 _put(output, stored)
             return code

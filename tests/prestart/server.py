@@ -16,9 +16,10 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
-from tests.prestart import SITE, UNREAD
+from tests.prestart import ONE_THREAD, SITE, UNREAD
 from torch_conformance.model import devices
 
 _OF_TORCH = tuple(
@@ -32,7 +33,11 @@ _OWN = ("TORCH_CONFORMANCE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 def refusal(wanted: Mapping[str, str], here: Mapping[str, str]) -> str:
     """Return why torch would be another one under these variables; empty when it would not."""
-    for name in sorted((wanted.keys() | here.keys()) - set(wanted.get(UNREAD, "").split())):
+    from torch_conformance.worker.torch_compat.torch_state import ALWAYS, CACHES
+
+    # a fork sets its own threads, and each case these folders
+    unread = {*wanted.get(UNREAD, "").split(), *ONE_THREAD, *ALWAYS, *CACHES}
+    for name in sorted((wanted.keys() | here.keys()) - unread):
         if (
             name.startswith(_OF_TORCH)
             and not name.startswith(_OWN)
@@ -43,8 +48,17 @@ def refusal(wanted: Mapping[str, str], here: Mapping[str, str]) -> str:
     # the first folder names the package, which is the server's too
     if _compiler(wanted) != _compiler(here):
         return f"g++ is {_compiler(wanted)}, and {_compiler(here)} in the server"
-    strange = [folder for folder in _folders(wanted)[1:] if folder not in {*ours, str(SITE)}]
+    strange = [
+        folder
+        for folder in _folders(wanted)[1:]
+        if folder not in {*ours, str(SITE)} and not _is_of_case(folder)
+    ]
     return f"{strange[0]} is on PYTHONPATH" if strange else ""
+
+
+def _is_of_case(folder: str) -> bool:
+    """Whether it has the modules of a case, which its new processes import too."""
+    return Path(folder).name == "modules" and Path(folder).with_name("plan.json").is_file()
 
 
 def _compiler(variables: Mapping[str, str]) -> str | None:
@@ -123,6 +137,8 @@ class Server:
 
         def kill() -> None:
             self._selector.unregister(connection)
+            with contextlib.suppress(ProcessLookupError):  # it has no session yet
+                os.killpg(pid, signal.SIGKILL)
             os.kill(pid, signal.SIGKILL)
 
         def tell() -> None:
@@ -132,6 +148,8 @@ class Server:
                 self._selector.unregister(connection)
             del self._forks[pid]
             _, status, usage = os.wait4(pid, 0)
+            with contextlib.suppress(ProcessLookupError):  # what a worker left
+                os.killpg(pid, signal.SIGKILL)
             print(
                 f"ended: {pid} with {status}, after {usage.ru_utime + usage.ru_stime:.2f} s "
                 "of a core",
@@ -163,6 +181,8 @@ def become(request: Mapping[str, Any], descriptors: list[int]) -> NoReturn:
         ]
         os.chdir(request["folder"])
         tempfile.tempdir = None
+        if (threads := os.environ.get("OMP_NUM_THREADS", "1")) != "1":
+            importlib.import_module("torch").set_num_threads(int(threads))
         runpy.run_path(str(SITE / "sitecustomize.py"))  # and what it stands in front of
         sys.argv = [request["module"], arguments[0], str(os.getppid()), *arguments[2:]]
         module = importlib.import_module(request["module"])

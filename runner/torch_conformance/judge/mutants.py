@@ -16,6 +16,7 @@ from typing import Any
 
 from torch_conformance.judge.evidence import ANOTHER_FORM, CarriedOut, judge_expectation
 from torch_conformance.judge.verdicts import facts_of, with_code
+from torch_conformance.matching.filecheck import verdicts_only
 from torch_conformance.matching.time_limit import PatternTooSlow
 from torch_conformance.model.case import Case, Expected
 from torch_conformance.model.case_facts import StepFacts
@@ -186,7 +187,9 @@ def _try_expectation(
             if mutant.facts is not None:
                 # the failure of one leaf may be reported for the whole expectation
                 fate, observed = Fate.KILLED, ""
-                for judgement in judge_expectation(expected, mutant.facts, surroundings):
+                with verdicts_only():
+                    judgements = list(judge_expectation(expected, mutant.facts, surroundings))
+                for judgement in judgements:
                     if judgement.leaf == mutant.leaf:
                         observed = judgement.observed
                         if judgement.status in (Status.HELD, Status.NOT_APPLICABLE):

@@ -10,6 +10,7 @@ import contextlib
 import gc
 import hashlib
 import json
+import os
 import re
 import secrets
 from collections import defaultdict
@@ -170,12 +171,15 @@ def names_of_source(torch: InstalledTorch) -> Names:
     The file is named after torch's commit and all sizes and times: the files of a checkout change
     under one commit.
     """
-    stats = [
-        (file, file.stat())
+    files = (
+        os.path.join(place, name)
         for folder in FOLDERS
-        for file in sorted((torch.root / folder).rglob("*.py"))
-    ]
-    stamps = [(str(file), stat.st_size, stat.st_mtime_ns) for file, stat in stats]
+        for place, _, names in os.walk(torch.root / folder)
+        for name in names
+        if name.endswith(".py")
+    )
+    stats = ((file, os.stat(file)) for file in sorted(files))
+    stamps = [(file, stat.st_size, stat.st_mtime_ns) for file, stat in stats]
     key = hashlib.sha256(
         repr([torch.version, stamps, Path(__file__).read_bytes()]).encode()
     ).hexdigest()

@@ -1,24 +1,24 @@
-"""Lets the server of the test session fork the zygote that this process was started to be; does
-nothing in any other process.
+"""Lets the server of the test session fork the zygote, or the worker, that this process was started
+to be; does nothing in any other process.
 """
 
 import os
 import re
 import sys
 
-ZYGOTE = re.compile(r"torch_conformance\.worker\.(\w+\.)*(template|zygote)")
+SERVED = re.compile(r"torch_conformance\.worker\.process\.(zygote|entry)")
 _CONNECT_SECONDS = 30.0
 
 
-def zygote():
-    """Return the module that this process was started to run, and its arguments; None where it is
-    no zygote.
+def served():
+    """Return the module that this process was started to run, and its arguments; None where the
+    server does not fork such a process.
     """
     words = sys.orig_argv
     place = words.index("-m") + 1 if "-m" in words else len(words)
     return (
         (words[place], words[place + 1 :])
-        if place < len(words) and ZYGOTE.fullmatch(words[place])
+        if place < len(words) and SERVED.fullmatch(words[place])
         else None
     )
 
@@ -53,6 +53,8 @@ def hand_over(address, module, arguments):
     if not pid:
         connection.close()
         return
+    # the runner asks a worker for its stack
+    signal.signal(signal.SIGUSR1, lambda number, _: os.kill(pid, number))
     os.close(control)  # when the runner hangs up, and when the fork does, the other sees it
     while "stopped" in (told := json.loads(connection.recv(1 << 16) or b'{"status": 9}')):
         os.kill(os.getpid(), signal.SIGSTOP)  # the runner sees it, and continues this process
@@ -83,6 +85,6 @@ def run_the_next():
         runpy.run_path(file)
 
 
-if os.environ.get("PRESTARTED_ZYGOTES") and (found := zygote()):
+if os.environ.get("PRESTARTED_ZYGOTES") and (found := served()):
     hand_over(os.environ["PRESTARTED_ZYGOTES"], *found)
 run_the_next()

@@ -9,8 +9,6 @@ import pytest
 from tests.conftest import GOOD
 from torch_conformance.cli.parser import main
 
-pytestmark = pytest.mark.usefixtures("shipped_once")
-
 BACKENDS = "mine: {summary: A compiler of ours, device: cpu, proof: {graphs: {min: 1}}}\n"
 SHIPPED = "shipped cases; name a path, or write conformance.yaml, for your own"
 

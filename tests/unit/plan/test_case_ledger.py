@@ -24,7 +24,6 @@ expect: [{runs: {}}]
 TWO = "area/two[backend=cpu,dtype=float32|float64,size=2|3]"
 
 
-@pytest.mark.usefixtures("shipped_once")
 def test_the_shipped_ledger_has_every_case(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -76,7 +76,6 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.usefixtures("shipped_once")
 @pytest.mark.parametrize(("fence", "command"), COMMANDS)
 def test_every_command_exists(
     fence: Fence, command: list[str], site: Path, monkeypatch: pytest.MonkeyPatch

@@ -76,7 +76,6 @@ def named(page: str, mark: str) -> list[Path]:
     )
 
 
-@pytest.mark.usefixtures("shipped_once")
 @pytest.mark.parametrize("page", PAGES)
 def test_files_of_a_page_are_valid(
     page: str, site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

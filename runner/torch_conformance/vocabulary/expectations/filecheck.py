@@ -22,6 +22,7 @@ from torch_conformance.matching.filecheck import (
     EmptyText,
     changes,
     parse,
+    passes,
     run,
 )
 from torch_conformance.matching.filecheck import Kind as Kinds
@@ -186,7 +187,7 @@ class FileCheck(Kind):
         if not outcome.passed and self.text != WHOLE:
             chosen = self._choose(facts.code, WHOLE)
             with contextlib.suppress(PatternTooSlow):  # the verdict does not depend on it
-                if isinstance(chosen, Code) and run(self.checks, chosen.text).passed:
+                if isinstance(chosen, Code) and passes(self.checks, chosen.text):
                     observed = f"{observed}: {IN_THE_REST}"
         detail = [
             outcome.excerpt,
@@ -270,7 +271,7 @@ class FileCheck(Kind):
                 (
                     text
                     for text in texts
-                    if not run(self.checks, self._read(text, self.text).text).passed
+                    if not passes(self.checks, self._read(text, self.text).text)
                 ),
                 texts[0],
             )

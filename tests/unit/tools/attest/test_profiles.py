@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -252,11 +252,6 @@ def test_what_is_wrong_is_reported_where_it_stands(
 # -- shipped ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def shipped() -> Suite:
-    return shipped_suite()
-
-
 class Gpu(NamedTuple):
     """A made-up machine by its GPU; that of the CPU has none."""
 
@@ -321,10 +316,12 @@ MATCHED = AppliedWaiver(
 )
 
 
-def of_shipped(name: str, suite: Suite) -> tuple[Suite, Resolved]:
+@cache
+def of_shipped(name: str) -> tuple[Suite, Resolved]:
     """Return a shipped profile with its cases; one for any compiler for a made-up one, and torch
     2.13.
     """
+    suite = shipped_suite()
     Path("ours.yaml").write_text(ENTRY.format("ours", "served: all"))
     profile = read_profile(name)
     assert profile.name == name
@@ -337,8 +334,8 @@ def of_shipped(name: str, suite: Suite) -> tuple[Suite, Resolved]:
     return suite, cases_of(profile, suite, load_waivers(profile.waivers, suite.backends))
 
 
-def test_doctor_has_a_row_for_each_shipped_profile(shipped: Suite) -> None:
-    rows = {resolved.profile.name: resolved.record for resolved in load_shipped(shipped)}
+def test_doctor_has_a_row_for_each_shipped_profile() -> None:
+    rows = {resolved.profile.name: resolved.record for resolved in load_shipped(shipped_suite())}
     assert rows.keys() == shipped_profiles().keys()
     specs = {case_id.partition("[")[0] for case_id in rows["compiler-core"].required}
     assert specs == {"operators/core-forward", "operators/core-two-sizes"}
@@ -348,8 +345,8 @@ def test_doctor_has_a_row_for_each_shipped_profile(shipped: Suite) -> None:
 
 
 @pytest.mark.parametrize("name", shipped_profiles())
-def test_a_changed_requirement_changes_the_version(name: str, shipped: Suite) -> None:
-    record = of_shipped(name, shipped)[1].record
+def test_a_changed_requirement_changes_the_version(name: str) -> None:
+    record = of_shipped(name)[1].record
     line = f"{name} {record.version} {record.digest}"
     known = (shipped_profiles()[name].parent / "versions.txt").read_text().splitlines()
     assert line in known, (
@@ -367,9 +364,9 @@ MINORS = json.loads((Path(torch_names.__file__).parent / "data" / "names.json").
 
 @pytest.mark.parametrize(("name", "free"), [("inductor-cpu", "2.13"), ("inductor-cuda", "2.13")])
 def test_the_minors_of_torch_that_need_no_waiver_are_those_of_the_waivers(
-    name: str, free: str, shipped: Suite
+    name: str, free: str
 ) -> None:
-    suite, resolved = of_shipped(name, shipped)
+    suite, resolved = of_shipped(name)
     by_id = {str(case.id): case for case in resolved.cases}
     waivers, record = Waivers(resolved.waivers, date.min), resolved.record
     assert record.without_waivers == free
@@ -493,10 +490,10 @@ def served_by_ck(case: Case, here: Surroundings) -> bool:
 
 
 def results_of(
-    name: str, gpu: Gpu, torch: str, shipped: Suite
+    name: str, gpu: Gpu, torch: str
 ) -> tuple[Resolved, dict[str, str], dict[str, CaseResult]]:
     """Return a profile, and the results of a perfect machine with such a GPU."""
-    suite, resolved = of_shipped(name, shipped)
+    suite, resolved = of_shipped(name)
     waivers = Waivers(resolved.waivers)
     facts, machine = facts_of(gpu, torch)
     machine = replace(machine, answers=dict.fromkeys(questions_of(resolved.cases), HOLDS))
@@ -578,10 +575,10 @@ OTHERS = pytest.mark.nightly(
     ],
 )
 def test_a_perfect_run_of_a_shipped_profile_is_conformant_on_every_machine_that_it_is_for(
-    name: str, gpu: str, shipped: Suite
+    name: str, gpu: str
 ) -> None:
     for torch in TORCHES:
-        resolved, facts, results = results_of(name, GPUS[gpu], torch, shipped)
+        resolved, facts, results = results_of(name, GPUS[gpu], torch)
         state = partial(statement_of, resolved.record, environment=facts, day=date(2026, 12, 1))
         assert state(results.values()).conformance is Conformance.CONFORMANT, state(
             results.values()
@@ -608,9 +605,9 @@ def test_a_perfect_run_of_a_shipped_profile_is_conformant_on_every_machine_that_
     ("name", "gpu"), [(name, gpu) for name, gpus in TOO_SMALL.items() for gpu in gpus]
 )
 def test_on_a_small_or_an_old_gpu_a_run_is_incomplete_and_nothing_fails(
-    name: str, gpu: str, shipped: Suite
+    name: str, gpu: str
 ) -> None:
-    resolved, facts, results = results_of(name, GPUS[gpu], TORCHES[-1], shipped)
+    resolved, facts, results = results_of(name, GPUS[gpu], TORCHES[-1])
     stated = statement_of(
         resolved.record, results.values(), environment=facts, day=date(2026, 12, 1)
     )
@@ -618,9 +615,9 @@ def test_on_a_small_or_an_old_gpu_a_run_is_incomplete_and_nothing_fails(
     assert not [case_id for case_id, one in results.items() if one.outcome is Outcome.FAIL]
 
 
-def test_what_a_small_gpu_cannot_do_is_seen(shipped: Suite) -> None:
+def test_what_a_small_gpu_cannot_do_is_seen() -> None:
     """Without their requirements the cases fail there, so that the test above can fail."""
-    _, resolved = of_shipped("inductor-cuda", shipped)
+    suite, resolved = of_shipped("inductor-cuda")
     for gpu, least in (("T4", 40), ("L4", 25), ("RTX 2080 Ti", 14)):
         facts, _ = facts_of(GPUS[gpu], "2.13.0")
         why = {
@@ -628,7 +625,7 @@ def test_what_a_small_gpu_cannot_do_is_seen(shipped: Suite) -> None:
                 GPUS[gpu],
                 case,
                 surroundings_for(
-                    shipped.backends.by_name[case.backend], surroundings_of_record(facts)
+                    suite.backends.by_name[case.backend], surroundings_of_record(facts)
                 ),
             )
             for case in resolved.cases
@@ -661,10 +658,12 @@ def test_composable_kernel_refuses_as_it_does() -> None:
     ],
 )
 def test_where_every_candidate_is_refused_nothing_is_served(
-    spec: str, change: Callable[[int], int], shipped: Suite, monkeypatch: pytest.MonkeyPatch
+    spec: str, change: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case = next(case for case in shipped.cases if case.id.startswith(spec))
-    here = surroundings_for(shipped.backends.by_name[case.backend], surroundings_of("2.13.0", None))
+    case = next(case for case in shipped_suite().cases if case.id.startswith(spec))
+    here = surroundings_for(
+        shipped_suite().backends.by_name[case.backend], surroundings_of("2.13.0", None)
+    )
     assert served_by_ck(case, here)
     refuses = ck_stand_in.Instance(64, 4)
     monkeypatch.setattr(ck_stand_in, "drawn", lambda dtype, most: [refuses])

@@ -140,7 +140,6 @@ def check(cases: Sequence[Case], suite: Suite, folder: Path) -> None:
             assert judged(one, torch) == judged(case, torch), case.id
 
 
-@pytest.mark.usefixtures("shipped_once")
 def test_the_text_of_every_spec_is_the_same_case(tmp_path: Path) -> None:
     suite = load([])
     check(list({(case.spec, case.backend): case for case in suite.cases}.values()), suite, tmp_path)

@@ -214,7 +214,6 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lint", "specs"]) == ExitCode.USAGE
 
 
-@pytest.mark.usefixtures("shipped_once")
 def test_the_shipped_specs_have_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     findings, specs = lint(replace(OPTIONS, paths=()))
