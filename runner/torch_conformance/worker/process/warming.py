@@ -159,14 +159,16 @@ def build_header() -> None:
         torch.compile(_smallest)(torch.rand(8))
 
 
-def trace_something() -> None:
-    """Trace small functions with dynamo and AOTAutograd, and discard them.
+def trace_something(*, few: bool) -> None:
+    """Trace small functions with dynamo and AOTAutograd, and discard them; ``few`` is that of
+    ``compile_something``.
 
     This uses no device, registers no pattern, builds no kernel.
     """
     with _discarded(None), torch.no_grad():
         torch.compile(_own(_pointwise), backend="aot_eager")(torch.rand(8, 8), torch.rand(8))
-        torch.compile(_own(_calls), backend="eager")(torch.rand(4, 4))
+        if not few:
+            torch.compile(_own(_calls), backend="eager")(torch.rand(4, 4))
 
 
 def _own(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -155,7 +155,7 @@ def warm(words: list[str], *, few: bool = False) -> Phases:
         # the part that needs the device is done by each worker before its first case
         with imports.without_devices():
             imports.import_for_gpus()
-            warming.trace_something()
+            warming.trace_something(few=few)
         clock.end("first traces for GPUs")
     from torch_conformance.worker.case import run_case  # noqa: F401 - for the forks: each would take 0.4 s to import it
 
