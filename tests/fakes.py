@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,7 @@ import pytest
 
 from tests import prestart
 from torch_conformance.execute.executor_protocol import Execution, ExecutorSettings, Job
+from torch_conformance.execute.spawn import ProcessStarter
 from torch_conformance.judge.evidence import read_facts
 from torch_conformance.judge.judge import judge
 from torch_conformance.language import load as load_module
@@ -524,7 +526,10 @@ def crashed(job: Job, seconds: float = 1.0) -> Execution:
 def use_executor(
     monkeypatch: pytest.MonkeyPatch, answer: Callable[[Job], Execution]
 ) -> FakeExecutor:
-    """Let runs of this process use a fake executor."""
+    """Let runs of this process use a fake executor, also outside of pytest (``tests.corpus``), and
+    start no zygote before it.
+    """
     fake = FakeExecutor(answer)
+    monkeypatch.setattr(ProcessStarter, "early", lambda jobs: nullcontext())
     monkeypatch.setattr("torch_conformance.run.pipeline.LocalExecutor", fake.started)
     return fake

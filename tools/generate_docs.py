@@ -5,7 +5,7 @@ them below ``docs`` and ``schemas``.
   their own) are replaced by the contents
   of the schemas and of the tables in the code.
 - The command line, from its parser; the regressions of ``tools.faults.corpus``.
-- The seed tests beside our specs, from ``specs/_seeds.yaml`` and what the specs cover.
+- The seed tests and our specs, from ``specs/_seeds.yaml`` and what the specs cover.
 - The specs on the page about Python tests, which is ours but for them.
 - The gallery: a page for each area of the shipped specs, with its shortest spec whole and a row for
   each spec.
@@ -292,20 +292,20 @@ def _escaped(text: str) -> str:
 # -- the seed tests --------------------------------------------------------------------------------
 
 SEED_TESTS = """\
-# The seed tests beside our specs
+# The seed tests and our specs
 
 The seed tests are the {tests} tests, {instances} instances, of five test files of PyTorch Inductor of 2024. Each has a row here: what our
-specs claim in the place of each of its assertions, and what differs in its conditions (sizes, options, what a machine needs). This page is
+specs claim in place of each of its assertions, and what differs in its conditions (sizes, options, what a machine needs). This page is
 generated from `specs/_seeds.yaml` and from the specs by `python -m tools.generate_docs`; do not edit it. `torch-conformance list --coverage`
 prints the assertions that differ on the backends of the selected cases.
 
 | word | ours |
 |---|---|
 | same | claims the same. "As precise as eager" is judged by [eager's own error](../design/numbers.md), or by the dtype's tolerance without a float64 reference; for a seed that has the dtype's tolerance it counts as this |
-| tighter | refuses all that the seed refuses, and more; "nothing" is a claim that the seed lacks |
-| replaced | claims something else for the same purpose |
+| tighter | refuses all that the seed refuses, and more; "nothing" marks a claim that the seed lacks |
+| replaced | makes another claim for the same purpose |
 | looser | accepts something that the seed refuses, or asks less |
-| missing | has nothing in its place |
+| missing | has no such claim |
 
 | | {kinds} |
 |---|{rules}

@@ -178,7 +178,7 @@ class Input:
     device: Annotated[str, common("device")]
     """The device, when it is not the backend's."""
     requires_grad: Boolean
-    """Whether gradients are wanted."""
+    """Whether the tensor requires a gradient."""
     strides: Annotated[list[int], _LIST, Form({"items": common("size")})]
     """Explicit strides, in elements; 0 for an expanded dimension.
 
