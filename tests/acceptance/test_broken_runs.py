@@ -248,7 +248,9 @@ def test_a_second_interrupt_stops_now_and_reports_all_the_same(start, signals):
 
 def test_an_interrupt_while_torch_is_imported_ends_everything_too(start):
     run = start(env=environment)
-    waited(lambda: len(list(processes_with(run.mark, run.folder))) >= 2)
+    # torch is imported while the specs are read; the report begins when they are
+    waited(lambda: (run.out / "junit.xml").exists())
+    assert len(list(processes_with(run.mark, run.folder))) >= 2
     run.process.send_signal(signal.SIGINT)
     run.ended(130)
     assert set(run.outcomes.values()) == {Outcome.NOT_RUN}
