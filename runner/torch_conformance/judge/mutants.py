@@ -15,14 +15,13 @@ from enum import Enum
 from typing import Any
 
 from torch_conformance.judge.evidence import ANOTHER_FORM, CarriedOut, judge_expectation
-from torch_conformance.judge.verdicts import facts_of, with_code
+from torch_conformance.judge.verdicts import reading_of
 from torch_conformance.matching.time_limit import PatternTooSlow
 from torch_conformance.model.case import Case, Expected
-from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.escaping import one_line
-from torch_conformance.model.expectation import Expectation, Mutant, Status, Verdict
+from torch_conformance.model.expectation import Expectation, Mutant, Reading, Status, Verdict
 from torch_conformance.model.results import COULD_NOT_HAVE_FAILED, WEAK
 from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.steps import MEASURED, TRITON, expects_raise
@@ -129,25 +128,19 @@ def try_case(case: Case, surroundings: Surroundings, steps: Iterable[CarriedOut]
         if carried_out.facts.raised is not None and not expects_raise(step, surroundings):
             break
         for index, expected in enumerate(step.expectations if step.runs(surroundings) else ()):
-            facts = facts_of(index, carried_out)
-            trials.extend(_try_expectation(case, expected, facts, surroundings, steps))
+            sent = carried_out.facts.measurements.get(str(index))
+            facts = reading_of(expected, sent, carried_out.facts, surroundings)
+            if not isinstance(facts, Verdict):
+                trials.extend(_try_expectation(case, expected, facts, steps))
     return trials
 
 
 def _try_expectation(
-    case: Case,
-    expected: Expected,
-    facts: StepFacts,
-    surroundings: Surroundings,
-    steps: Sequence[CarriedOut],
+    case: Case, expected: Expected, facts: Reading, steps: Sequence[CarriedOut]
 ) -> Iterator[Trial]:
-    known_here = with_code(expected, facts, surroundings)
-    if isinstance(known_here, Verdict):
-        return
-    surroundings = known_here
     held_by_leaf = {
         judgement.leaf: judgement
-        for judgement in judge_expectation(expected, facts, surroundings)
+        for judgement in judge_expectation(expected, facts)
         if judgement.status is Status.HELD
     }
     trial = functools.partial(Trial, case_id=case.id, kind=expected.kind, weak=expected.weak)
@@ -179,14 +172,14 @@ def _try_expectation(
                 here=observed,
             )
     try:
-        for mutant in _in_time(expected.check.mutants(facts, surroundings)):
+        for mutant in _in_time(expected.check.mutants(facts)):
             if mutant.leaf not in held_by_leaf:
                 continue
             fate, observed = Fate.NOT_APPLICABLE, mutant.why_not
             if mutant.facts is not None:
                 # the failure of one leaf may be reported for the whole expectation
                 fate, observed = Fate.KILLED, ""
-                for judgement in judge_expectation(expected, mutant.facts, surroundings):
+                for judgement in judge_expectation(expected, mutant.facts):
                     if judgement.leaf == mutant.leaf:
                         observed = judgement.observed
                         if judgement.status in (Status.HELD, Status.NOT_APPLICABLE):

@@ -13,13 +13,14 @@ from torch_conformance.judge.evidence import (
 from torch_conformance.matching.generated_code import code_of, joined
 from torch_conformance.matching.time_limit import PatternTooSlow
 from torch_conformance.model.case import Case, Expected, Step
-from torch_conformance.model.case_facts import ServiceReport, StepFacts
+from torch_conformance.model.case_facts import ServiceReport, StepFacts, StepWithCode
 from torch_conformance.model.conditions import Surroundings, asks_for_code
 from torch_conformance.model.escaping import headline
 from torch_conformance.model.expectation import (
     NO_EXCEPTION,
     NUMBERS,
     RANDOM_STREAM,
+    Reading,
     Status,
     Verdict,
 )
@@ -30,24 +31,32 @@ from torch_conformance.vocabulary.expectations.close import contradiction
 from torch_conformance.vocabulary.steps import expects_raise, needs_eager, parsed, traits_of
 
 
-def with_code(
-    expected: Expected, facts: StepFacts, surroundings: Surroundings
-) -> Surroundings | Verdict:
-    """Return the surroundings with the code of the step, where a condition of the expectation asks
-    for it.
+def reading_of(
+    expected: Expected, sent: Json, facts: StepWithCode, surroundings: Surroundings
+) -> Reading | Verdict:
+    """Return what an expectation reads of a step, with its measurement as the worker ``sent`` it;
+    an error where it cannot be judged by that.
 
-    Without code the condition is neither true nor false: an error, as for ``filecheck``. Comments
-    and boilerplate are left out.
+    Where a condition of the expectation asks for the code of the step, the surroundings have it,
+    without comments and boilerplate. Without code the condition is neither true nor false: an
+    error, as for ``filecheck``.
     """
-    if not asks_for_code(expected.body):
-        return surroundings
-    why = "the step generated no code"
-    if facts.code:
+    if asks_for_code(expected.body) and surroundings.code is None:
+        why = "" if facts.code else "the step generated no code"
         try:
-            return replace(surroundings, code=joined([code_of(piece) for piece in facts.code]).text)
+            code = joined([code_of(piece) for piece in facts.code])
+            surroundings = replace(surroundings, code=code.text)
         except PatternTooSlow:
             why = "pattern too slow"
-    return Verdict.error("generated code, for the condition of this expectation", why)
+        if why:
+            return Verdict.error("generated code, for the condition of this expectation", why)
+    try:
+        measured = decode(sent)
+    except ANOTHER_FORM as error:
+        return nonsense(error)
+    if why := _contradiction(measured):
+        return Verdict.error(expected.kind, why)
+    return Reading.of(facts, measured, surroundings)
 
 
 NOTHING = (
@@ -95,25 +104,25 @@ def is_active(facts: StepFacts) -> bool:
 
 
 def problem_of_repetitions(
-    expected: Expected, index: int, known: CarriedOut, surroundings: Surroundings, *, holds: bool
+    expected: Expected, index: int, step: Step, facts: Reading, *, holds: bool
 ) -> Verdict | None:
     """Return the judgement of the first repetition that does not hold; where the step ``holds``, of
     its recorded call too.
     """
-    check, step = expected.check, known.step
+    check = expected.check
     if (
         not check.compares_with_eager
-        or not check.applies(surroundings)
-        or known.facts.raised
-        or expects_raise(step, surroundings)
+        or not check.applies(facts.surroundings)
+        or facts.raised
+        or expects_raise(step, facts.surroundings)
     ):
         return None
-    entries = known.facts.repetitions.get(str(index), ())
+    entries = facts.repetitions.get(str(index), ())
     sent = [
         (f"repetition {entry.first + 1} of {step.repeat}", entry.measured, entry.why_not)
         for entry in entries
     ]
-    of_proof = known.facts.measurements.get(PROOF)
+    of_proof = facts.measurements.get(PROOF)
     if (
         holds
         and isinstance(of_proof, Mapping)
@@ -122,10 +131,13 @@ def problem_of_repetitions(
     ):
         sent.append(("one more call, with other numbers", again[str(index)], ""))
     for where, measured, why_not in sent:
-        judgements = (
-            [Verdict.error("", why_not)]
+        reading = (
+            Verdict.error("", why_not)
             if measured is None
-            else _judged_by(measured, expected, known.facts, surroundings)
+            else reading_of(expected, measured, facts, facts.surroundings)
+        )
+        judgements = (
+            [reading] if isinstance(reading, Verdict) else judge_expectation(expected, reading)
         )
         problem = next(
             (judgement for judgement in judgements if judgement.status is not Status.HELD), None
@@ -299,13 +311,6 @@ def _of_rank(step: Step, verdict: Verdict) -> Verdict:
     return replace(verdict, expected=f"rank {step.rank}: {verdict.expected}".removesuffix(": "))
 
 
-def facts_of(index: int, known: CarriedOut) -> StepFacts:
-    """Return the facts of a step for one of its expectations; raise one of ``ANOTHER_FORM`` for a
-    malformed measurement.
-    """
-    return replace(known.facts, measured=decode(known.facts.measurements.get(str(index))))
-
-
 def _contradiction(measured: Json) -> str:
     """Return how the facts of the values of a comparison contradict each other; empty where they
     agree, and for other measurements.
@@ -327,32 +332,16 @@ def _contradiction(measured: Json) -> str:
         return f"the measurement makes no sense: {type(error).__name__}: {error}"
 
 
-def _judged_by(
-    sent: Json, expected: Expected, facts: StepFacts, surroundings: Surroundings
-) -> list[Verdict]:
-    """Judge an expectation by what was measured for it, as the worker sent it."""
-    try:
-        measured = decode(sent)
-    except ANOTHER_FORM as error:
-        return [nonsense(error)]
-    if why := _contradiction(measured):
-        return [Verdict.error(expected.kind, why)]
-    return judge_expectation(expected, replace(facts, measured=measured), surroundings)
-
-
 def _judged(
     expected: Expected, index: int, known: CarriedOut, surroundings: Surroundings
 ) -> list[Verdict]:
-    known_here = with_code(expected, known.facts, surroundings)
-    if isinstance(known_here, Verdict):
-        return [known_here]
-    judgements = _judged_by(
-        known.facts.measurements.get(str(index)), expected, known.facts, known_here
-    )
+    sent = known.facts.measurements.get(str(index))
+    reading = reading_of(expected, sent, known.facts, surroundings)
+    if isinstance(reading, Verdict):
+        return [reading]
+    judgements = judge_expectation(expected, reading)
     holds = all(judgement.status is Status.HELD for judgement in judgements)
-    if (
-        problem := problem_of_repetitions(expected, index, known, known_here, holds=holds)
-    ) is not None:
+    if problem := problem_of_repetitions(expected, index, known.step, reading, holds=holds):
         return [problem]
     why_not = known.facts.unmeasured.get(str(index))
     return [

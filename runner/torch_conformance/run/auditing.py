@@ -390,16 +390,14 @@ def _tried(ran: Ran, case: Case, result: CaseResult) -> list[Trial] | None:
         raise UsageError(f"{folder}: not what a run leaves: {error}") from error
 
 
-def recorded_steps(
-    case: Case, result: CaseResult, run: Path, *, has_code: bool = True
-) -> list[CarriedOut]:
-    """Return the steps of a recorded result in the folder of its run, with their generated code
-    unless it is left out; none without an observation.
+def recorded_steps(case: Case, result: CaseResult, run: Path) -> list[CarriedOut]:
+    """Return the steps of a recorded result in the folder of its run, with their generated code;
+    none without an observation.
     """
     if OBSERVATION not in result.evidence:
         return []
     files = RecordedFiles(run / result.folder, result.evidence)
-    facts = recorded_facts(files.observation(), files.code if has_code else None)
+    facts = recorded_facts(files.observation(), files.code)
     return list(carried_out(case, facts.steps))
 
 

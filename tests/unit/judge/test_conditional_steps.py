@@ -88,7 +88,7 @@ def test_an_exception_of_a_step_that_is_left_out_is_not_expected() -> None:
 
 
 def test_a_step_that_is_left_out_is_not_audited() -> None:
-    facts = recorded_facts(observation(seen(**IDLE), seen()))
+    facts = recorded_facts(observation(seen(**IDLE), seen()), lambda *_: CODE)
     of = case(left_out(HOLDS), step(HOLDS))
     trials = try_case(of, HERE, carried_out(of, facts.steps))
     assert len(trials) == 2

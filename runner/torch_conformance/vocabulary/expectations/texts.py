@@ -22,8 +22,8 @@ from torch_conformance.matching.patterns import (
 from torch_conformance.matching.patterns import is_general as is_general_text
 from torch_conformance.matching.time_limit import PatternTooSlow
 from torch_conformance.model.case_facts import Cause, StepFacts
-from torch_conformance.model.conditions import Surroundings, choose
-from torch_conformance.model.expectation import About, Mutant, Status, Verdict
+from torch_conformance.model.conditions import choose
+from torch_conformance.model.expectation import About, Mutant, Reading, Status, Verdict
 from torch_conformance.model.protocol import Json
 from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations.expectation_base import (
@@ -116,7 +116,7 @@ def judge_text(
 
 
 def text_mutants(
-    text: str, contains: tuple[str, ...], pattern: str | None, changed: Callable[[str], StepFacts]
+    text: str, contains: tuple[str, ...], pattern: str | None, changed: Callable[[str], Reading]
 ) -> Iterator[Mutant]:
     """Yield the text without each part, and without the matches of the pattern.
 
@@ -330,7 +330,7 @@ class _OfText(ConditionalOnCode):
         """The text, in words."""
         raise NotImplementedError
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: Reading) -> list[Verdict]:
         """Judge the text; where all else holds, how often each part is in it.
 
         Occurrences do not overlap.
@@ -339,7 +339,7 @@ class _OfText(ConditionalOnCode):
         if text is None:
             return [Verdict.failed(f"{self.what} is a text", facts.measured["type"])]
         judged = judge_text(text, parts, self.matches, what=self.what, lacks=parts_of(self.lacks))
-        applies, value = choose(self.count, surroundings)
+        applies, value = choose(self.count, facts.surroundings)
         if self.count is None or not applies or judged.status is not Status.HELD:
             return [judged]
         required = parse_count(value)
@@ -353,7 +353,7 @@ class _OfText(ConditionalOnCode):
                 return [Verdict.failed(expected, f"{part!r} {number} times", detail=text[-4000:])]
         return [replace(judged, expected=expected)]
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """The text without the expected parts and matches, with parts as often as they must not be,
         and with what it must lack.
         """
@@ -365,13 +365,13 @@ class _OfText(ConditionalOnCode):
             yield Mutant("single characters", facts.with_measured(text=ANYTHING[0]))
         for part in parts if self.count is not None else ():
 
-            def so_often(number: float, part: str = part) -> StepFacts:
+            def so_often(number: float, part: str = part) -> Reading:
                 return facts.with_measured(
                     text="\n".join([text.replace(part, ""), *[part] * int(number)])
                 )
 
             yield from count_mutants(
-                self.count, text.count(part), surroundings, so_often, where=repr(part)
+                self.count, text.count(part), facts, so_often, where=repr(part)
             )
         for part in parts_of(self.lacks):
             yield Mutant(
@@ -545,7 +545,7 @@ class Exit(ConditionalOnCode):
                 "stderr",
             )
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: Reading) -> list[Verdict]:
         """Judge the code, then the texts."""
         expected = "a non-zero exit code" if self.nonzero else f"exit code {self.code}"
         if facts.exit is None:
@@ -579,7 +579,7 @@ class Exit(ConditionalOnCode):
             judged.append(replace(judgement, leaf="stdout"))
         return judged or [Verdict.passed(expected, f"exit code {code}")]
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """Another code, and each stream without its text; a misspelt name, which fails too."""
         if (child := facts.exit) is None:
             return
@@ -595,7 +595,7 @@ class Exit(ConditionalOnCode):
         for stream, leaf in (("stderr", ""), ("stdout", "stdout")):
             if getattr(self, stream) is not None and (text := getattr(child, stream)) is not None:
 
-                def changed(text: str, stream: str = stream) -> StepFacts:
+                def changed(text: str, stream: str = stream) -> Reading:
                     texts: dict[str, Any] = {stream: text}
                     return replace(facts, exit=replace(child, **texts))
 
@@ -729,7 +729,7 @@ class Raises(Conditional):
             }
         )
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: Reading) -> list[Verdict]:
         """Judge the type (a subclass passes), then the text, then the chain of causes."""
         eager, raised = facts.measured["eager"] if self.as_eager else None, facts.raised
         if self.as_eager and eager is None:
@@ -768,7 +768,7 @@ class Raises(Conditional):
         chain = "; caused by ".join(f"{cause.type}: {cause.message}" for cause in raised.causes)
         return failed(f"{observed}; caused by {text_of(chain or 'nothing')}")
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """No exception, one of an unrelated type, another text if the text is expected, and
         likewise for the cause.
         """
