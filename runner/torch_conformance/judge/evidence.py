@@ -101,8 +101,6 @@ class NoObservation(ValueError):
 
 def observation_of(sent: object) -> Observation:
     """Return a worker's untrusted message; raise ``NoObservation`` where it is invalid."""
-    if sent is None:
-        raise NoObservation("it is null")
     from torch_conformance.machine.schemas import misfit  # reads the schemas
 
     if (problem := misfit(sent, "observation")) is None:
@@ -131,29 +129,19 @@ def read_facts(sent: object, code: ReadCode, **known: Any) -> Facts:
         observation = observation_of(sent)
     except NoObservation as error:
         return Facts(nonsense=str(error), **known)
-    known = {**values_of(observation), **known, "steps": ()}
-    try:
-        known["steps"] = tuple(
-            StepWithCode(
-                **values_of(step),
-                code=tuple(
-                    code(index, piece, "".join(step.code_digests[piece : piece + 1]))
-                    for piece in range(step.code_pieces)
-                ),
+    known = {**values_of(observation), **known}
+    steps: list[StepWithCode] = []
+    for index, step in enumerate(observation.steps):
+        try:
+            pieces = tuple(
+                code(index, piece, "".join(step.code_digests[piece : piece + 1]))
+                for piece in range(step.code_pieces)
             )
-            for index, step in enumerate(observation.steps)
-        )
-    except OSError as missing:
-        known["nonsense"] = f"the generated code cannot be judged: {missing}"
-    return Facts(**known)
-
-
-def recorded_facts(sent: object, code: ReadCode) -> Facts:
-    """Return the facts of a recorded message; raise ``NoObservation`` where it is invalid."""
-    facts = read_facts(sent, code)
-    if facts.nonsense or not facts.is_answered:
-        raise NoObservation(facts.nonsense or "it is null")
-    return facts
+        except OSError as missing:
+            pieces = ()
+            known.setdefault("nonsense", f"the generated code cannot be judged: {missing}")
+        steps.append(StepWithCode(**values_of(step), code=pieces))
+    return Facts(**{**known, "steps": tuple(steps)})
 
 
 ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)

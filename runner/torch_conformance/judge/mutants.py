@@ -128,8 +128,7 @@ def try_case(case: Case, surroundings: Surroundings, steps: Iterable[CarriedOut]
         if carried_out.facts.raised is not None and not expects_raise(step, surroundings):
             break
         for index, expected in enumerate(step.expectations if step.runs(surroundings) else ()):
-            sent = carried_out.facts.measurements.get(str(index))
-            facts = reading_of(expected, sent, carried_out.facts, surroundings)
+            facts = reading_of(expected, index, carried_out.facts, surroundings)
             if not isinstance(facts, Verdict):
                 trials.extend(_try_expectation(case, expected, facts, steps))
     return trials

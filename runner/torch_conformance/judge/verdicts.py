@@ -15,6 +15,7 @@ from torch_conformance.matching.time_limit import PatternTooSlow
 from torch_conformance.model.case import Case, Expected, Step
 from torch_conformance.model.case_facts import ServiceReport, StepFacts, StepWithCode
 from torch_conformance.model.conditions import Surroundings, asks_for_code
+from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.escaping import headline
 from torch_conformance.model.expectation import (
     NO_EXCEPTION,
@@ -32,10 +33,14 @@ from torch_conformance.vocabulary.steps import expects_raise, needs_eager, parse
 
 
 def reading_of(
-    expected: Expected, sent: Json, facts: StepWithCode, surroundings: Surroundings
+    expected: Expected,
+    index: int,
+    facts: StepWithCode,
+    surroundings: Surroundings,
+    sent: Json = None,
 ) -> Reading | Verdict:
-    """Return what an expectation reads of a step, with its measurement as the worker ``sent`` it;
-    an error where it cannot be judged by that.
+    """Return what the expectation ``index`` of a step reads; an error where it cannot be judged by
+    that. ``sent`` is another measurement of it than that of the step.
 
     Where a condition of the expectation asks for the code of the step, the surroundings have it,
     without comments and boilerplate. Without code the condition is neither true nor false: an
@@ -51,7 +56,7 @@ def reading_of(
         if why:
             return Verdict.error("generated code, for the condition of this expectation", why)
     try:
-        measured = decode(sent)
+        measured = decode(facts.measurements.get(str(index)) if sent is None else sent)
     except ANOTHER_FORM as error:
         return nonsense(error)
     if why := _contradiction(measured):
@@ -134,7 +139,7 @@ def problem_of_repetitions(
         reading = (
             Verdict.error("", why_not)
             if measured is None
-            else reading_of(expected, measured, facts, facts.surroundings)
+            else reading_of(expected, index, facts, facts.surroundings, measured)
         )
         judgements = (
             [reading] if isinstance(reading, Verdict) else judge_expectation(expected, reading)
@@ -143,7 +148,7 @@ def problem_of_repetitions(
             (judgement for judgement in judgements if judgement.status is not Status.HELD), None
         )
         if problem is not None:
-            return replace(problem, expected=f"{where}: {problem.expected}".removesuffix(": "))
+            return _of_part(problem, where)
     count = sum(entry.times for entry in entries)
     if count != step.repeat - 1:
         return Verdict.error(
@@ -227,8 +232,7 @@ def verdicts_of(
                 f"{raised.type} in phase '{raised.phase}': {headline(raised.message)}".rstrip(": ")
             )
             judgement = Verdict.failed(NO_EXCEPTION, observed, detail=folded(raised.traceback))
-            raised_verdict = replace(judgement, kind="raised", position=step.position)
-            return [*verdicts, *effects, _of_rank(step, raised_verdict)]
+            return [*verdicts, *effects, _placed(judgement, "raised", step, step.position)]
         runs, left = step.runs(surroundings), known.facts.effects
         # of numpy's generator torch never promises the state of eager
         drawn = [
@@ -263,12 +267,8 @@ def verdicts_of(
                     judgement = Verdict.error("", UNCOMPARED)
                 elif has_other_draws:
                     judgement = _with_hint(judgement)
-            placed = replace(
-                judgement,
-                kind=expected.kind,
-                position=expected.place(expected.check.leaf_of(judgement)),
-            )
-            verdicts.append(_of_rank(step, placed))
+            position = expected.place(expected.check.leaf_of(judgement))
+            verdicts.append(_placed(judgement, expected.kind, step, position))
         # a call that raised has no verdict of side effects
         if (
             runs
@@ -285,30 +285,29 @@ def verdicts_of(
             except ANOTHER_FORM as error:
                 judgement = nonsense(error)
             judgement = _with_hint(judgement) if has_other_draws else judgement
-            judgement = replace(judgement, kind=side_effects.KIND, position=step.position)
-            effects.append(_of_rank(step, judgement))
+            effects.append(_placed(judgement, side_effects.KIND, step, step.position))
+    position, observed = case.position, ""
     if len(steps) < len(case.steps):
-        missing = case.steps[len(steps)].position
+        position, effects = case.steps[len(steps)].position, []
         observed = f"step {len(steps) + 1} was not carried out"
-        return [
-            *verdicts,
-            Verdict(kind="error", status=Status.ERROR, position=missing, observed=observed),
-        ]
-    if all(verdict.status is Status.NOT_APPLICABLE for verdict in verdicts):
+    elif all(verdict.status is Status.NOT_APPLICABLE for verdict in verdicts):
         observed = "no expectation applies here: the case claims nothing"
-        return [
-            *verdicts,
-            *effects,
-            Verdict(kind="error", status=Status.ERROR, position=case.position, observed=observed),
-        ]
+    if observed:
+        effects.append(
+            Verdict(kind="error", status=Status.ERROR, position=position, observed=observed)
+        )
     return [*verdicts, *effects]
 
 
-def _of_rank(step: Step, verdict: Verdict) -> Verdict:
-    """Return a verdict that names the rank whose step it judges."""
-    if step.rank is None:
-        return verdict
-    return replace(verdict, expected=f"rank {step.rank}: {verdict.expected}".removesuffix(": "))
+def _placed(verdict: Verdict, kind: str, step: Step, position: Position) -> Verdict:
+    """Return a verdict with its kind and its place; it names the rank whose step it judges."""
+    if step.rank is not None:
+        verdict = _of_part(verdict, f"rank {step.rank}")
+    return replace(verdict, kind=kind, position=position)
+
+
+def _of_part(verdict: Verdict, part: str) -> Verdict:
+    return replace(verdict, expected=f"{part}: {verdict.expected}".removesuffix(": "))
 
 
 def _contradiction(measured: Json) -> str:
@@ -335,8 +334,7 @@ def _contradiction(measured: Json) -> str:
 def _judged(
     expected: Expected, index: int, known: CarriedOut, surroundings: Surroundings
 ) -> list[Verdict]:
-    sent = known.facts.measurements.get(str(index))
-    reading = reading_of(expected, sent, known.facts, surroundings)
+    reading = reading_of(expected, index, known.facts, surroundings)
     if isinstance(reading, Verdict):
         return [reading]
     judgements = judge_expectation(expected, reading)

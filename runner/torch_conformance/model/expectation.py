@@ -185,11 +185,6 @@ class Mutant:
     """Which part was changed, where there are several: a tensor's path, a directive."""
     why_not: str = ""
 
-    @classmethod
-    def not_applicable(cls, name: str, why_not: str, *, leaf: str = "", where: str = "") -> Self:
-        """Return a mutant that cannot be made of these facts."""
-        return cls(name, None, leaf, where, why_not)
-
 
 class Expectation:
     """A kind of expectation; by itself one names no value, and claims nothing about dynamo."""

@@ -23,7 +23,7 @@ from tests.fakes import (
     verdict_of,
 )
 from tests.recorded import recorded
-from torch_conformance.judge.evidence import carried_out, recorded_facts
+from torch_conformance.judge.evidence import carried_out, read_facts
 from torch_conformance.judge.mutants import Fate, Trial, try_case, with_control
 from torch_conformance.model.case import Case, Control
 from torch_conformance.model.case_facts import Raised
@@ -122,7 +122,7 @@ def test_close_is_judged_with_each_stand_in_at_each_leaf() -> None:
 def tried(
     of: Case, *steps: Mapping[str, Any], code: Mapping[tuple[int, int], str] | None = None
 ) -> list[Trial]:
-    facts = recorded_facts(observation(*steps), lambda index, piece, _: (code or {})[index, piece])
+    facts = read_facts(observation(*steps), lambda index, piece, _: (code or {})[index, piece])
     return try_case(of, HERE, carried_out(of, facts.steps))
 
 

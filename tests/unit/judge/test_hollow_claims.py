@@ -18,7 +18,7 @@ from tests.fakes import (
     step,
     verdict_of,
 )
-from torch_conformance.judge.evidence import carried_out, recorded_facts
+from torch_conformance.judge.evidence import carried_out, read_facts
 from torch_conformance.judge.mutants import TRIVIAL_CALLS, UNREACHED, Fate, try_case
 from torch_conformance.language.waivers import read_waivers
 from torch_conformance.model.case import Control
@@ -34,7 +34,7 @@ LOOKUP = "torch._inductor.select_algorithm.AlgorithmSelectorCache.lookup"
 def survivors(*steps: tuple[Any, Mapping[str, Any]], code: str = "", **changes: Any) -> set[str]:
     """Return the mutants that survive in a case with these steps: expectations, and facts."""
     of = case(*(step(*claims) for claims, _ in steps), **changes)
-    facts = recorded_facts(observation(*(told for _, told in steps)), lambda *_: code)
+    facts = read_facts(observation(*(told for _, told in steps)), lambda *_: code)
     trials = try_case(of, HERE, carried_out(of, facts.steps))
     return {trial.mutant for trial in trials if trial.fate is Fate.SURVIVED}
 

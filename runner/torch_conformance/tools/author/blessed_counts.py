@@ -95,8 +95,7 @@ class Sample:
             for index, expected in enumerate(carried.step.expectations if is_run else ()):
                 if not EXPECTATIONS[expected.kind].may_be_blessed:
                     continue
-                sent = carried.facts.measurements.get(str(index))
-                facts = reading_of(expected, sent, carried.facts, self.surroundings)
+                facts = reading_of(expected, index, carried.facts, self.surroundings)
                 if not isinstance(facts, Verdict):
                     for judgement in judge_expectation(expected, facts):
                         seen[Leaf(number, index, judgement.leaf)] = expected, judgement

@@ -430,11 +430,9 @@ class Close(ConditionalOnCode):
                 )
                 if is_constant and name in _OF_INPUTS:
                     why_not = why_not or "the result is the same for other inputs, but for rounding"
-                if why_not:
-                    yield Mutant.not_applicable(name, why_not, where=where)
-                else:
-                    changed = [*leaves[:index], {**leaf, **measured}, *leaves[index + 1 :]]
-                    yield Mutant(name, facts.with_measured(leaves=changed), where=where)
+                changed = [*leaves[:index], {**leaf, **measured}, *leaves[index + 1 :]]
+                mutant = None if why_not else facts.with_measured(leaves=changed)
+                yield Mutant(name, mutant, where=where, why_not=why_not)
 
     def problem(self, leaf: Facts) -> Verdict | None:
         """Return the judgement of a value that is not close to its reference, or that was not

@@ -33,7 +33,6 @@ from torch_conformance.vocabulary.expectations.texts import (
     check_searched,
     check_specific,
     judge_text,
-    parts_of,
     text_mutants,
 )
 from torch_conformance.vocabulary.forms import (
@@ -152,7 +151,7 @@ class _Events(Conditional):
         expected = f"{self.what}: {counted.expected.removeprefix('count ')}"
         judged = [replace(counted, expected=expected, detail="\n".join([*shown, *more]))]
         if self.reason is not None:
-            contains, pattern = parts_of(self.reason.get("contains")), self.reason.get("matches")
+            contains, pattern = self.reason.get("contains"), self.reason.get("matches")
             of_reason = Verdict.failed(f"{self.what} with a reason", "there were none")
             for event in events:
                 of_reason = judge_text(
@@ -178,18 +177,18 @@ class _Events(Conditional):
             leaf="count",
             most=self.most(facts),
         )
-        for index, event in enumerate(events if self.reason is not None else ()):
+        reason = self.reason or {}
+        for index, event in enumerate(events):
 
             def changed(text: str, index: int = index, event: Mapping[str, str] = event) -> Reading:
                 return facts.with_measured(
                     events=[*events[:index], {**event, "reason": text}, *events[index + 1 :]]
                 )
 
-            reason = self.reason or {}
             for mutant in text_mutants(
-                event["reason"], parts_of(reason.get("contains")), reason.get("matches"), changed
+                event["reason"], reason.get("contains"), reason.get("matches"), changed, "reason"
             ):
-                yield replace(mutant, leaf="reason", where=f"{event['frame']}: {mutant.where}")
+                yield replace(mutant, where=f"{event['frame']}: {mutant.where}")
 
 
 _MOST, _LONGEST = 10, 1_000
@@ -267,10 +266,10 @@ class Guards(Conditional):
             return
         text = "\n".join(texts)
         if self.contains is not None:
-            judged = judge_text(text, parts_of(self.contains), None, what="guards")
+            judged = judge_text(text, self.contains, None, what="guards")
             yield replace(judged, leaf="contains")
         if self.matches is not None:
-            yield replace(judge_text(text, (), self.matches, what="guards"), leaf="matches")
+            yield replace(judge_text(text, None, self.matches, what="guards"), leaf="matches")
         if self.checks is not None:
             yield judge_checks(self.checks, text, facts)
 
@@ -290,13 +289,8 @@ class Guards(Conditional):
             "\n".join(facts.measured["texts"]),
             lambda text: facts.with_measured(texts=[text], count=1),
         )
-        yield from (
-            replace(mutant, leaf="contains")
-            for mutant in text_mutants(text, parts_of(self.contains), None, put)
-        )
-        yield from (
-            replace(mutant, leaf="matches") for mutant in text_mutants(text, (), self.matches, put)
-        )
+        yield from text_mutants(text, self.contains, None, put, "contains")
+        yield from text_mutants(text, None, self.matches, put, "matches")
         if self.checks is not None:
             mutants = checks_mutants(self.checks, text, facts, put)
             yield from (mutant for mutant in mutants if mutant.name != COMMENTED_OUT)

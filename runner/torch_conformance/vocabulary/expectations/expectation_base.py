@@ -353,9 +353,9 @@ def count_mutants(
             numbers.append(("what x + 1 has", trivial))
     for name, number in numbers:
         if number < 0:
-            yield Mutant.not_applicable(name, "counts are not negative", leaf=leaf, where=where)
+            yield Mutant(name, None, leaf, where, "counts are not negative")
         else:
-            yield Mutant(name, changed(number), leaf=leaf, where=where)
+            yield Mutant(name, changed(number), leaf, where)
 
 
 _MOST_BUDGET = 1_000_000

@@ -218,7 +218,7 @@ class FileCheck(Kind):
         for change in changes(self.checks, chosen.text):
             where = f"line {change.directive.line}: {change.directive}"
             if change.text is None:
-                yield Mutant.not_applicable(change.kind.value, change.why_not, where=where)
+                yield Mutant(change.kind.value, None, where=where, why_not=change.why_not)
             else:
                 # an inserted line may not be code; the rest of a line after a removal must not be
                 # parsed again

@@ -83,7 +83,7 @@ def check_searched(
 
 def judge_text(
     text: str,
-    contains: tuple[str, ...],
+    contains: Texts | None,
     pattern: str | None,
     *,
     what: str,
@@ -93,17 +93,18 @@ def judge_text(
 
     The judgement shows the first part that is missing, or that is there although it must not be.
     """
+    parts = parts_of(contains)
     for part in lacks:
         if part in text:
             at = text.index(part)
             return Verdict.failed(
                 f"{what} without {part!r}", _excerpt(text[max(at - 60, 0) :]), detail=text[-4000:]
             )
-    for part in contains:
+    for part in parts:
         if part not in text:
             return Verdict.failed(f"{what} with {part!r}", _excerpt(text), detail=text[-4000:])
     expected = f"{what} with " + " and ".join(
-        [*map(repr, contains), *([f"a match of /{pattern}/"] if pattern else [])]
+        [*map(repr, parts), *([f"a match of /{pattern}/"] if pattern else [])]
     )
     expected += "".join(f", without {part!r}" for part in lacks)
     if lacks and _may_be_cut(text):
@@ -116,24 +117,29 @@ def judge_text(
 
 
 def text_mutants(
-    text: str, contains: tuple[str, ...], pattern: str | None, changed: Callable[[str], Reading]
+    text: str,
+    contains: Texts | None,
+    pattern: str | None,
+    changed: Callable[[str], Reading],
+    leaf: str = "",
 ) -> Iterator[Mutant]:
     """Yield the text without each part, and without the matches of the pattern.
 
     ``changed`` makes facts with a text.
     """
-    for part in contains:
-        yield Mutant("its part removed", changed(text.replace(part, "")), where=repr(part))
+    for part in parts_of(contains):
+        yield Mutant("its part removed", changed(text.replace(part, "")), leaf, repr(part))
     if pattern is None:
         return
     # the text around a removed match may match again
     for _ in range(100):
         match = search(pattern, text)
         if match is None:
-            yield Mutant("its match removed", changed(text), where=f"/{pattern}/")
+            yield Mutant("its match removed", changed(text), leaf, f"/{pattern}/")
             return
         text = text[: match.start()] + text[match.end() :]
-    yield Mutant.not_applicable("its match removed", "more than 100 matches", where=f"/{pattern}/")
+    why_not = "more than 100 matches"
+    yield Mutant("its match removed", None, leaf, f"/{pattern}/", why_not)
 
 
 def _may_be_cut(text: str) -> bool:
@@ -338,7 +344,9 @@ class _OfText(ConditionalOnCode):
         text, parts = facts.measured["text"], parts_of(self.contains)
         if text is None:
             return [Verdict.failed(f"{self.what} is a text", facts.measured["type"])]
-        judged = judge_text(text, parts, self.matches, what=self.what, lacks=parts_of(self.lacks))
+        judged = judge_text(
+            text, self.contains, self.matches, what=self.what, lacks=parts_of(self.lacks)
+        )
         applies, value = choose(self.count, facts.surroundings)
         if self.count is None or not applies or judged.status is not Status.HELD:
             return [judged]
@@ -359,7 +367,7 @@ class _OfText(ConditionalOnCode):
         """
         text, parts = facts.measured["text"], parts_of(self.contains)
         yield from text_mutants(
-            text, parts, self.matches, lambda other: facts.with_measured(text=other)
+            text, self.contains, self.matches, lambda other: facts.with_measured(text=other)
         )
         if (parts or self.matches) and not self.lacks and self.count is None:
             yield Mutant("single characters", facts.with_measured(text=ANYTHING[0]))
@@ -559,7 +567,7 @@ class Exit(ConditionalOnCode):
             judged.append(
                 judge_text(
                     _FRAMES.sub("", facts.exit.stderr),
-                    parts_of(self.stderr),
+                    self.stderr,
                     None,
                     what=f"{expected} and standard error",
                 )
@@ -572,7 +580,7 @@ class Exit(ConditionalOnCode):
             if facts.exit.stdout is not None:
                 judgement = judge_text(
                     facts.exit.stdout,
-                    parts_of(self.stdout),
+                    self.stdout,
                     None,
                     what=f"{expected} and standard output",
                 )
@@ -599,8 +607,7 @@ class Exit(ConditionalOnCode):
                     texts: dict[str, Any] = {stream: text}
                     return replace(facts, exit=replace(child, **texts))
 
-                for mutant in text_mutants(text, parts_of(getattr(self, stream)), None, changed):
-                    yield replace(mutant, leaf=leaf)
+                yield from text_mutants(text, getattr(self, stream), None, changed, leaf)
 
 
 _FRAMES = re.compile(r'^ +File ".*\n(?: {4}.*\n)*', re.MULTILINE)
