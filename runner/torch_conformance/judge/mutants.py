@@ -156,19 +156,20 @@ def _try_expectation(
         why = ""
         if expected.check.holds_of_every_compile(case.body.spies):
             why = TRIVIAL_CALLS
-        elif judgement.is_absence and not is_shown:
-            facts_of_steps = [carried_out.facts for carried_out in steps]
-            is_reached = expected.check.is_reached(leaf, facts_of_steps, checks_of_kind)
-            why = "" if is_reached else UNREACHED
+        elif (
+            judgement.is_absence
+            and not is_shown
+            and not expected.check.is_reached(leaf, [done.facts for done in steps], checks_of_kind)
+        ):
+            why = UNREACHED
         if why:
-            place, observed = expected.place(leaf), judgement.observed
             yield trial(
                 leaf=leaf,
-                position=place,
+                position=expected.place(leaf),
                 mutant=why,
                 fate=Fate.SURVIVED,
-                observed=observed,
-                here=observed,
+                observed=judgement.observed,
+                here=judgement.observed,
             )
     try:
         for mutant in _in_time(expected.check.mutants(facts)):
@@ -184,10 +185,9 @@ def _try_expectation(
                         if judgement.status in (Status.HELD, Status.NOT_APPLICABLE):
                             fate = Fate.SURVIVED
                         break
-            position = expected.place(mutant.leaf)
             yield trial(
                 leaf=mutant.leaf,
-                position=position,
+                position=expected.place(mutant.leaf),
                 mutant=mutant.name,
                 where=mutant.where,
                 fate=fate,
@@ -196,12 +196,11 @@ def _try_expectation(
             )
     except (PatternTooSlow, *ANOTHER_FORM) as error:
         # untrusted facts: the expectation may pass for facts of another form
-        why = f"{type(error).__name__}: {error}"
         yield trial(
             position=expected.place(""),
             mutant="any",
             fate=Fate.NOT_APPLICABLE,
-            observed=why,
+            observed=f"{type(error).__name__}: {error}",
         )
 
 

@@ -120,16 +120,14 @@ class Verdict:
         )
 
     @classmethod
-    def passed(cls, expected: str, observed: str, *, leaf: str = "") -> Self:
+    def passed(cls, expected: str, observed: str) -> Self:
         """Return a judgement that the expectation passed."""
-        return cls(status=Status.HELD, expected=expected, observed=observed, leaf=leaf)
+        return cls(status=Status.HELD, expected=expected, observed=observed)
 
     @classmethod
-    def failed(cls, expected: str, observed: str, *, detail: str = "", leaf: str = "") -> Self:
+    def failed(cls, expected: str, observed: str, *, detail: str = "") -> Self:
         """Return a judgement that the expectation did not hold."""
-        return cls(
-            status=Status.FAILED, expected=expected, observed=observed, detail=detail, leaf=leaf
-        )
+        return cls(status=Status.FAILED, expected=expected, observed=observed, detail=detail)
 
     @classmethod
     def error(cls, expected: str, observed: str, *, leaf: str = "", detail: str = "") -> Self:
