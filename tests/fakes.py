@@ -4,6 +4,7 @@ of.
 Nothing here imports torch.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -527,5 +528,8 @@ def use_executor(
 ) -> FakeExecutor:
     """Let runs of this process use a fake executor."""
     fake = FakeExecutor(answer)
+    # ``run`` starts zygotes before its executor, which would take them
+    early = "torch_conformance.run.start.ProcessStarter.early"
+    monkeypatch.setattr(early, lambda jobs: contextlib.nullcontext())
     monkeypatch.setattr("torch_conformance.run.pipeline.LocalExecutor", fake.started)
     return fake
