@@ -39,12 +39,12 @@ from torch_conformance.model.case import (
     Settings,
     Step,
 )
-from torch_conformance.model.case_facts import Ending, Facts, ServiceReport, StepFacts
+from torch_conformance.model.case_facts import Ending, Facts, ServiceReport, StepWithCode
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.devices import HOLDS
 from torch_conformance.model.diagnostics import Diagnostic, Position, shown_path
 from torch_conformance.model.events import Activity
-from torch_conformance.model.expectation import Verdict
+from torch_conformance.model.expectation import Reading, Verdict
 from torch_conformance.model.results import CaseResult, result_of
 from torch_conformance.plan.schedule import Capacity
 from torch_conformance.vocabulary.backend import Backend, Proof
@@ -80,9 +80,14 @@ def expected(kind: str, body: Any, line: int = 10) -> Expected:
     )
 
 
+def reading(here: Surroundings = HERE, **facts: Any) -> Reading:
+    """Return what an expectation reads of a step with these facts."""
+    return Reading(surroundings=here, **facts)
+
+
 def judged(kind: str, body: Any, here: Surroundings = HERE, **facts: Any) -> list[Verdict]:
     """Judge one expectation on facts alone."""
-    return list(EXPECTATIONS[kind].parse(body).judge(StepFacts(**facts), here))
+    return list(EXPECTATIONS[kind].parse(body).judge(reading(here, **facts)))
 
 
 def step(*expectations: Expected, kind: str = "call", line: int = 9, **arguments: Any) -> Step:
@@ -246,7 +251,7 @@ def observed(sent: Any) -> Facts:
     return read_facts(sent, lambda *_: "extern_kernels.mm(a, b)")
 
 
-def observed_steps(*steps: Mapping[str, Any]) -> tuple[StepFacts, ...]:
+def observed_steps(*steps: Mapping[str, Any]) -> tuple[StepWithCode, ...]:
     """Return what the runner reads of the facts of some steps."""
     facts = observed(observation(*steps))
     assert not facts.nonsense

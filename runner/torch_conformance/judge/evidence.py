@@ -6,24 +6,23 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from torch_conformance.model import codec
 from torch_conformance.model.case import Case, Expected, Step
-from torch_conformance.model.case_facts import Facts, StepFacts
-from torch_conformance.model.conditions import Surroundings
-from torch_conformance.model.expectation import Verdict
+from torch_conformance.model.case_facts import Facts, Observation, StepWithCode
+from torch_conformance.model.expectation import Reading, Verdict
+from torch_conformance.model.values import values_of
 
 
 class CarriedOut(NamedTuple):
     """A step that the worker carried out."""
 
     step: Step
-    facts: StepFacts
+    facts: StepWithCode
 
 
-def carried_out(case: Case, steps: Sequence[StepFacts]) -> Iterator[CarriedOut]:
+def carried_out(case: Case, steps: Sequence[StepWithCode]) -> Iterator[CarriedOut]:
     """Yield the steps that were carried out, each with its facts."""
     return map(CarriedOut, case.steps, steps)
 
@@ -100,6 +99,24 @@ class NoObservation(ValueError):
     """A recorded observation is invalid."""
 
 
+def observation_of(sent: object) -> Observation:
+    """Return a worker's untrusted message; raise ``NoObservation`` where it is invalid."""
+    from torch_conformance.machine.schemas import misfit  # reads the schemas
+
+    if (problem := misfit(sent, "observation")) is None:
+        assert isinstance(sent, dict), "the schema lets nothing else through"
+        known = {name: sent[name] for name in _SENT if name in sent}
+        try:
+            return cast("Observation", codec.decode(Observation, known, "observation"))
+        except ValueError as error:
+            problem = str(error)
+    raise NoObservation(f"the worker's observation makes no sense: {problem}")
+
+
+_SENT = ("id", "digest", "steps", "error", "phases")
+"""What of a worker's message the facts have."""
+
+
 def read_facts(sent: object, code: ReadCode, **known: Any) -> Facts:
     """Return the facts of a worker's message, which is untrusted, with what else is ``known`` of
     the case.
@@ -108,61 +125,33 @@ def read_facts(sent: object, code: ReadCode, **known: Any) -> Facts:
     """
     if sent is None:
         return Facts(is_answered=False, **known)
-    from torch_conformance.machine.schemas import misfit  # reads the schemas
-
-    if (problem := misfit(sent, "observation")) is None:
-        assert isinstance(sent, dict), "the schema lets nothing else through"
-        try:
-            facts: Facts = codec.decode(
-                Facts, {name: sent[name] for name in _SENT if name in sent}, "observation"
-            )
-        except ValueError as error:
-            problem = str(error)
-    if problem is not None:
-        return Facts(nonsense=f"the worker's observation makes no sense: {problem}", **known)
-    facts = replace(facts, **known)
     try:
-        steps = [
-            replace(
-                step,
-                code=tuple(
-                    code(index, piece, "".join(step.code_digests[piece : piece + 1]))
-                    for piece in range(step.code_pieces)
-                ),
+        observation = observation_of(sent)
+    except NoObservation as error:
+        return Facts(nonsense=str(error), **known)
+    known = {**values_of(observation), **known}
+    steps: list[StepWithCode] = []
+    for index, step in enumerate(observation.steps):
+        try:
+            pieces = tuple(
+                code(index, piece, "".join(step.code_digests[piece : piece + 1]))
+                for piece in range(step.code_pieces)
             )
-            for index, step in enumerate(facts.steps)
-        ]
-    except OSError as missing:
-        return replace(facts, nonsense=f"the generated code cannot be judged: {missing}")
-    return replace(facts, steps=tuple(steps))
-
-
-_SENT = ("id", "digest", "steps", "error", "phases")
-"""What of a worker's message the facts have."""
-
-
-def recorded_facts(sent: object, code: ReadCode | None = None) -> Facts:
-    """Return the facts of a recorded message, with its code if that is asked for; raise
-    ``NoObservation`` where it is invalid.
-    """
-    facts = read_facts(sent, code or (lambda step, piece, sent: ""))
-    if facts.nonsense or not facts.is_answered:
-        raise NoObservation(facts.nonsense or "it is null")
-    return facts
+        except OSError as missing:
+            pieces = ()
+            known.setdefault("nonsense", f"the generated code cannot be judged: {missing}")
+        steps.append(StepWithCode(**values_of(step), code=pieces))
+    return Facts(**{**known, "steps": tuple(steps)})
 
 
 ANOTHER_FORM = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 """Exceptions while reading a measurement of an unexpected form."""
 
 
-def judge_expectation(
-    expected: Expected, facts: StepFacts, surroundings: Surroundings
-) -> list[Verdict]:
-    """Judge one expectation by the facts of its step and its own measurement, which is
-    untrusted.
-    """
+def judge_expectation(expected: Expected, facts: Reading) -> list[Verdict]:
+    """Judge one expectation by what it reads, in which its own measurement is untrusted."""
     try:
-        return list(expected.check.judge(facts, surroundings))
+        return list(expected.check.judge(facts))
     except ANOTHER_FORM as error:
         return [nonsense(error)]
 

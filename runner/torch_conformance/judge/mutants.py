@@ -15,15 +15,14 @@ from enum import Enum
 from typing import Any
 
 from torch_conformance.judge.evidence import ANOTHER_FORM, CarriedOut, judge_expectation
-from torch_conformance.judge.verdicts import facts_of, with_code
+from torch_conformance.judge.verdicts import reading_of
 from torch_conformance.matching.filecheck import verdicts_only
 from torch_conformance.matching.time_limit import PatternTooSlow
 from torch_conformance.model.case import Case, Expected
-from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.escaping import one_line
-from torch_conformance.model.expectation import Expectation, Mutant, Status, Verdict
+from torch_conformance.model.expectation import Expectation, Mutant, Reading, Status, Verdict
 from torch_conformance.model.results import COULD_NOT_HAVE_FAILED, WEAK
 from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.steps import MEASURED, TRITON, expects_raise
@@ -130,25 +129,18 @@ def try_case(case: Case, surroundings: Surroundings, steps: Iterable[CarriedOut]
         if carried_out.facts.raised is not None and not expects_raise(step, surroundings):
             break
         for index, expected in enumerate(step.expectations if step.runs(surroundings) else ()):
-            facts = facts_of(index, carried_out)
-            trials.extend(_try_expectation(case, expected, facts, surroundings, steps))
+            facts = reading_of(expected, index, carried_out.facts, surroundings)
+            if not isinstance(facts, Verdict):
+                trials.extend(_try_expectation(case, expected, facts, steps))
     return trials
 
 
 def _try_expectation(
-    case: Case,
-    expected: Expected,
-    facts: StepFacts,
-    surroundings: Surroundings,
-    steps: Sequence[CarriedOut],
+    case: Case, expected: Expected, facts: Reading, steps: Sequence[CarriedOut]
 ) -> Iterator[Trial]:
-    known_here = with_code(expected, facts, surroundings)
-    if isinstance(known_here, Verdict):
-        return
-    surroundings = known_here
     held_by_leaf = {
         judgement.leaf: judgement
-        for judgement in judge_expectation(expected, facts, surroundings)
+        for judgement in judge_expectation(expected, facts)
         if judgement.status is Status.HELD
     }
     trial = functools.partial(Trial, case_id=case.id, kind=expected.kind, weak=expected.weak)
@@ -165,22 +157,23 @@ def _try_expectation(
         why = ""
         if expected.check.holds_of_every_compile(case.body.spies):
             why = TRIVIAL_CALLS
-        elif judgement.is_absence and not is_shown:
-            facts_of_steps = [carried_out.facts for carried_out in steps]
-            is_reached = expected.check.is_reached(leaf, facts_of_steps, checks_of_kind)
-            why = "" if is_reached else UNREACHED
+        elif (
+            judgement.is_absence
+            and not is_shown
+            and not expected.check.is_reached(leaf, [done.facts for done in steps], checks_of_kind)
+        ):
+            why = UNREACHED
         if why:
-            place, observed = expected.place(leaf), judgement.observed
             yield trial(
                 leaf=leaf,
-                position=place,
+                position=expected.place(leaf),
                 mutant=why,
                 fate=Fate.SURVIVED,
-                observed=observed,
-                here=observed,
+                observed=judgement.observed,
+                here=judgement.observed,
             )
     try:
-        for mutant in _in_time(expected.check.mutants(facts, surroundings)):
+        for mutant in _in_time(expected.check.mutants(facts)):
             if mutant.leaf not in held_by_leaf:
                 continue
             fate, observed = Fate.NOT_APPLICABLE, mutant.why_not
@@ -188,17 +181,16 @@ def _try_expectation(
                 # the failure of one leaf may be reported for the whole expectation
                 fate, observed = Fate.KILLED, ""
                 with verdicts_only():
-                    judgements = list(judge_expectation(expected, mutant.facts, surroundings))
+                    judgements = list(judge_expectation(expected, mutant.facts))
                 for judgement in judgements:
                     if judgement.leaf == mutant.leaf:
                         observed = judgement.observed
                         if judgement.status in (Status.HELD, Status.NOT_APPLICABLE):
                             fate = Fate.SURVIVED
                         break
-            position = expected.place(mutant.leaf)
             yield trial(
                 leaf=mutant.leaf,
-                position=position,
+                position=expected.place(mutant.leaf),
                 mutant=mutant.name,
                 where=mutant.where,
                 fate=fate,
@@ -207,12 +199,11 @@ def _try_expectation(
             )
     except (PatternTooSlow, *ANOTHER_FORM) as error:
         # untrusted facts: the expectation may pass for facts of another form
-        why = f"{type(error).__name__}: {error}"
         yield trial(
             position=expected.place(""),
             mutant="any",
             fate=Fate.NOT_APPLICABLE,
-            observed=why,
+            observed=f"{type(error).__name__}: {error}",
         )
 
 

@@ -18,7 +18,7 @@ from torch_conformance.model.case import Case
 from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.devices import kind_of
-from torch_conformance.model.expectation import Status, Verdict
+from torch_conformance.model.expectation import Reading, Status, Verdict
 from torch_conformance.model.protocol import decode
 from torch_conformance.model.results import NOT_MEASURED, PROOF, Judged, OperatorCalls
 from torch_conformance.vocabulary.backend import INDUCTOR, Backend, Serves
@@ -333,7 +333,7 @@ def _of_operators(run: _Proving) -> Verdict | None:
             return run.unjudged(f"{where}: {served.expected}", why)
         if measured.get("done") and not measured["eager"] and not measured["residue"]:
             continue  # the call only moves data: there is nothing to compute
-        (judged,) = served.judge(replace(observed, measured=measured), run.surroundings)
+        (judged,) = served.judge(Reading.of(observed, measured, run.surroundings))
         if judged.status is not Status.HELD:
             status = Status.FAILED if judged.status is Status.FAILED else Status.ERROR
             expected = f"{where}: {judged.expected}"

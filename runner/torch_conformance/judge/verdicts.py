@@ -13,13 +13,15 @@ from torch_conformance.judge.evidence import (
 from torch_conformance.matching.generated_code import code_of, joined
 from torch_conformance.matching.time_limit import PatternTooSlow
 from torch_conformance.model.case import Case, Expected, Step
-from torch_conformance.model.case_facts import ServiceReport, StepFacts
+from torch_conformance.model.case_facts import ServiceReport, StepFacts, StepWithCode
 from torch_conformance.model.conditions import Surroundings, asks_for_code
+from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.escaping import headline
 from torch_conformance.model.expectation import (
     NO_EXCEPTION,
     NUMBERS,
     RANDOM_STREAM,
+    Reading,
     Status,
     Verdict,
 )
@@ -30,24 +32,36 @@ from torch_conformance.vocabulary.expectations.close import contradiction
 from torch_conformance.vocabulary.steps import expects_raise, needs_eager, parsed, traits_of
 
 
-def with_code(
-    expected: Expected, facts: StepFacts, surroundings: Surroundings
-) -> Surroundings | Verdict:
-    """Return the surroundings with the code of the step, where a condition of the expectation asks
-    for it.
+def reading_of(
+    expected: Expected,
+    index: int,
+    facts: StepWithCode,
+    surroundings: Surroundings,
+    sent: Json = None,
+) -> Reading | Verdict:
+    """Return what the expectation ``index`` of a step reads; an error where it cannot be judged by
+    that. ``sent`` is another measurement of it than that of the step.
 
-    Without code the condition is neither true nor false: an error, as for ``filecheck``. Comments
-    and boilerplate are left out.
+    Where a condition of the expectation asks for the code of the step, the surroundings have it,
+    without comments and boilerplate. Without code the condition is neither true nor false: an
+    error, as for ``filecheck``.
     """
-    if not asks_for_code(expected.body):
-        return surroundings
-    why = "the step generated no code"
-    if facts.code:
+    if asks_for_code(expected.body) and surroundings.code is None:
+        why = "" if facts.code else "the step generated no code"
         try:
-            return replace(surroundings, code=joined([code_of(piece) for piece in facts.code]).text)
+            code = joined([code_of(piece) for piece in facts.code])
+            surroundings = replace(surroundings, code=code.text)
         except PatternTooSlow:
             why = "pattern too slow"
-    return Verdict.error("generated code, for the condition of this expectation", why)
+        if why:
+            return Verdict.error("generated code, for the condition of this expectation", why)
+    try:
+        measured = decode(facts.measurements.get(str(index)) if sent is None else sent)
+    except ANOTHER_FORM as error:
+        return nonsense(error)
+    if why := _contradiction(measured):
+        return Verdict.error(expected.kind, why)
+    return Reading.of(facts, measured, surroundings)
 
 
 NOTHING = (
@@ -95,25 +109,25 @@ def is_active(facts: StepFacts) -> bool:
 
 
 def problem_of_repetitions(
-    expected: Expected, index: int, known: CarriedOut, surroundings: Surroundings, *, holds: bool
+    expected: Expected, index: int, step: Step, facts: Reading, *, holds: bool
 ) -> Verdict | None:
     """Return the judgement of the first repetition that does not hold; where the step ``holds``, of
     its recorded call too.
     """
-    check, step = expected.check, known.step
+    check = expected.check
     if (
         not check.compares_with_eager
-        or not check.applies(surroundings)
-        or known.facts.raised
-        or expects_raise(step, surroundings)
+        or not check.applies(facts.surroundings)
+        or facts.raised
+        or expects_raise(step, facts.surroundings)
     ):
         return None
-    entries = known.facts.repetitions.get(str(index), ())
+    entries = facts.repetitions.get(str(index), ())
     sent = [
         (f"repetition {entry.first + 1} of {step.repeat}", entry.measured, entry.why_not)
         for entry in entries
     ]
-    of_proof = known.facts.measurements.get(PROOF)
+    of_proof = facts.measurements.get(PROOF)
     if (
         holds
         and isinstance(of_proof, Mapping)
@@ -122,16 +136,19 @@ def problem_of_repetitions(
     ):
         sent.append(("one more call, with other numbers", again[str(index)], ""))
     for where, measured, why_not in sent:
-        judgements = (
-            [Verdict.error("", why_not)]
+        reading = (
+            Verdict.error("", why_not)
             if measured is None
-            else _judged_by(measured, expected, known.facts, surroundings)
+            else reading_of(expected, index, facts, facts.surroundings, measured)
+        )
+        judgements = (
+            [reading] if isinstance(reading, Verdict) else judge_expectation(expected, reading)
         )
         problem = next(
             (judgement for judgement in judgements if judgement.status is not Status.HELD), None
         )
         if problem is not None:
-            return replace(problem, expected=f"{where}: {problem.expected}".removesuffix(": "))
+            return _of_part(problem, where)
     count = sum(entry.times for entry in entries)
     if count != step.repeat - 1:
         return Verdict.error(
@@ -215,8 +232,7 @@ def verdicts_of(
                 f"{raised.type} in phase '{raised.phase}': {headline(raised.message)}".rstrip(": ")
             )
             judgement = Verdict.failed(NO_EXCEPTION, observed, detail=folded(raised.traceback))
-            raised_verdict = replace(judgement, kind="raised", position=step.position)
-            return [*verdicts, *effects, _of_rank(step, raised_verdict)]
+            return [*verdicts, *effects, _placed(judgement, "raised", step, step.position)]
         runs, left = step.runs(surroundings), known.facts.effects
         # of numpy's generator torch never promises the state of eager
         drawn = [
@@ -251,12 +267,8 @@ def verdicts_of(
                     judgement = Verdict.error("", UNCOMPARED)
                 elif has_other_draws:
                     judgement = _with_hint(judgement)
-            placed = replace(
-                judgement,
-                kind=expected.kind,
-                position=expected.place(expected.check.leaf_of(judgement)),
-            )
-            verdicts.append(_of_rank(step, placed))
+            position = expected.place(expected.check.leaf_of(judgement))
+            verdicts.append(_placed(judgement, expected.kind, step, position))
         # a call that raised has no verdict of side effects
         if (
             runs
@@ -273,37 +285,29 @@ def verdicts_of(
             except ANOTHER_FORM as error:
                 judgement = nonsense(error)
             judgement = _with_hint(judgement) if has_other_draws else judgement
-            judgement = replace(judgement, kind=side_effects.KIND, position=step.position)
-            effects.append(_of_rank(step, judgement))
+            effects.append(_placed(judgement, side_effects.KIND, step, step.position))
+    position, observed = case.position, ""
     if len(steps) < len(case.steps):
-        missing = case.steps[len(steps)].position
+        position, effects = case.steps[len(steps)].position, []
         observed = f"step {len(steps) + 1} was not carried out"
-        return [
-            *verdicts,
-            Verdict(kind="error", status=Status.ERROR, position=missing, observed=observed),
-        ]
-    if all(verdict.status is Status.NOT_APPLICABLE for verdict in verdicts):
+    elif all(verdict.status is Status.NOT_APPLICABLE for verdict in verdicts):
         observed = "no expectation applies here: the case claims nothing"
-        return [
-            *verdicts,
-            *effects,
-            Verdict(kind="error", status=Status.ERROR, position=case.position, observed=observed),
-        ]
+    if observed:
+        effects.append(
+            Verdict(kind="error", status=Status.ERROR, position=position, observed=observed)
+        )
     return [*verdicts, *effects]
 
 
-def _of_rank(step: Step, verdict: Verdict) -> Verdict:
-    """Return a verdict that names the rank whose step it judges."""
-    if step.rank is None:
-        return verdict
-    return replace(verdict, expected=f"rank {step.rank}: {verdict.expected}".removesuffix(": "))
+def _placed(verdict: Verdict, kind: str, step: Step, position: Position) -> Verdict:
+    """Return a verdict with its kind and its place; it names the rank whose step it judges."""
+    if step.rank is not None:
+        verdict = _of_part(verdict, f"rank {step.rank}")
+    return replace(verdict, kind=kind, position=position)
 
 
-def facts_of(index: int, known: CarriedOut) -> StepFacts:
-    """Return the facts of a step for one of its expectations; raise one of ``ANOTHER_FORM`` for a
-    malformed measurement.
-    """
-    return replace(known.facts, measured=decode(known.facts.measurements.get(str(index))))
+def _of_part(verdict: Verdict, part: str) -> Verdict:
+    return replace(verdict, expected=f"{part}: {verdict.expected}".removesuffix(": "))
 
 
 def _contradiction(measured: Json) -> str:
@@ -327,32 +331,15 @@ def _contradiction(measured: Json) -> str:
         return f"the measurement makes no sense: {type(error).__name__}: {error}"
 
 
-def _judged_by(
-    sent: Json, expected: Expected, facts: StepFacts, surroundings: Surroundings
-) -> list[Verdict]:
-    """Judge an expectation by what was measured for it, as the worker sent it."""
-    try:
-        measured = decode(sent)
-    except ANOTHER_FORM as error:
-        return [nonsense(error)]
-    if why := _contradiction(measured):
-        return [Verdict.error(expected.kind, why)]
-    return judge_expectation(expected, replace(facts, measured=measured), surroundings)
-
-
 def _judged(
     expected: Expected, index: int, known: CarriedOut, surroundings: Surroundings
 ) -> list[Verdict]:
-    known_here = with_code(expected, known.facts, surroundings)
-    if isinstance(known_here, Verdict):
-        return [known_here]
-    judgements = _judged_by(
-        known.facts.measurements.get(str(index)), expected, known.facts, known_here
-    )
+    reading = reading_of(expected, index, known.facts, surroundings)
+    if isinstance(reading, Verdict):
+        return [reading]
+    judgements = judge_expectation(expected, reading)
     holds = all(judgement.status is Status.HELD for judgement in judgements)
-    if (
-        problem := problem_of_repetitions(expected, index, known, known_here, holds=holds)
-    ) is not None:
+    if problem := problem_of_repetitions(expected, index, known.step, reading, holds=holds):
         return [problem]
     why_not = known.facts.unmeasured.get(str(index))
     return [

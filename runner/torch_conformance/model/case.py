@@ -4,7 +4,7 @@ Frozen values; every later stage reads them by their attributes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NewType
 
@@ -12,7 +12,7 @@ from torch_conformance.model.conditions import Surroundings, holds
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.expectation import Expectation
 from torch_conformance.model.protocol import Json
-from torch_conformance.model.values import frozen
+from torch_conformance.model.values import frozen, values_of
 
 CaseId = NewType("CaseId", str)
 """``area/spec-name[backend=cpu,dtype=float32]``."""
@@ -155,7 +155,7 @@ class Settings:
     @property
     def by_section(self) -> Mapping[str, Mapping[str, Json]]:
         """Each section by its name, in the order of the language."""
-        return {section.name: getattr(self, section.name) for section in fields(self)}
+        return values_of(self)
 
     def patched(self, patch: Mapping[str, Mapping[str, Json]]) -> "Settings":
         """Return the settings with the options of a control in the place of their own."""

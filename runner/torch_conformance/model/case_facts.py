@@ -4,15 +4,16 @@ services saw.
 No verdicts.
 
 ``judge.evidence`` makes them of what a worker sent, by the annotations here; everything after it
-reads attributes. What an expectation asked its worker to measure stays the JSON that the
-expectation's own ``measure`` wrote: no other module knows its form.
+reads attributes. ``StepWithCode`` and ``Facts`` are the next states of what was sent. What an
+expectation asked its worker to measure stays the JSON that the expectation's own ``measure`` wrote:
+no other module knows its form.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import field, replace
-from typing import Annotated, Self
+from dataclasses import field
+from typing import Annotated
 
-from torch_conformance.model.codec import COMPUTED, KEY
+from torch_conformance.model.codec import KEY
 from torch_conformance.model.protocol import Json
 from torch_conformance.model.values import frozen
 
@@ -405,20 +406,18 @@ class StepFacts:
     """How the child of a spawn step ended; None for other steps."""
     bench: Bench | None = None
     """The times of a bench step; None for other steps."""
-    code: tuple[str, ...] = field(default=(), metadata={COMPUTED: True})
-    """The pieces of generated code, in order."""
-    measured: Json = field(default=None, metadata={COMPUTED: True})
-    """For an expectation that is judged: what its own ``measure`` wrote, decoded; None where there
-    was nothing.
-    """
 
     def executed_for(self, kind: str) -> int:
         """Return how many graphs for a kind of device it ran, whoever compiled them."""
         return self.executed.get(kind, 0) + self.executed_others.get(kind, 0)
 
-    def with_measured(self, /, **changes: Json) -> Self:
-        """Return the facts with other values for some keys of ``measured``: a mutant."""
-        return replace(self, measured={**self.measured, **changes})
+
+@frozen
+class StepWithCode(StepFacts):
+    """The same with the code that the step generated."""
+
+    code: tuple[str, ...] = ()
+    """The pieces, in order."""
 
 
 @frozen
@@ -452,10 +451,9 @@ class ServiceReport:
 
 
 @frozen
-class Facts:
-    """What is known of a case that was carried out."""
+class Observation:
+    """What a worker sent of a case."""
 
-    ending: Ending = field(default_factory=Ending)
     case_id: str = field(default="", metadata={KEY: "id"})
     digest: str = ""
     """That of the case, as the plan of the worker had it."""
@@ -465,6 +463,14 @@ class Facts:
     """Why the case could not be carried out."""
     phases: Mapping[str, float] = field(default_factory=dict)
     """Seconds spent in each phase."""
+
+
+@frozen
+class Facts(Observation):
+    """What is known of a case that was carried out."""
+
+    steps: tuple[StepWithCode, ...] = ()
+    ending: Ending = field(default_factory=Ending)
     is_answered: bool = True
     """Whether the worker sent a message."""
     nonsense: str = ""

@@ -4,16 +4,16 @@ The kinds are in ``vocabulary``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, ClassVar, Self
 
-from torch_conformance.model.case_facts import StepFacts
+from torch_conformance.model.case_facts import StepFacts, StepWithCode
 from torch_conformance.model.codec import COMPUTED, REQUIRED
 from torch_conformance.model.conditions import Surroundings, holds
 from torch_conformance.model.diagnostics import Position
 from torch_conformance.model.protocol import Json
-from torch_conformance.model.values import frozen
+from torch_conformance.model.values import frozen, values_of
 
 
 class Status(Enum):
@@ -120,16 +120,14 @@ class Verdict:
         )
 
     @classmethod
-    def passed(cls, expected: str, observed: str, *, leaf: str = "") -> Self:
+    def passed(cls, expected: str, observed: str) -> Self:
         """Return a judgement that the expectation passed."""
-        return cls(status=Status.HELD, expected=expected, observed=observed, leaf=leaf)
+        return cls(status=Status.HELD, expected=expected, observed=observed)
 
     @classmethod
-    def failed(cls, expected: str, observed: str, *, detail: str = "", leaf: str = "") -> Self:
+    def failed(cls, expected: str, observed: str, *, detail: str = "") -> Self:
         """Return a judgement that the expectation did not hold."""
-        return cls(
-            status=Status.FAILED, expected=expected, observed=observed, detail=detail, leaf=leaf
-        )
+        return cls(status=Status.FAILED, expected=expected, observed=observed, detail=detail)
 
     @classmethod
     def error(cls, expected: str, observed: str, *, leaf: str = "", detail: str = "") -> Self:
@@ -149,6 +147,25 @@ class Verdict:
         )
 
 
+@frozen
+class Reading(StepWithCode):
+    """What one expectation reads of a step."""
+
+    measured: Json = None
+    """What its own ``measure`` wrote, decoded; None where there was nothing."""
+    surroundings: Surroundings
+
+    @classmethod
+    def of(cls, facts: StepWithCode, measured: Json, surroundings: Surroundings) -> Self:
+        """Return the facts of a step with what was measured for the expectation."""
+        known = values_of(facts, StepWithCode)
+        return cls(**known, measured=measured, surroundings=surroundings)
+
+    def with_measured(self, /, **changes: Json) -> Self:
+        """Return the facts with other values for some keys of ``measured``: a mutant."""
+        return replace(self, measured={**self.measured, **changes})
+
+
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """Facts changed in one respect, under which an expectation that held must not hold.
@@ -159,17 +176,12 @@ class Mutant:
 
     name: str
     """What was changed."""
-    facts: StepFacts | None
+    facts: Reading | None
     leaf: str = ""
     """The leaf of the judgement that must change, as ``Verdict.leaf``."""
     where: str = ""
     """Which part was changed, where there are several: a tensor's path, a directive."""
     why_not: str = ""
-
-    @classmethod
-    def not_applicable(cls, name: str, why_not: str, *, leaf: str = "", where: str = "") -> Self:
-        """Return a mutant that cannot be made of these facts."""
-        return cls(name, None, leaf, where, why_not)
 
 
 class Expectation:
@@ -244,7 +256,7 @@ class Expectation:
         """
         raise NotImplementedError
 
-    def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judge(self, facts: Reading) -> list[Verdict]:
         """Judge the facts. Pure."""
         raise NotImplementedError
 
@@ -262,7 +274,7 @@ class Expectation:
         """
         return True
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterable[Mutant]:
+    def mutants(self, facts: Reading) -> Iterable[Mutant]:
         """Yield, for each leaf, facts under which it must not hold.
 
         Pure; asked only where the expectation held.

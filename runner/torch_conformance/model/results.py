@@ -10,7 +10,7 @@ Frozen values; ``record.journal`` has their JSON form.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, ClassVar, NewType
 from urllib.parse import unquote
@@ -21,7 +21,7 @@ from torch_conformance.model.codec import COMPUTED
 from torch_conformance.model.diagnostics import Position, UsageError
 from torch_conformance.model.expectation import Status, Verdict
 from torch_conformance.model.outcomes import PASSED, RETRIED, WAIVABLE, Outcome
-from torch_conformance.model.values import frozen
+from torch_conformance.model.values import frozen, values_of
 
 NOT_MEASURED = -1
 """In the place of a number of operators."""
@@ -326,7 +326,7 @@ def result_of(case: Case, judged: Judged, **execution: Any) -> CaseResult:
         "target": case.target,
         "retries": case.retries,
         "requires": tuple(dict.fromkeys(requirement.name for requirement in case.requires)),
-        **{field.name: getattr(judged, field.name) for field in fields(Judged)},
+        **values_of(judged, Judged),
     }
     return CaseResult(**{**known, **execution})
 
@@ -579,10 +579,16 @@ def _cut(reason: str) -> str:
 
 def attempt_of(result: Attempt) -> Attempt:
     """Return a result as one attempt of several."""
-    values = {field.name: getattr(result, field.name) for field in fields(Attempt)}
     stdout, stderr = (
         ("", "")
         if result.outcome is Outcome.PASS
         else (result.stdout[-_OUTPUT:], result.stderr[-_OUTPUT:])
     )
-    return Attempt(**{**values, "verdicts": result.failed, "stdout": stdout, "stderr": stderr})
+    return Attempt(
+        **{
+            **values_of(result, Attempt),
+            "verdicts": result.failed,
+            "stdout": stdout,
+            "stderr": stderr,
+        }
+    )

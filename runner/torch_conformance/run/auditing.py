@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias
 
-from torch_conformance.judge.evidence import CarriedOut, carried_out, recorded_facts
+from torch_conformance.judge.evidence import CarriedOut, NoObservation, carried_out, read_facts
 from torch_conformance.judge.mutants import Fate, Trial, try_case, with_control
 from torch_conformance.language.load import Suite, load, surroundings_of
 from torch_conformance.machine import capabilities, output, scratch
@@ -390,16 +390,16 @@ def _tried(ran: Ran, case: Case, result: CaseResult) -> list[Trial] | None:
         raise UsageError(f"{folder}: not what a run leaves: {error}") from error
 
 
-def recorded_steps(
-    case: Case, result: CaseResult, run: Path, *, has_code: bool = True
-) -> list[CarriedOut]:
-    """Return the steps of a recorded result in the folder of its run, with their generated code
-    unless it is left out; none without an observation.
+def recorded_steps(case: Case, result: CaseResult, run: Path) -> list[CarriedOut]:
+    """Return the steps of a recorded result in the folder of its run, with their generated code;
+    none without an observation.
     """
     if OBSERVATION not in result.evidence:
         return []
     files = RecordedFiles(run / result.folder, result.evidence)
-    facts = recorded_facts(files.observation(), files.code if has_code else None)
+    facts = read_facts(files.observation(), files.code)
+    if facts.nonsense or not facts.is_answered:
+        raise NoObservation(facts.nonsense or "it is null")
     return list(carried_out(case, facts.steps))
 
 

@@ -24,7 +24,7 @@ from dataclasses import field
 from enum import Enum
 from pathlib import Path
 
-from torch_conformance.judge.evidence import NoObservation, recorded_facts
+from torch_conformance.judge.evidence import NoObservation, observation_of
 from torch_conformance.judge.waiving import failures_of
 from torch_conformance.matching.patterns import pattern_of, stable_lines
 from torch_conformance.model.case_facts import StepFacts
@@ -425,7 +425,7 @@ def recorded_of(side: NamedRun, result: CaseResult) -> tuple[dict[str, str], tup
             if match := _CODE.fullmatch(name):
                 texts[name] = files.code(int(match[1]), int(match[2]))
         if OBSERVATION in result.evidence:
-            steps = recorded_facts(files.observation()).steps
+            steps = observation_of(files.observation()).steps
     except EvidenceAltered as error:
         raise UsageError(f"{error}; nothing is compared with an altered run") from error
     except NoObservation:  # nonsense of a worker, which made its case an ERROR

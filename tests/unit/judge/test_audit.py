@@ -17,15 +17,16 @@ from tests.fakes import (
     close_leaf,
     expected,
     observation,
+    reading,
     seen,
     step,
     verdict_of,
 )
 from tests.recorded import recorded
-from torch_conformance.judge.evidence import carried_out, recorded_facts
+from torch_conformance.judge.evidence import carried_out, read_facts
 from torch_conformance.judge.mutants import Fate, Trial, try_case, with_control
 from torch_conformance.model.case import Case, Control
-from torch_conformance.model.case_facts import Raised, StepFacts
+from torch_conformance.model.case_facts import Raised
 from torch_conformance.model.expectation import Status, Verdict
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult
@@ -51,13 +52,13 @@ NEAR = {"excess": 0.0, "nan_mismatches": 0, "inf_mismatches": 0}
 def mutants(kind: str, body: Any, **facts: Any) -> dict[str, str]:
     """Return the fate of each mutant of one expectation that holds, by its name, leaf and place."""
     check = EXPECTATIONS[kind].parse(body)
-    known = StepFacts(**facts)
-    assert {judgement.status for judgement in check.judge(known, HERE)} <= {
+    known = reading(**facts)
+    assert {judgement.status for judgement in check.judge(known)} <= {
         Status.HELD,
         Status.NOT_APPLICABLE,
     }
     found = {}
-    for mutant in check.mutants(known, HERE):
+    for mutant in check.mutants(known):
         name = " ".join(filter(None, [mutant.leaf, mutant.name, mutant.where]))
         assert name not in found
         found[name] = mutant.why_not or _fate(check, mutant)
@@ -65,7 +66,7 @@ def mutants(kind: str, body: Any, **facts: Any) -> dict[str, str]:
 
 
 def _fate(check: Any, mutant: Any) -> str:
-    statuses = [one.status for one in check.judge(mutant.facts, HERE) if one.leaf == mutant.leaf]
+    statuses = [one.status for one in check.judge(mutant.facts) if one.leaf == mutant.leaf]
     return "survived" if statuses == [Status.HELD] else "killed"
 
 
@@ -121,7 +122,7 @@ def test_close_is_judged_with_each_stand_in_at_each_leaf() -> None:
 def tried(
     of: Case, *steps: Mapping[str, Any], code: Mapping[tuple[int, int], str] | None = None
 ) -> list[Trial]:
-    facts = recorded_facts(observation(*steps), lambda index, piece, _: (code or {})[index, piece])
+    facts = read_facts(observation(*steps), lambda index, piece, _: (code or {})[index, piece])
     return try_case(of, HERE, carried_out(of, facts.steps))
 
 

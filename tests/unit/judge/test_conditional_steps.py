@@ -19,7 +19,7 @@ from tests.fakes import (
     step,
     verdict_of,
 )
-from torch_conformance.judge.evidence import carried_out, recorded_facts
+from torch_conformance.judge.evidence import carried_out, read_facts
 from torch_conformance.judge.mutants import Fate, try_case
 from torch_conformance.language.load import Suite
 from torch_conformance.model.case import Step
@@ -88,7 +88,7 @@ def test_an_exception_of_a_step_that_is_left_out_is_not_expected() -> None:
 
 
 def test_a_step_that_is_left_out_is_not_audited() -> None:
-    facts = recorded_facts(observation(seen(**IDLE), seen()))
+    facts = read_facts(observation(seen(**IDLE), seen()), lambda *_: CODE)
     of = case(left_out(HOLDS), step(HOLDS))
     trials = try_case(of, HERE, carried_out(of, facts.steps))
     assert len(trials) == 2
@@ -182,7 +182,7 @@ def test_mutants_of_code_are_judged_under_the_condition_of_the_real_code() -> No
             )
         )
     )
-    facts = recorded_facts(observation(seen(code=1)), lambda *_: CODE)
+    facts = read_facts(observation(seen(code=1)), lambda *_: CODE)
     fates = {trial.mutant: trial.fate for trial in try_case(of, HERE, carried_out(of, facts.steps))}
     assert fates
     assert set(fates.values()) == {Fate.KILLED}

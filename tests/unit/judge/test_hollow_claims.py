@@ -7,12 +7,22 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import HERE, case, expected, import_torch, observation, seen, step, verdict_of
-from torch_conformance.judge.evidence import carried_out, recorded_facts
+from tests.fakes import (
+    HERE,
+    case,
+    expected,
+    import_torch,
+    observation,
+    reading,
+    seen,
+    step,
+    verdict_of,
+)
+from torch_conformance.judge.evidence import carried_out, read_facts
 from torch_conformance.judge.mutants import TRIVIAL_CALLS, UNREACHED, Fate, try_case
 from torch_conformance.language.waivers import read_waivers
 from torch_conformance.model.case import Control
-from torch_conformance.model.case_facts import ChildExit, Raised, StepFacts
+from torch_conformance.model.case_facts import ChildExit, Raised
 from torch_conformance.model.expectation import Status
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
@@ -24,7 +34,7 @@ LOOKUP = "torch._inductor.select_algorithm.AlgorithmSelectorCache.lookup"
 def survivors(*steps: tuple[Any, Mapping[str, Any]], code: str = "", **changes: Any) -> set[str]:
     """Return the mutants that survive in a case with these steps: expectations, and facts."""
     of = case(*(step(*claims) for claims, _ in steps), **changes)
-    facts = recorded_facts(observation(*(told for _, told in steps)), lambda *_: code)
+    facts = read_facts(observation(*(told for _, told in steps)), lambda *_: code)
     trials = try_case(of, HERE, carried_out(of, facts.steps))
     return {trial.mutant for trial in trials if trial.fate is Fate.SURVIVED}
 
@@ -181,7 +191,7 @@ def test_an_operator_that_torch_decomposes_is_an_error_where_it_does_not_occur()
         graph = {"ops": ops, "text": "", "cut": False, "problem": ""}
         measured = {"available": True, "graphs": [graph], "unknown": [], "decomposed": []}
         measured["decomposed"] = ["aten.linear"]
-        return check.judge(StepFacts(measured=measured), HERE)[0].status
+        return check.judge(reading(measured=measured))[0].status
 
     assert judged({"aten.mm.default": 1}) is Status.ERROR
     assert judged({"aten.linear.default": 1}) is Status.FAILED
@@ -264,9 +274,9 @@ def test_what_a_typo_raises_in_eager_too(
 ) -> None:
     check = EXPECTATIONS["raises"].parse({"as": "eager", **body})
     eager = {"type": f"builtins.{name}", "message": message}
-    facts = StepFacts(raised=raised(name, message), measured={"eager": eager})
-    assert [judged.status for judged in check.judge(facts, HERE)] == [Status.HELD]
-    names = {mutant.name for mutant in check.mutants(facts, HERE)}
+    facts = reading(raised=raised(name, message), measured={"eager": eager})
+    assert [judged.status for judged in check.judge(facts)] == [Status.HELD]
+    names = {mutant.name for mutant in check.mutants(facts)}
     assert ("a misspelt name in the function" in names) == is_hollow
 
 
@@ -293,10 +303,10 @@ def test_a_text_of_a_traceback_is_no_word_of_the_failure(
     text: str, status: Status, is_hollow: bool | None
 ) -> None:
     check = EXPECTATIONS["exit"].parse({"nonzero": True, "stderr": text})
-    facts = StepFacts(exit=ChildExit(code=1, stderr=TRACEBACK))
-    assert [judged.status for judged in check.judge(facts, HERE)] == [status]
+    facts = reading(exit=ChildExit(code=1, stderr=TRACEBACK))
+    assert [judged.status for judged in check.judge(facts)] == [status]
     if is_hollow is not None:
-        names = {mutant.name for mutant in check.mutants(facts, HERE)}
+        names = {mutant.name for mutant in check.mutants(facts)}
         assert ("any AttributeError" in names) == is_hollow
 
 

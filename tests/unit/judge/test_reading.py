@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import ROOT, exception, observation, observed, seen
-from torch_conformance.judge.evidence import NoObservation, recorded_facts
+from torch_conformance.judge.evidence import NoObservation, observation_of
 from torch_conformance.model.case_facts import (
     Bench,
     ChildExit,
@@ -139,4 +139,4 @@ def test_nothing_is_no_observation_and_anything_else_is_a_misfit() -> None:
 @pytest.mark.parametrize("sent", [None, [], {}, observation(more=1)])
 def test_a_record_that_is_no_observation_says_so(sent: object) -> None:
     with pytest.raises(NoObservation):
-        recorded_facts(sent)
+        observation_of(sent)

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import HERE, import_torch, observation, observed, seen
+from tests.fakes import import_torch, observation, observed, reading, seen
 from tests.sessions import prepared
-from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.expectation import Status
 from torch_conformance.model.protocol import decode, dumps, encode, loads
 from torch_conformance.vocabulary.expectations.close import Close
@@ -74,7 +73,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Judg
         session.additional.run()
         sent = loads(dumps(encode(facts)))
         assert not observed(observation(seen(measured={"0": sent}))).nonsense
-        (judgement,) = check.judge(StepFacts(measured=decode(sent)), HERE)
+        (judgement,) = check.judge(reading(measured=decode(sent)))
         return judgement, decode(sent)["samples"]
 
     return run
@@ -179,12 +178,12 @@ def test_a_sample_that_was_called_again_counts_once(judge: Callable[..., Judged]
     _, right = judge(exp, exp, given, count=2)
     _, (wrong,) = judge(exp, ASPECTS["numbers"][1], given)
     entries = [*right, {**right[0], "text": "again"}]
-    (held,) = check.judge(StepFacts(measured={"samples": entries}), HERE)
+    (held,) = check.judge(reading(measured={"samples": entries}))
     assert held.observed.startswith("2 samples compared")
     assert held.worst is not None
     assert 0 <= held.worst <= 1
     entries += [{**wrong, "index": 1, "text": text} for text in ("first", "again")]
-    (failed,) = check.judge(StepFacts(measured={"samples": entries}), HERE)
+    (failed,) = check.judge(reading(measured={"samples": entries}))
     assert failed.detail.startswith("1 of 2 samples failed")
 
 
@@ -226,7 +225,7 @@ def test_no_mutant_of_a_right_sample_survives(judge: Callable[..., Judged]) -> N
     _, entries = judge(product, product, made(24, 128), made(128, 24, seed=1))
     tried = [
         one
-        for one in check.mutants(StepFacts(measured={"samples": entries}), HERE)
+        for one in check.mutants(reading(measured={"samples": entries}))
         if one.facts is not None
     ]
     assert {one.name for one in tried} >= {
@@ -237,9 +236,7 @@ def test_no_mutant_of_a_right_sample_survives(judge: Callable[..., Judged]) -> N
         "NaN",
     }
     assert not [
-        one.name
-        for one in tried
-        if one.facts and check.judge(one.facts, HERE)[0].status is Status.HELD
+        one.name for one in tried if one.facts and check.judge(one.facts)[0].status is Status.HELD
     ]
 
 

@@ -17,6 +17,7 @@ from tests.fakes import (
     close_leaf,
     expected,
     observation,
+    reading,
     seen,
     step,
     verdict_of,
@@ -25,7 +26,6 @@ from torch_conformance.language import operators, torch_names
 from torch_conformance.language.load import Suite, load
 from torch_conformance.language.operators import JUDGED, operators_for
 from torch_conformance.machine.installed_torch import installed_torch, minor
-from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.expectation import Status, Verdict
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.plan.selection import is_of_operator
@@ -276,7 +276,7 @@ RAISED = {
 
 def judged(*entries: Any, rule: str = "close") -> Verdict:
     (found,) = EachSample(check=Close(), rule=rule).judge(
-        StepFacts(measured={"samples": list(entries)}), HERE
+        reading(measured={"samples": list(entries)})
     )
     return found
 
@@ -323,7 +323,7 @@ def test_equally_empty_results_claim_nothing() -> None:
 
 def test_a_value_that_was_not_compared_is_an_error() -> None:
     assert judged(entry(0), entry(1, value=None, why_not="TypeError: no")).status is Status.ERROR
-    (nothing,) = EachSample(check=Close()).judge(StepFacts(), HERE)
+    (nothing,) = EachSample(check=Close()).judge(reading())
     assert nothing.status is Status.ERROR
 
 
@@ -345,7 +345,7 @@ def test_the_form_of_parts_is_judged_and_the_values_of_all_others() -> None:
 
     def status(*leaves: Any) -> Status:
         (found,) = check.judge(
-            StepFacts(measured={"samples": [entry(0, value=close_facts(*leaves))]}), HERE
+            reading(measured={"samples": [entry(0, value=close_facts(*leaves))]})
         )
         if found.status is Status.HELD:
             assert found.observed.endswith(
@@ -358,20 +358,20 @@ def test_the_form_of_parts_is_judged_and_the_values_of_all_others() -> None:
     assert status(right, {**wrong, "dtype": "float64"}) is Status.FAILED
     assert status(right, {**wrong, "shape": [7]}) is Status.FAILED
     stand_ins = {"stand_ins": {"zeros": {"excess": 2.0, "max_abs": 2.0, "mismatches": 3}}}
-    facts = StepFacts(
+    facts = reading(
         measured={
             "samples": [entry(0, value=close_facts({**right, **stand_ins}, {**wrong, **stand_ins}))]
         }
     )
-    (mutant,) = [one for one in check.mutants(facts, HERE) if one.facts is not None]
-    assert check.judge(mutant.facts, HERE)[0].status is Status.FAILED  # type: ignore[arg-type]  # it has facts
+    (mutant,) = [one for one in check.mutants(facts) if one.facts is not None]
+    assert check.judge(mutant.facts)[0].status is Status.FAILED  # type: ignore[arg-type]  # it has facts
 
 
 def test_mutants_are_those_of_the_first_sample_with_elements() -> None:
     leaf = close_leaf(stand_ins={"zeros": {"excess": 2.0, "max_abs": 2.0, "mismatches": 3}})
     check = EachSample(check=Close())
     nothing = entry(1, value=close_facts(close_leaf(numel=0, shape=[0], reference_shape=[0])))
-    facts = StepFacts(
+    facts = reading(
         measured={
             "samples": [
                 entry(0, refused="no", value=None),
@@ -381,9 +381,9 @@ def test_mutants_are_those_of_the_first_sample_with_elements() -> None:
             ]
         }
     )
-    mutants = [mutant for mutant in check.mutants(facts, HERE) if mutant.facts is not None]
+    mutants = [mutant for mutant in check.mutants(facts) if mutant.facts is not None]
     assert [mutant.name for mutant in mutants] == ["zeros"]
-    (found,) = check.judge(mutants[0].facts, HERE)  # type: ignore[arg-type]  # it has facts
+    (found,) = check.judge(mutants[0].facts)  # type: ignore[arg-type]  # it has facts
     assert found.status is Status.FAILED
 
 

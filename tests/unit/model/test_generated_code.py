@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.fakes import HERE
+from tests.fakes import reading
 from torch_conformance.matching.generated_code import code_of, commented_out
 from torch_conformance.model.expectation import Status
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
@@ -166,10 +166,9 @@ def test_hostile_text_takes_no_more_than_its_share(strings: bool) -> None:
 
 
 def judged(checks: str, text: str | None = None, code: str = WRAPPER) -> tuple[Status, str, str]:
-    from torch_conformance.model.expectation import StepFacts
 
     body = {"checks": checks} if text is None else {"checks": checks, "text": text}
-    (judgement,) = EXPECTATIONS["filecheck"].parse(body).judge(StepFacts(code=(code,)), HERE)
+    (judgement,) = EXPECTATIONS["filecheck"].parse(body).judge(reading(code=(code,)))
     return judgement.status, judgement.observed, judgement.detail
 
 

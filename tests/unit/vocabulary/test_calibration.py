@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import HERE, import_torch, observation, observed, seen
+from tests.fakes import import_torch, observation, observed, reading, seen
 from tests.sessions import prepared
-from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.expectation import Status
 from torch_conformance.model.protocol import decode, dumps, encode, loads
 from torch_conformance.vocabulary.expectations import EXPECTATIONS, close
@@ -92,9 +91,7 @@ def judged(facts: Any, body: Any = None) -> Any:
     sent = loads(dumps(encode(facts)))
     assert not observed(observation(seen(measured={"0": sent}))).nonsense
     (judgement,) = (
-        EXPECTATIONS["close"]
-        .parse(body or {"to": "eager"})
-        .judge(StepFacts(measured=decode(sent)), HERE)
+        EXPECTATIONS["close"].parse(body or {"to": "eager"}).judge(reading(measured=decode(sent)))
     )
     return judgement
 
@@ -601,14 +598,12 @@ def test_each_word_accepts_right_answers_and_refuses_wrong_ones(
     assert judged(facts, body).status is Status.HELD
     check = EXPECTATIONS["close"].parse(body)
     tried = [
-        mutant
-        for mutant in check.mutants(StepFacts(measured=facts), HERE)
-        if mutant.facts is not None
+        mutant for mutant in check.mutants(reading(measured=facts)) if mutant.facts is not None
     ]
     assert len(tried) >= 7
     assert {mutant.name for mutant in tried} >= names
     assert not [
-        mutant.name for mutant in tried if check.judge(mutant.facts, HERE)[0].status is Status.HELD
+        mutant.name for mutant in tried if check.judge(mutant.facts)[0].status is Status.HELD
     ]
     (facts,) = start(whole).run(lambda output: output * (1.001 if dtype == "float32" else 1.02))
     assert judged(facts, body).status is Status.FAILED

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import HERE, import_torch
+from tests.fakes import import_torch, reading
 from tests.sessions import prepared
-from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.expectation import Status, Verdict
 from torch_conformance.model.protocol import decode, dumps, encode, loads
 from torch_conformance.vocabulary.expectations import EXPECTATIONS
@@ -56,9 +55,7 @@ def judged(folder: Path, monkeypatch: pytest.MonkeyPatch, second: Any, body: str
     facts = session.additional.repeat(step["measure"][0], step, 0, session.names.values())
     session.additional.run()
     sent = decode(loads(dumps(encode(facts))))
-    (found,) = (
-        EXPECTATIONS["candidates"].parse(decode(loads(body))).judge(StepFacts(measured=sent), HERE)
-    )
+    (found,) = EXPECTATIONS["candidates"].parse(decode(loads(body))).judge(reading(measured=sent))
     return found
 
 

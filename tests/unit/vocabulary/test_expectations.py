@@ -14,12 +14,12 @@ import pytest
 
 from tests.fakes import (
     ELSEWHERE,
-    HERE,
     close_facts,
     close_leaf,
     expected,
     judged,
     observation,
+    reading,
     seen,
     step,
     verdict_of,
@@ -31,7 +31,6 @@ from torch_conformance.model.case_facts import (
     ChildExit,
     Raised,
     SpyCalls,
-    StepFacts,
     Tally,
     Tuning,
     Tunings,
@@ -1138,15 +1137,11 @@ SURVIVING: dict[str, set[str]] = {
 def mutants(kind: str, body: Any, facts: Facts) -> Iterator[tuple[str, bool]]:
     """Yield each mutant that can be made, with whether the expectation holds for it."""
     check = EXPECTATIONS[kind].parse(body)
-    for mutant in check.mutants(StepFacts(**facts), HERE):
+    for mutant in check.mutants(reading(**facts)):
         if mutant.facts is not None:
             yield (
                 mutant.name,
-                [
-                    other.status
-                    for other in check.judge(mutant.facts, HERE)
-                    if other.leaf == mutant.leaf
-                ]
+                [other.status for other in check.judge(mutant.facts) if other.leaf == mutant.leaf]
                 == [HELD],
             )
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import HERE
+from tests.fakes import reading
 from tests.json_schemas import validator
 from torch_conformance.judge.waiving import Failure
-from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.expectation import Status
 from torch_conformance.model.protocol import decode, dumps, encode, loads
 from torch_conformance.model.waivers import Signature
@@ -32,7 +31,7 @@ def judged(kind: str, body: Any, **values: Any) -> Any:
     measured = decode(
         loads(dumps(encode(EXPECTATIONS[kind].measure(arguments, values.__getitem__))))
     )
-    (judgement,) = check.judge(StepFacts(measured=measured), HERE)
+    (judgement,) = check.judge(reading(measured=measured))
     return judgement
 
 
@@ -467,9 +466,7 @@ def test_what_differs_in_form_could_not_have_failed(torch):
         measured = EXPECTATIONS["differs"].measure(
             {"pairs": {"a": other}}, {"a": left, "b": right}.__getitem__
         )
-        mutants = (
-            EXPECTATIONS["differs"].parse({"a": other}).mutants(StepFacts(measured=measured), HERE)
-        )
+        mutants = EXPECTATIONS["differs"].parse({"a": other}).mutants(reading(measured=measured))
         assert [one.where for one in mutants if one.name == "any value of its form"] == (
             [f"a: {form}"] if form else []
         ), (left, other)

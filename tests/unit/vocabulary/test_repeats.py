@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import HERE, import_torch
+from tests.fakes import import_torch, reading
 from tests.sessions import prepared
 from torch_conformance.language.load import load
-from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.diagnostics import InvalidSpecs
 from torch_conformance.model.expectation import Status, Verdict
 from torch_conformance.model.protocol import decode, dumps, encode, loads
@@ -49,7 +48,7 @@ def judged(tmp_path: Path) -> Callable[[str], Judged]:
         steps = decode(loads(dumps(encode(steps))))
         return [
             [
-                expected.check.judge(StepFacts(measured=measured[str(index)]), HERE)[0]
+                expected.check.judge(reading(measured=measured[str(index)]))[0]
                 for index, expected in enumerate(step.expectations)
                 if str(index) in measured
             ]

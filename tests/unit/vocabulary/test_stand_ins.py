@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import HERE, import_torch
+from tests.fakes import import_torch, reading
 from torch_conformance.judge.mutants import Fate
-from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.expectation import Status
 from torch_conformance.vocabulary.expectations import EXPECTATIONS, close, comparing
 from torch_conformance.vocabulary.expectations.close import NAMES
@@ -143,13 +142,13 @@ def facts(values: dict[str, Any], **arguments: Any) -> Any:
         close.add_other_inputs(
             measured_facts, check.measurement(), values[check.to], lambda: values[OTHER]
         )
-    known = StepFacts(measured=measured_facts)
-    assert [one.status for one in check.judge(known, HERE)] == [Status.HELD]
+    known = reading(measured=measured_facts)
+    assert [one.status for one in check.judge(known)] == [Status.HELD]
     return {
         f"{mutant.name} of {mutant.where}": mutant.why_not or Fate.SURVIVED
-        if mutant.facts is None or check.judge(mutant.facts, HERE)[0].status is Status.HELD
+        if mutant.facts is None or check.judge(mutant.facts)[0].status is Status.HELD
         else Fate.KILLED
-        for mutant in check.mutants(known, HERE)
+        for mutant in check.mutants(known)
     }
 
 

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import HERE, import_torch, observation, observed, seen
+from tests.fakes import import_torch, observation, observed, reading, seen
 from tests.sessions import prepared
 from tools.generate_names import operators_of
 from torch_conformance.language.load import load
 from torch_conformance.language.operators import operators_for
 from torch_conformance.language.torch_names import OPERATOR, committed_tables
 from torch_conformance.machine.installed_torch import installed_torch
-from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.expectation import Status
 from torch_conformance.model.protocol import decode, dumps, encode, loads
 from torch_conformance.vocabulary.steps import samples
@@ -60,9 +59,7 @@ def measured(torch: Any, tmp_path: Path, uncompiled: list[str]) -> Callable[...,
 
 
 def verdict(case: Any, entries: list[dict[str, Any]]) -> Any:
-    (found,) = (
-        case.steps[0].expectations[0].check.judge(StepFacts(measured={"samples": entries}), HERE)
-    )
+    (found,) = case.steps[0].expectations[0].check.judge(reading(measured={"samples": entries}))
     return found
 
 

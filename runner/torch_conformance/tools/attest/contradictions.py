@@ -16,7 +16,7 @@ from typing import Any
 from torch_conformance.judge.evidence import CarriedOut
 from torch_conformance.matching.generated_code import code_of
 from torch_conformance.model.case import Case, WrittenFunction
-from torch_conformance.model.case_facts import Facts, GraphOfCode, StepFacts, Tuning
+from torch_conformance.model.case_facts import Facts, GraphOfCode, StepFacts, StepWithCode, Tuning
 from torch_conformance.model.devices import kind_of
 from torch_conformance.model.protocol import decode
 from torch_conformance.record.case_files import digest
@@ -350,7 +350,7 @@ def _of_numbers(facts: StepFacts) -> Iterator[str]:
                 )
 
 
-def _of_launches(facts: StepFacts, code: str) -> Iterator[str]:
+def _of_launches(facts: StepWithCode, code: str) -> Iterator[str]:
     """Yield how the calls of kernels that were counted are not those of the code of the steps so
     far, which is without comments.
     """

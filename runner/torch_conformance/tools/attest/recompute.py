@@ -7,7 +7,7 @@ sends their numbers at the places that the archive names (``at`` in ``close``). 
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -20,7 +20,7 @@ from torch_conformance.model.diagnostics import UsageError
 from torch_conformance.model.escaping import one_line
 from torch_conformance.model.protocol import Json, decode
 from torch_conformance.model.results import CaseResult
-from torch_conformance.model.values import frozen
+from torch_conformance.model.values import frozen, values_of
 from torch_conformance.optional.options import ExecutionOptions
 from torch_conformance.record.case_files import digest
 from torch_conformance.run.auditing import recorded_steps, run_cases
@@ -154,7 +154,7 @@ class _Number:
 
 def _numbers(case: Case, run: Path, result: CaseResult) -> Iterator[_Number]:
     """Yield what was compared with eager in a recorded case; ``run`` is the folder of its run."""
-    steps = recorded_steps(case, result, run, has_code=False)
+    steps = recorded_steps(case, result, run)
     for number, (step, observed) in enumerate(steps):
         for check, index in enumerate(_compares(step)):
             measured: Any = decode(observed.measurements.get(str(index)))
@@ -203,7 +203,7 @@ def _as_run(case: Case, recorded: Sequence[_Number]) -> Case:
                 of_sample = at.setdefault(one.sample, {}) if one.sample else at
                 of_sample[one.leaf["path"]] = one.worst[0]
         close = _close_of(check)
-        asks = _At(**{known.name: getattr(close, known.name) for known in fields(Close)}, at=at)
+        asks = _At(**values_of(close, Close), at=at)
         return replace(check, check=asks) if isinstance(check, EachSample) else asks
 
     def changed(number: int, step: Step) -> Step:

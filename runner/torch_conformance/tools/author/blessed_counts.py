@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from torch_conformance.judge.evidence import (
-    ANOTHER_FORM,
     CarriedOut,
     judge_expectation,
 )
-from torch_conformance.judge.verdicts import facts_of, with_code
+from torch_conformance.judge.verdicts import reading_of
 from torch_conformance.language.backends import Backends
 from torch_conformance.language.read.anatomy import SOURCE, Anatomy
 from torch_conformance.language.read.templates import MAX_EXPRESSION
@@ -96,13 +95,9 @@ class Sample:
             for index, expected in enumerate(carried.step.expectations if is_run else ()):
                 if not EXPECTATIONS[expected.kind].may_be_blessed:
                     continue
-                try:
-                    facts = facts_of(index, carried)
-                except ANOTHER_FORM:
-                    continue
-                surroundings = with_code(expected, facts, self.surroundings)
-                if not isinstance(surroundings, Verdict):
-                    for judgement in judge_expectation(expected, facts, surroundings):
+                facts = reading_of(expected, index, carried.facts, self.surroundings)
+                if not isinstance(facts, Verdict):
+                    for judgement in judge_expectation(expected, facts):
                         seen[Leaf(number, index, judgement.leaf)] = expected, judgement
         return seen
 

@@ -10,15 +10,13 @@ from torch_conformance.judge.evidence import (
     CarriedOut,
     judge_expectation,
 )
-from torch_conformance.judge.verdicts import facts_of
 from torch_conformance.language.load import Suite
 from torch_conformance.model.case import Case, Expected, Step
-from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings, without_code
 from torch_conformance.model.diagnostics import Position, shown_path
 from torch_conformance.model.escaping import line
-from torch_conformance.model.expectation import Mutant, Status, Verdict
-from torch_conformance.model.protocol import Json
+from torch_conformance.model.expectation import Mutant, Reading, Status, Verdict
+from torch_conformance.model.protocol import Json, decode
 from torch_conformance.model.values import frozen
 from torch_conformance.run import rejudge
 from torch_conformance.run.auditing import AuditTool, RunCases, recorded_steps
@@ -53,11 +51,11 @@ class Nodes(Kind):
         """Whether the case asks for gradients."""
         return {"gradients": self.gradients}
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: Reading) -> list[Verdict]:
         """It claims nothing."""
         return [Verdict.passed("nodes changed", "")]
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """None: it claims nothing."""
         return iter(())
 
@@ -196,7 +194,7 @@ def report(cases: Iterable[Case], suite: Suite, run: RunCases, folder: Path) -> 
     nodes, left = Counter[str](), dict[str, str]()
     results, known = run(to_run)
     for case, result in sorted(results, key=lambda pair: pair[0].id):
-        if not (steps := recorded_steps(case, result, folder, has_code=False)):
+        if not (steps := recorded_steps(case, result, folder)):
             left[case.id] = f"{result.outcome.label}: {result.reason}"
             continue
         surroundings = rejudge.here_of(case, suite.backends.by_name[case.backend], result, known)
@@ -230,7 +228,7 @@ class _Changes:
     def add(self, carried: CarriedOut) -> None:
         """Add those of a step."""
         step = carried.step
-        facts: Any = facts_of(len(step.expectations) - 1, carried).measured or {}
+        facts: Any = decode(carried.facts.measurements.get(str(len(step.expectations) - 1))) or {}
         where = f"{step.kind}, line {step.position.line}"
         if "nodes" not in facts:
             why = facts.get("why_not") or facts.get("raised") or "nothing was measured"
@@ -271,8 +269,7 @@ class _Changes:
             for index, measured in compared.items()
             for verdict in judge_expectation(
                 carried.step.expectations[int(index)],
-                replace(carried.facts, measured=measured),
-                self.surroundings,
+                Reading.of(carried.facts, measured, self.surroundings),
             )
         )
 

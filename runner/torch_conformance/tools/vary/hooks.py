@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch_conformance.judge.verdicts import facts_of
 from torch_conformance.language.load import Suite
 from torch_conformance.model.case import Case, Expected, Step
 from torch_conformance.model.escaping import line
+from torch_conformance.model.protocol import decode
 from torch_conformance.model.values import frozen
 from torch_conformance.run.auditing import AuditTool, RunCases, recorded_steps
 from torch_conformance.vocabulary.expectations.soundness import Sound, reports, summary
@@ -82,9 +82,9 @@ def report(cases: Iterable[Case], suite: Suite, run: RunCases, folder: Path) -> 
     is_complete = True
     for case, result in sorted(results, key=lambda pair: pair[0].id):
         measured: Any = {}
-        for step in recorded_steps(case, result, folder, has_code=False):
+        for step in recorded_steps(case, result, folder):
             if _asked(step.step):
-                measured = facts_of(0, step).measured or {}
+                measured = decode(step.facts.measurements.get("0")) or {}
         if "facts" in measured:
             del left[case.id]
             tried.append((case, measured))

@@ -8,9 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
-from torch_conformance.model.case_facts import StepFacts
-from torch_conformance.model.conditions import Surroundings
-from torch_conformance.model.expectation import About, Mutant, Status, Verdict
+from torch_conformance.model.expectation import About, Mutant, Reading, Status, Verdict
 from torch_conformance.model.protocol import Json
 from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations.close import TOLERANCES, Close
@@ -113,7 +111,7 @@ class Repeated(Conditional):
         """What is expected, in words."""
         return self.words.format(self)
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: Reading) -> list[Verdict]:
         """Judge the calls, where they were made and say something of the claim."""
         measured, expected = facts.measured, self.expected
         if "why_not" in measured:
@@ -130,9 +128,9 @@ class Repeated(Conditional):
                 "step's own call did"
             )
             return [Verdict.error(expected, observed)]
-        return [self.judged_calls(facts, surroundings)]
+        return [self.judged_calls(facts)]
 
-    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
+    def judged_calls(self, facts: Reading) -> Verdict:
         """Judge what the calls gave. A judgement shows the first difference."""
         raise NotImplementedError
 
@@ -166,7 +164,7 @@ class Deterministic(Repeated):
         """The worker calls the function this often."""
         return {"runs": self.runs}
 
-    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
+    def judged_calls(self, facts: Reading) -> Verdict:
         """Judge every run."""
         runs = facts.measured["runs"]
         for number, differences in enumerate(runs, 1):
@@ -177,7 +175,7 @@ class Deterministic(Repeated):
         observed = f"{facts.measured['tensors']} tensors with the same bits in {len(runs)} runs"
         return Verdict.passed(self.expected, observed)
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """A difference in the last run, and a run that is missing."""
         runs = facts.measured["runs"]
         yield Mutant("other bits", facts.with_measured(runs=[*runs[:-1], _ANOTHER_ANSWER]))
@@ -245,7 +243,7 @@ class PeakMemory(Repeated):
         bounds = [] if self.max is None else [_bytes(self.max)]
         return min([*bounds, *([] if self.of_eager is None else [int(self.of_eager * eager)])])
 
-    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
+    def judged_calls(self, facts: Reading) -> Verdict:
         """Judge the memory of the compiled call."""
         compiled, eager = facts.measured["compiled"], facts.measured["eager"]
         if self.of_eager is not None and not eager:
@@ -253,7 +251,7 @@ class PeakMemory(Repeated):
         observed = f"{compiled:,} bytes; eager {eager:,} bytes"
         return Verdict.of(compiled <= self._bound(eager), self.expected, observed)
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """More memory than eager, where the bound excludes that; else far more than observed."""
         compiled, eager = facts.measured["compiled"], facts.measured["eager"]
         name, size = "more than eager has", eager + 1
@@ -361,7 +359,7 @@ class BatchInvariant(Repeated):
         """The worker calls the function with the first and the last elements of the batch."""
         return {"dim": self.dim, "inputs": list(self.inputs), "sizes": list(self.sizes)}
 
-    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
+    def judged_calls(self, facts: Reading) -> Verdict:
         """Judge every part of the batch."""
         parts, batch = facts.measured["parts"], facts.measured["batch"]
         for part in parts:
@@ -374,7 +372,7 @@ class BatchInvariant(Repeated):
             self.expected, f"the same bits for {len(parts)} parts of a batch of {batch}"
         )
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """A difference in the last part, and a part that is missing."""
         parts = facts.measured["parts"]
         yield Mutant(
@@ -422,7 +420,7 @@ class Poisoned(Repeated):
             )
         return cls(when=body.get("when") if isinstance(body, Mapping) else None)
 
-    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
+    def judged_calls(self, facts: Reading) -> Verdict:
         """Judge the result with poisoned memory. Without poisoned memory nothing is claimed."""
         for first in facts.measured["differences"]:
             return _failed(self.expected, first)
@@ -434,7 +432,7 @@ class Poisoned(Repeated):
         observed = f"the same bits; {count} allocations of {facts.measured['bytes']} bytes poisoned"
         return Verdict.passed(self.expected, observed)
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """A difference; no allocation."""
         yield Mutant("other bits", facts.with_measured(differences=_ANOTHER_ANSWER))
         yield Mutant("no memory was poisoned", facts.with_measured(allocations=0))
@@ -527,16 +525,14 @@ class Candidates(Repeated):
         """The worker compiles the function for each candidate, and measures as ``close`` does."""
         return {"at_most": self.at_most, "close": self._close.measurement()}
 
-    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
+    def judged_calls(self, facts: Reading) -> Verdict:
         """Judge the answer of each candidate by the rule of ``close``, then how many there were,
         and how many could not run.
         """
         tried, seen = facts.measured["tried"], facts.measured["seen"]
         ran = [candidate for candidate in tried if "raised" not in candidate]
         for candidate in ran:
-            (judgement,) = self._close.judge(
-                replace(facts, measured=candidate["measured"]), surroundings
-            )
+            (judgement,) = self._close.judge(replace(facts, measured=candidate["measured"]))
             if judgement.status is not Status.HELD:
                 expected = f"{self.expected}: {judgement.expected}"
                 return replace(
@@ -561,7 +557,7 @@ class Candidates(Repeated):
             return Verdict.failed(f"at least {self.min} candidates that run", observed)
         return Verdict.passed(self.expected, observed)
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """A wrong answer of the last candidate; candidates that could not run."""
         tried = facts.measured["tried"]
         last = max(number for number, candidate in enumerate(tried) if "raised" not in candidate)

@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Annotated, Any, Literal
 
-from torch_conformance.model.case_facts import StepFacts
-from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.expectation import (
     ALIASING,
     NUMBERS,
     About,
     Mutant,
+    Reading,
     Status,
     Verdict,
     WrongValue,
@@ -339,7 +338,7 @@ class Close(ConditionalOnCode):
         of_nan = {"of_nan": True} if self.exact == "bits" else {}
         return {**arguments, "judge": self.judge_kind.value, **of_nan}
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: Reading) -> list[Verdict]:
         """Judge the structure first, then each leaf. The judgement shows the first failed leaf."""
         expected = f"{self.of} close to {self.to}"
         measured = facts.measured
@@ -393,7 +392,7 @@ class Close(ConditionalOnCode):
         )
         return replace(problems[0][1], wrong=tuple(wrong))
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """One mutant for each leaf and each stand-in that the worker measured for it."""
         leaves = facts.measured["leaves"]
         if not leaves:
@@ -431,11 +430,9 @@ class Close(ConditionalOnCode):
                 )
                 if is_constant and name in _OF_INPUTS:
                     why_not = why_not or "the result is the same for other inputs, but for rounding"
-                if why_not:
-                    yield Mutant.not_applicable(name, why_not, where=where)
-                else:
-                    changed = [*leaves[:index], {**leaf, **measured}, *leaves[index + 1 :]]
-                    yield Mutant(name, facts.with_measured(leaves=changed), where=where)
+                changed = [*leaves[:index], {**leaf, **measured}, *leaves[index + 1 :]]
+                mutant = None if why_not else facts.with_measured(leaves=changed)
+                yield Mutant(name, mutant, where=where, why_not=why_not)
 
     def problem(self, leaf: Facts) -> Verdict | None:
         """Return the judgement of a value that is not close to its reference, or that was not

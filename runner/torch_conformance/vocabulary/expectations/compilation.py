@@ -7,8 +7,7 @@ from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from torch_conformance.model.case_facts import StepFacts
-from torch_conformance.model.conditions import Surroundings
-from torch_conformance.model.expectation import About, Mutant, Status, Verdict
+from torch_conformance.model.expectation import About, Mutant, Reading, Status, Verdict
 from torch_conformance.model.protocol import Json
 from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations.expectation_base import (
@@ -34,7 +33,6 @@ from torch_conformance.vocabulary.expectations.texts import (
     check_searched,
     check_specific,
     judge_text,
-    parts_of,
     text_mutants,
 )
 from torch_conformance.vocabulary.forms import (
@@ -54,27 +52,26 @@ have this name.
 """
 
 
-def judge_checks(checks: FileCheck, text: str, surroundings: Surroundings) -> Verdict:
+def judge_checks(checks: FileCheck, text: str, facts: Reading) -> Verdict:
     """Judge directives on a text; the leaf is ``checks``."""
-    (judged,) = checks.judge(StepFacts(code=(text,)), surroundings)
+    (judged,) = checks.judge(replace(facts, code=(text,)))
     return replace(judged, leaf="checks")
 
 
 def checks_mutants(
     checks: FileCheck,
     text: str,
-    surroundings: Surroundings,
-    changed: Callable[[str], StepFacts],
-    never: Sequence[str],
+    facts: Reading,
+    changed: Callable[[str], Reading],
 ) -> Iterator[Mutant]:
-    """Yield the mutants of directives, some of whose words are ``never`` in a text. ``changed``
-    makes facts with a text.
+    """Yield the mutants of directives on a text, some of whose words are ``never`` in one.
+    ``changed`` makes facts with a text.
     """
-    known = StepFacts(code=(text,), measured={"unknown": never})
-    for mutant in checks.mutants(known, surroundings):
-        facts = None if mutant.facts is None else changed(mutant.facts.code[0])
+    known = {"unknown": facts.measured.get("never", ())}
+    for mutant in checks.mutants(replace(facts, code=(text,), measured=known)):
         if mutant.name != TRIVIAL:  # of guards and graphs it is another text
-            yield replace(mutant, facts=facts, leaf="checks")
+            put = None if mutant.facts is None else changed(mutant.facts.code[0])
+            yield replace(mutant, facts=put, leaf="checks")
 
 
 @frozen
@@ -125,11 +122,11 @@ class _Events(Conditional):
         """Return why the facts say nothing where they show no event; empty where they do."""
         raise NotImplementedError
 
-    def most(self, facts: StepFacts) -> float | None:
+    def most(self, facts: Reading) -> float | None:
         """Return how many there can be; None where it is not known."""
         return None
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: Reading) -> list[Verdict]:
         """Judge how many there were, then the reason of each.
 
         That there were none may mean nothing.
@@ -150,13 +147,11 @@ class _Events(Conditional):
             f"{event['frame']}: {reason}" for event, reason in zip(events, reasons, strict=False)
         ]
         more = [f"and {len(events) - _MOST} more"] if len(events) > _MOST else []
-        counted = judge_count(
-            or_some(self.count), facts.measured["count"], surroundings, leaf="count"
-        )
+        counted = judge_count(or_some(self.count), facts.measured["count"], facts, leaf="count")
         expected = f"{self.what}: {counted.expected.removeprefix('count ')}"
         judged = [replace(counted, expected=expected, detail="\n".join([*shown, *more]))]
         if self.reason is not None:
-            contains, pattern = parts_of(self.reason.get("contains")), self.reason.get("matches")
+            contains, pattern = self.reason.get("contains"), self.reason.get("matches")
             of_reason = Verdict.failed(f"{self.what} with a reason", "there were none")
             for event in events:
                 of_reason = judge_text(
@@ -171,31 +166,29 @@ class _Events(Conditional):
             return [Verdict.error(expected, why)]
         return judged
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """Yield more of them and fewer, and each reason without what is expected of it."""
         events = facts.measured["events"]
         yield from count_mutants(
             or_some(self.count),
             facts.measured["count"],
-            surroundings,
+            facts,
             lambda number: facts.with_measured(count=int(number)),
             leaf="count",
             most=self.most(facts),
         )
-        for index, event in enumerate(events if self.reason is not None else ()):
+        reason = self.reason or {}
+        for index, event in enumerate(events):
 
-            def changed(
-                text: str, index: int = index, event: Mapping[str, str] = event
-            ) -> StepFacts:
+            def changed(text: str, index: int = index, event: Mapping[str, str] = event) -> Reading:
                 return facts.with_measured(
                     events=[*events[:index], {**event, "reason": text}, *events[index + 1 :]]
                 )
 
-            reason = self.reason or {}
             for mutant in text_mutants(
-                event["reason"], parts_of(reason.get("contains")), reason.get("matches"), changed
+                event["reason"], reason.get("contains"), reason.get("matches"), changed, "reason"
             ):
-                yield replace(mutant, leaf="reason", where=f"{event['frame']}: {mutant.where}")
+                yield replace(mutant, where=f"{event['frame']}: {mutant.where}")
 
 
 _MOST, _LONGEST = 10, 1_000
@@ -252,7 +245,7 @@ class Guards(Conditional):
         """The worker sends also which of the forbidden words nothing emits."""
         return {"words": self.checks.forbidden if self.checks else []}
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
+    def judged(self, facts: Reading) -> Iterator[Verdict]:
         """Judge the number of guards, then their text."""
         texts, count, what = facts.measured["texts"], facts.measured["count"], "guards of the step"
         why = facts.measured["problem"]
@@ -265,7 +258,7 @@ class Guards(Conditional):
             yield Verdict.error(what, why)
             return
         if self.count is not None:
-            yield judge_count(self.count, count, surroundings, leaf="count")
+            yield judge_count(self.count, count, facts, leaf="count")
         if self.contains is None and self.matches is None and self.checks is None:
             return
         if len(texts) < count:
@@ -273,21 +266,21 @@ class Guards(Conditional):
             return
         text = "\n".join(texts)
         if self.contains is not None:
-            judged = judge_text(text, parts_of(self.contains), None, what="guards")
+            judged = judge_text(text, self.contains, None, what="guards")
             yield replace(judged, leaf="contains")
         if self.matches is not None:
-            yield replace(judge_text(text, (), self.matches, what="guards"), leaf="matches")
+            yield replace(judge_text(text, None, self.matches, what="guards"), leaf="matches")
         if self.checks is not None:
-            yield judge_checks(self.checks, text, surroundings)
+            yield judge_checks(self.checks, text, facts)
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """More guards and fewer; the text without what is expected in it."""
         if self.count is not None:
             observed = facts.measured["count"]
             yield from count_mutants(
                 self.count,
                 observed,
-                surroundings,
+                facts,
                 lambda number: facts.with_measured(count=int(number)),
                 leaf="count",
                 trivial=_GUARDS,
@@ -296,16 +289,10 @@ class Guards(Conditional):
             "\n".join(facts.measured["texts"]),
             lambda text: facts.with_measured(texts=[text], count=1),
         )
-        yield from (
-            replace(mutant, leaf="contains")
-            for mutant in text_mutants(text, parts_of(self.contains), None, put)
-        )
-        yield from (
-            replace(mutant, leaf="matches") for mutant in text_mutants(text, (), self.matches, put)
-        )
+        yield from text_mutants(text, self.contains, None, put, "contains")
+        yield from text_mutants(text, None, self.matches, put, "matches")
         if self.checks is not None:
-            never = facts.measured.get("never", ())
-            mutants = checks_mutants(self.checks, text, surroundings, put, never)
+            mutants = checks_mutants(self.checks, text, facts, put)
             yield from (mutant for mutant in mutants if mutant.name != COMMENTED_OUT)
 
 
@@ -340,7 +327,7 @@ class Recompiles(_Events):
             return f"dynamo compiled the functions of the step for the first time, {_AGAIN}"
         return f"no code that dynamo had compiled ran in the step, {_AGAIN}"
 
-    def most(self, facts: StepFacts) -> float | None:
+    def most(self, facts: Reading) -> float | None:
         """One for each compiled code that ran or no longer fitted."""
         return max(1, int(facts.measured["count"]) + int(facts.measured["reused"]))
 
@@ -374,7 +361,7 @@ class GraphBreaks(_Events):
             "compile ran, and may have graph breaks"
         )
 
-    def most(self, facts: StepFacts) -> float | None:
+    def most(self, facts: Reading) -> float | None:
         """One for each frame that dynamo traced: each ends at its first break."""
         return max(1, int(facts.measured["frames"]), int(facts.measured["count"]))
 
@@ -456,7 +443,7 @@ class GraphOfStage(Conditional):
         words = self.checks.forbidden if self.checks else []
         return {"stage": self.stage, "ops": list(self.ops), "words": words}
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
+    def judged(self, facts: Reading) -> Iterator[Verdict]:
         """Judge the number of graphs, then each operator and the directives for the chosen
         graph.
         """
@@ -473,7 +460,7 @@ class GraphOfStage(Conditional):
             yield Verdict.error(what, why)
             return
         if self.count is not None:
-            yield judge_count(self.count, len(graphs), surroundings, leaf="count")
+            yield judge_count(self.count, len(graphs), facts, leaf="count")
         if not self.ops and not self.checks:
             return
         chosen = self._choose(graphs)
@@ -483,25 +470,23 @@ class GraphOfStage(Conditional):
         if problem := next((graph["problem"] for graph in chosen if graph["problem"]), ""):
             yield Verdict.error(what, problem)
             return
-        yield from self._judged_operators(facts.measured, chosen, surroundings)
+        yield from self._judged_operators(facts, chosen)
         if self.checks is not None:
             if any(graph["cut"] for graph in chosen):
                 why = "the graph is too large: its text was cut off"
                 yield Verdict.error("the text of the graph", why, leaf="checks")
             else:
-                yield judge_checks(self.checks, _graph_text(chosen), surroundings)
+                yield judge_checks(self.checks, _graph_text(chosen), facts)
 
-    def _judged_operators(
-        self, measured: Facts, chosen: Sequence[Facts], surroundings: Surroundings
-    ) -> Iterator[Verdict]:
+    def _judged_operators(self, facts: Reading, chosen: Sequence[Facts]) -> Iterator[Verdict]:
         """Judge how often each operator is in the chosen graphs."""
         operators = "\n".join(
             f"{name}: {count}" for graph in chosen for name, count in sorted(graph["ops"].items())
         )[:4000]
         for name, count in self.ops.items():
             leaf = f"ops {name}"
-            decomposed = measured.get("decomposed", ())
-            if name in measured["unknown"]:
+            decomposed = facts.measured.get("decomposed", ())
+            if name in facts.measured["unknown"]:
                 word = name.rpartition(".")[2]
                 similar = {op for graph in chosen for op in graph["ops"] if word in op.split(".")}
                 hint = (
@@ -515,7 +500,7 @@ class GraphOfStage(Conditional):
                 yield Verdict.error(leaf, why, leaf=leaf)
             else:
                 number = _count_of_nodes(chosen, name)
-                judged = judge_count(count, number, surroundings, leaf=leaf)
+                judged = judge_count(count, number, facts, leaf=leaf)
                 yield replace(judged, detail=operators)
 
     def is_reached(self, leaf: str, steps: Sequence[StepFacts], others: Sequence[Self]) -> bool:
@@ -547,20 +532,20 @@ class GraphOfStage(Conditional):
         at = int(self.index)
         return graphs[at : at + 1] or f"a graph with the index {at}"
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """Another number of graphs; each operator more often and less often; the mutants of the
         directives.
         """
         graphs = facts.measured["graphs"]
         if self.count is not None:
 
-            def more_or_fewer(number: float) -> StepFacts:
+            def more_or_fewer(number: float) -> Reading:
                 return facts.with_measured(
                     graphs=[*graphs, *[graphs[-1]] * int(number)][: int(number)]
                 )
 
             yield from count_mutants(
-                self.count, len(graphs), surroundings, more_or_fewer, leaf="count", trivial=1
+                self.count, len(graphs), facts, more_or_fewer, leaf="count", trivial=1
             )
         chosen = self._choose(graphs)
         if isinstance(chosen, str):
@@ -570,33 +555,28 @@ class GraphOfStage(Conditional):
         for name, count in self.ops.items():
             observed = _count_of_nodes(chosen, name)
 
-            def with_operator(
-                number: float, name: str = name, observed: int = observed
-            ) -> StepFacts:
+            def with_operator(number: float, name: str = name, observed: int = observed) -> Reading:
                 ops = {**graph["ops"], name: graph["ops"].get(name, 0) + int(number) - observed}
                 return facts.with_measured(graphs=[*before, {**graph, "ops": ops}, *after])
 
             yield from count_mutants(
                 count,
                 observed,
-                surroundings,
+                facts,
                 with_operator,
                 leaf=f"ops {name}",
                 trivial=1 if name == "placeholder" else None,
             )
         if self.checks is not None:
 
-            def with_text(text: str) -> StepFacts:
+            def with_text(text: str) -> Reading:
                 # the directives are matched against one text: one graph takes the place of the
                 # chosen ones
                 return facts.with_measured(
                     graphs=[*before, {**graph, "text": text}, *graphs[at + len(chosen) :]]
                 )
 
-            never = facts.measured.get("never", ())
-            yield from checks_mutants(
-                self.checks, _graph_text(chosen), surroundings, with_text, never
-            )
+            yield from checks_mutants(self.checks, _graph_text(chosen), facts, with_text)
             yield from (
                 replace(mutant, leaf="checks")
                 for mutant in self.checks.trivial_mutants(self.stage, with_text)
@@ -700,7 +680,7 @@ class Kernels(Conditional, Counts):
     """Distinct kernels that Inductor generated in the step. A graph that is served from a cache has
     none; neither has the second call of a compiled function."""
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
+    def judged(self, facts: Reading) -> Iterator[Verdict]:
         """Judge each count on its own. What could not be counted is an ERROR."""
         measured = facts.measured
         nothing_ran = "the step ran no compiled graph of the case's function"
@@ -712,7 +692,7 @@ class Kernels(Conditional, Counts):
             elif not why and not measured["ran"] and not is_of_compiles:
                 why = nothing_ran
             number = None if why else self.number(facts, key)
-            judged = judge_count(count, number, surroundings, leaf=key, absent=why)
+            judged = judge_count(count, number, facts, leaf=key, absent=why)
             nothing_was_made = is_of_compiles and not measured["compiled"] and not measured["ran"]
             if judged.status is Status.HELD and nothing_was_made:
                 judged = Verdict.error(judged.expected, nothing_ran, leaf=key)
@@ -720,7 +700,7 @@ class Kernels(Conditional, Counts):
                 judged = replace(judged, detail="\n".join(measured["names"][:50]))
             yield judged
 
-    def number(self, facts: StepFacts, leaf: str) -> float | None:
+    def number(self, facts: Reading, leaf: str) -> float | None:
         """Return how many kernels were called of a kind, or compiled."""
         if leaf == "compiled":
             return int(facts.measured["compiled"])
@@ -729,7 +709,7 @@ class Kernels(Conditional, Counts):
             for kind in (KINDS if leaf == "launched" else (leaf,))
         )
 
-    def with_number(self, facts: StepFacts, leaf: str, number: float) -> StepFacts:
+    def with_number(self, facts: Reading, leaf: str, number: float) -> Reading:
         """Return the facts with more kernels or fewer."""
         if leaf == "compiled":
             return facts.with_measured(compiled=int(number))

@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from torch_conformance.matching.generated_code import Code
-from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings, choose
-from torch_conformance.model.expectation import Mutant, Verdict
+from torch_conformance.model.expectation import Mutant, Reading, Verdict
 from torch_conformance.model.protocol import Json
 from torch_conformance.model.targets import STAGES, STAGES_OF_VENDOR, TARGETS
 from torch_conformance.model.values import frozen
@@ -236,32 +235,34 @@ class Resources(Conditional):
             elif count is not None:
                 yield name, count
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
+    def judged(self, facts: Reading) -> Iterator[Verdict]:
         """Judge each resource on its own. What the compiler did not report is an ERROR."""
-        for name, count in self._bounds(surroundings):
+        for name, count in self._bounds(facts.surroundings):
             try:
-                observed, why = _amount(name, facts, surroundings), ""
+                observed, why = _amount(name, facts), ""
             except NotReported as error:
                 observed, why = None, str(error)
-            yield judge_count(count, observed, surroundings, leaf=name, absent=why)
+            yield judge_count(count, observed, facts, leaf=name, absent=why)
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """Each resource on its own, with another amount; then none reported."""
         nothing = replace(facts, code=()).with_measured(shared=None)
-        for name, count in self._bounds(surroundings):
+        for name, count in self._bounds(facts.surroundings):
 
-            def with_number(number: float, name: str = name) -> StepFacts:
+            def with_number(number: float, name: str = name) -> Reading:
                 if name == "shared":
                     return facts.with_measured(shared=int(number))
                 return replace(
                     facts,
-                    code=with_amount(name, surroundings.vendor or "", facts.code, int(number)),
+                    code=with_amount(
+                        name, facts.surroundings.vendor or "", facts.code, int(number)
+                    ),
                 )
 
             yield from count_mutants(
                 count,
-                _amount(name, facts, surroundings),
-                surroundings,
+                _amount(name, facts),
+                facts,
                 with_number,
                 leaf=name,
                 is_budget=True,
@@ -269,9 +270,9 @@ class Resources(Conditional):
             yield Mutant("not reported", nothing, leaf=name)
 
 
-def _amount(name: str, facts: StepFacts, surroundings: Surroundings) -> int:
+def _amount(name: str, facts: Reading) -> int:
     if name != "shared":
-        return of_compiler(name, surroundings.vendor or "", facts.code)
+        return of_compiler(name, facts.surroundings.vendor or "", facts.code)
     shared = facts.measured["shared"]
     if not isinstance(shared, int) or isinstance(shared, bool) or shared < 0:
         raise NotReported("the compiler reported no amount")
@@ -308,10 +309,10 @@ class Metadata(Kind):
     measure = staticmethod(lambda arguments, value: dict(value(KERNEL)))
     values: Mapping[str, Any]
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
+    def judged(self, facts: Reading) -> Iterator[Verdict]:
         """Judge each value on its own. A name that the compiler does not record is an ERROR."""
         for name, conditional in self.values.items():
-            applies, required = choose(conditional, surroundings)
+            applies, required = choose(conditional, facts.surroundings)
             expected = f"{name} {text_of(required)}"
             if not applies:
                 yield Verdict.not_applicable(name)
@@ -326,10 +327,10 @@ class Metadata(Kind):
                 value = facts.measured[name]
                 yield Verdict.of(same(value, required), expected, text_of(value), leaf=name)
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """Each value on its own: another one, and none."""
         for name in self.values:
-            if choose(self.values[name], surroundings)[0] and name in facts.measured:
+            if choose(self.values[name], facts.surroundings)[0] and name in facts.measured:
                 yield Mutant(
                     "another value",
                     facts.with_measured(**{name: changed(facts.measured[name])}),

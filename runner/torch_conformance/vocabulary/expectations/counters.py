@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from torch_conformance.model.case_facts import TALLIED, Raised, SpyCalls, StepFacts, Tuning, Tunings
-from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import unknown
-from torch_conformance.model.expectation import About, Mutant, Status, Verdict
+from torch_conformance.model.expectation import About, Mutant, Reading, Status, Verdict
 from torch_conformance.model.protocol import Json, decode, encode
 from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations.expectation_base import (
@@ -52,7 +51,7 @@ class _ByName(OnlyCounts):
         """Return all numbers, by their names."""
         raise NotImplementedError
 
-    def number(self, facts: StepFacts, leaf: str) -> float | None:
+    def number(self, facts: Reading, leaf: str) -> float | None:
         """Return a number. A counter that torch has not touched is 0, as in torch."""
         return self.numbers(facts).get(leaf, None if self.absent else 0)
 
@@ -148,11 +147,11 @@ class Counter(_ByName):
             for name, number in counters.items()
         }
 
-    def most(self, facts: StepFacts, leaf: str) -> float | None:
+    def most(self, facts: Reading, leaf: str) -> float | None:
         """Return how often a cache was asked."""
         return max(1, self.near(facts, leaf)) if "cache" in leaf else None
 
-    def with_number(self, facts: StepFacts, leaf: str, number: float) -> StepFacts:
+    def with_number(self, facts: Reading, leaf: str, number: float) -> Reading:
         """Return the facts with another number for a counter."""
         namespace, _, counter = leaf.partition(".")
         counters = {
@@ -184,7 +183,7 @@ class Metric(_ByName):
         """Return the metrics."""
         return facts.metrics
 
-    def with_number(self, facts: StepFacts, leaf: str, number: float) -> StepFacts:
+    def with_number(self, facts: Reading, leaf: str, number: float) -> Reading:
         """Return the facts with another number for a metric."""
         return replace(facts, metrics={**facts.metrics, leaf: number})
 
@@ -199,11 +198,11 @@ class GeneratedFiles(OneCount):
     judges_code = True
     of_trivial_function: ClassVar[Mapping[str, int]] = {"": 1}
 
-    def number(self, facts: StepFacts, leaf: str) -> float | None:
+    def number(self, facts: Reading, leaf: str) -> float | None:
         """Return how many pieces there are."""
         return len(facts.code)
 
-    def with_number(self, facts: StepFacts, leaf: str, number: float) -> StepFacts:
+    def with_number(self, facts: Reading, leaf: str, number: float) -> Reading:
         """Return the facts with more pieces or fewer."""
         size = int(number)
         return replace(facts, code=(*facts.code[:size], *[""] * (size - len(facts.code))))
@@ -219,7 +218,7 @@ class Runs(ConditionalOnCode):
     about = About.ANYTHING
     is_offline = True
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: Reading) -> list[Verdict]:
         """Judge that there is no exception."""
         observed = (
             "no exception"
@@ -228,7 +227,7 @@ class Runs(ConditionalOnCode):
         )
         return [Verdict.of(facts.raised is None, "no exception", observed)]
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """An exception."""
         raised = Raised(
             type="builtins.Exception",
@@ -309,12 +308,12 @@ class RemoteCache(OnlyCounts):
                 "expect a hit, a miss or a put",
             )
 
-    def number(self, facts: StepFacts, leaf: str) -> float | None:
+    def number(self, facts: Reading, leaf: str) -> float | None:
         """Return a count of a cache. One without requests from torch has the counts 0."""
         cache, word = leaf.split()
         return None if facts.remote is None else facts.remote.get(cache, {}).get(word, 0)
 
-    def with_number(self, facts: StepFacts, leaf: str, number: float) -> StepFacts:
+    def with_number(self, facts: Reading, leaf: str, number: float) -> Reading:
         """Return the facts with another number for a count of a cache."""
         cache, word = leaf.split()
         remote = facts.remote or {}
@@ -342,7 +341,7 @@ class Calls(ConditionalOnCode):
     count: Count = None
     """The number of entries; at least 1 when absent."""
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: Reading) -> list[Verdict]:
         """Judge the number of entries that match ``where``."""
         what = f"calls of {self.of}" + (f" where {text_of(dict(self.where))}" if self.where else "")
         calls = facts.calls.get(self.of)
@@ -356,7 +355,7 @@ class Calls(ConditionalOnCode):
         number = (
             sum(_matches(entry, self.where) for entry in entries) if self.where else calls.count
         )
-        judged = judge_count(or_some(self.count), number, surroundings)
+        judged = judge_count(or_some(self.count), number, facts)
         shown = "\n".join(text_of(entry) for entry in entries[:_SHOWN])
         return [replace(judged, expected=f"{what}: {judged.expected}", detail=shown)]
 
@@ -389,7 +388,7 @@ class Calls(ConditionalOnCode):
             for entry in facts.calls[self.of].entries
         )
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """More matching entries and fewer; and none, if some are required."""
         calls = facts.calls[self.of]
         where = self.where or {}
@@ -401,7 +400,7 @@ class Calls(ConditionalOnCode):
             for key, value in where.items()
         }
 
-        def with_entries(entries: Sequence[Mapping[str, Json]]) -> StepFacts:
+        def with_entries(entries: Sequence[Mapping[str, Json]]) -> Reading:
             seen = SpyCalls(count=len(others) + len(entries), entries=(*others, *entries))
             return replace(facts, calls={**facts.calls, self.of: seen})
 
@@ -409,7 +408,7 @@ class Calls(ConditionalOnCode):
         yield from count_mutants(
             or_some(self.count),
             number,
-            surroundings,
+            facts,
             lambda count: with_entries(((fitting or [sample]) * int(count))[: int(count)]),
         )
         if self.where and fitting:
@@ -527,7 +526,7 @@ class Choices(Conditional):
             return {"rendered": AT_LEAST_ONE, **counts}
         return counts
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
+    def judged(self, facts: Reading) -> Iterator[Verdict]:
         """Judge how many operations there were, then each count for each of them.
 
         The judgement of a count shows the first that fails.
@@ -547,12 +546,12 @@ class Choices(Conditional):
             count = judgement.expected.removeprefix(f"{judgement.leaf} ")
             return replace(judgement, expected=f"{what}: {count}", observed=observed, detail=detail)
 
-        number = judge_count(or_some(self.tuned), len(tunings), surroundings, leaf="tuned")
+        number = judge_count(or_some(self.tuned), len(tunings), facts, leaf="tuned")
         what = f" of {', '.join(self.of)}" if self.of else ""
         yield shown(number, f"operations{what} that inductor selects a kernel for", number.observed)
         for name, count in self._counts.items() if tunings else ():
             numbers = [getattr(tuning.tally(self.backend), name) for tuning in tunings]
-            judged = [judge_count(count, number, surroundings, leaf=name) for number in numbers]
+            judged = [judge_count(count, number, facts, leaf=name) for number in numbers]
             failed = (at for at, verdict in enumerate(judged) if verdict.status is Status.FAILED)
             first = next(failed, 0)
             tuning, worst = tunings[first], judged[first]
@@ -563,7 +562,7 @@ class Choices(Conditional):
             verb = _VERBS.get(name, name)
             yield shown(worst, f"{candidates} that {verb}, for each operation", observed)
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """No operation at all; each count of one operation on its own, with another number."""
         tuned = list(facts.tunings.of(self.of))
         if not parse_count(counts_in(or_some(self.tuned))[0]).holds(0):
@@ -574,7 +573,7 @@ class Choices(Conditional):
 
             def changed(
                 other: float, first: Tuning = first, name: str = name, number: int = number
-            ) -> StepFacts:
+            ) -> Reading:
                 # without a backend the sum is changed, by the tally of one of them
                 backend: str = self.backend or next(iter(first.by_backend), "OTHER")
                 tally = first.tally(backend)
@@ -587,9 +586,7 @@ class Choices(Conditional):
                 )
                 return replace(facts, tunings=replace(facts.tunings, found=tunings))
 
-            yield from count_mutants(
-                count, number, surroundings, changed, leaf=name, where=first.op
-            )
+            yield from count_mutants(count, number, facts, changed, leaf=name, where=first.op)
 
 
 _VERBS = {"rendered": "were rendered", "timed": "were timed"}

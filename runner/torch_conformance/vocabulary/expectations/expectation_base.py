@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
-from torch_conformance.model.case_facts import StepFacts
-from torch_conformance.model.conditions import Surroundings, choose
-from torch_conformance.model.expectation import Expectation, Mutant, Status, Verdict
+from torch_conformance.model.conditions import choose
+from torch_conformance.model.expectation import Expectation, Mutant, Reading, Status, Verdict
 from torch_conformance.model.protocol import Json
-from torch_conformance.model.values import frozen
+from torch_conformance.model.values import frozen, values_of
 from torch_conformance.vocabulary.forms import (
     Count,
     CountsByName,
@@ -122,17 +121,17 @@ class Kind(Word, Expectation):
         """What the worker is asked to measure; None for facts that every step has."""
         return None if self.measure is None else {}
 
-    def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judge(self, facts: Reading) -> list[Verdict]:
         """Judge the facts where ``when`` holds, if there is one, and where what the worker was
         asked for was measured.
         """
-        if not self.applies(surroundings):
+        if not self.applies(facts.surroundings):
             return [Verdict.not_applicable()]
         if facts.measured is None and self.measurement() is not None:
             return [Verdict.error(self.kind, "nothing was measured")]
-        return list(self.judged(facts, surroundings))
+        return list(self.judged(facts))
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterable[Verdict]:
+    def judged(self, facts: Reading) -> Iterable[Verdict]:
         """Judge facts that are there."""
         raise NotImplementedError
 
@@ -285,13 +284,13 @@ def check_count(body: Json, *path: str | int) -> None:
 def judge_count(
     body: object,
     observed: float | None,
-    surroundings: Surroundings,
+    facts: Reading,
     *,
     leaf: str = "",
     absent: str = "",
 ) -> Verdict:
     """Judge one count. ``absent`` is the error text for a missing observation."""
-    applies, value = choose(body, surroundings)
+    applies, value = choose(body, facts.surroundings)
     if not applies:
         return Verdict.not_applicable(leaf)
     required = parse_count(value)
@@ -305,8 +304,8 @@ def judge_count(
 def count_mutants(
     body: object,
     observed: float | None,
-    surroundings: Surroundings,
-    changed: Callable[[float], StepFacts],
+    facts: Reading,
+    changed: Callable[[float], Reading],
     *,
     leaf: str = "",
     where: str = "",
@@ -322,7 +321,7 @@ def count_mutants(
     may have. A least must be more than a ``trivial`` function has, and not all numbers up to the
     ``most`` that can occur may hold.
     """
-    applies, value = choose(body, surroundings)
+    applies, value = choose(body, facts.surroundings)
     if not applies or observed is None:
         return
     required = parse_count(value)
@@ -354,9 +353,9 @@ def count_mutants(
             numbers.append(("what x + 1 has", trivial))
     for name, number in numbers:
         if number < 0:
-            yield Mutant.not_applicable(name, "counts are not negative", leaf=leaf, where=where)
+            yield Mutant(name, None, leaf, where, "counts are not negative")
         else:
-            yield Mutant(name, changed(number), leaf=leaf, where=where)
+            yield Mutant(name, changed(number), leaf, where)
 
 
 _MOST_BUDGET = 1_000_000
@@ -374,8 +373,11 @@ class Counts(Kind):
     @property
     def by_leaf(self) -> Mapping[str, Any]:
         """The body of each count, by the keys that lead to it."""
-        body = {key.name: getattr(self, key.name) for key in fields(self)}
-        return {" ".join(path): count for path, count in self.counts_of(body) if count is not None}
+        return {
+            " ".join(path): count
+            for path, count in self.counts_of(values_of(self))
+            if count is not None
+        }
 
     @classmethod
     def expression(cls, leaf: str) -> str:
@@ -384,15 +386,15 @@ class Counts(Kind):
         """
         return ""
 
-    def number(self, facts: StepFacts, leaf: str) -> float | None:
+    def number(self, facts: Reading, leaf: str) -> float | None:
         """Return the number that was observed; None where it is not known."""
         raise NotImplementedError
 
-    def with_number(self, facts: StepFacts, leaf: str, number: float) -> StepFacts:
+    def with_number(self, facts: Reading, leaf: str, number: float) -> Reading:
         """Return the facts with another number: a mutant."""
         raise NotImplementedError
 
-    def most(self, facts: StepFacts, leaf: str) -> float | None:
+    def most(self, facts: Reading, leaf: str) -> float | None:
         """Return the greatest number that can occur; None where it is not known."""
         return None
 
@@ -404,7 +406,7 @@ class Counts(Kind):
             if is_least and count["min"] <= trivial:
                 yield leaf, parse_count(count)
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
+    def judged(self, facts: Reading) -> Iterator[Verdict]:
         """Judge each number on its own.
 
         A wrong count of a cache shows what torch kept out of caches.
@@ -417,7 +419,7 @@ class Counts(Kind):
         ]
         for leaf, count in self.by_leaf.items():
             judgement = judge_count(
-                count, self.number(facts, leaf), surroundings, leaf=leaf, absent=self.absent
+                count, self.number(facts, leaf), facts, leaf=leaf, absent=self.absent
             )
             is_of_cache = "cache" in f"{self.kind} {leaf}" and not leaf.endswith("_bypass")
             if bypasses and is_of_cache and judgement.status is Status.FAILED:
@@ -426,7 +428,7 @@ class Counts(Kind):
                 )
             yield judgement
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """Each number on its own, with another one."""
         for leaf, count in self.by_leaf.items():
             changed = functools.partial(self.with_number, facts, leaf)
@@ -434,7 +436,7 @@ class Counts(Kind):
             yield from count_mutants(
                 count,
                 self.number(facts, leaf),
-                surroundings,
+                facts,
                 changed,
                 leaf=leaf,
                 trivial=trivial,

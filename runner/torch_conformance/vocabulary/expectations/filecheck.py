@@ -28,10 +28,9 @@ from torch_conformance.matching.filecheck import (
 from torch_conformance.matching.filecheck import Kind as Kinds
 from torch_conformance.matching.generated_code import Code, code_of, commented_out, joined, whole
 from torch_conformance.matching.time_limit import PatternTooSlow
-from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings, holds
 from torch_conformance.model.devices import ACCELERATORS, CPU
-from torch_conformance.model.expectation import Mutant, Verdict
+from torch_conformance.model.expectation import Mutant, Reading, Verdict
 from torch_conformance.model.protocol import Json
 from torch_conformance.model.targets import STAGES_OF_VENDOR, WRAPPER
 from torch_conformance.model.values import frozen
@@ -159,9 +158,9 @@ class FileCheck(Kind):
         """The words that must not be there."""
         return [word for directive in self.checks for word in _forbidden_words(directive)]
 
-    def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judge(self, facts: Reading) -> list[Verdict]:
         """Match the directives against the selected code."""
-        if not self.applies(surroundings):
+        if not self.applies(facts.surroundings):
             return [Verdict.not_applicable()]
         try:
             chosen = self._choose(facts.code, self.text)
@@ -210,7 +209,7 @@ class FileCheck(Kind):
             return False
         return holds(self.when, surroundings)
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """Each directive on its own: its match removed, or its forbidden line inserted; then all
         code commented out.
         """
@@ -220,7 +219,7 @@ class FileCheck(Kind):
         for change in changes(self.checks, chosen.text):
             where = f"line {change.directive.line}: {change.directive}"
             if change.text is None:
-                yield Mutant.not_applicable(change.kind.value, change.why_not, where=where)
+                yield Mutant(change.kind.value, None, where=where, why_not=change.why_not)
             else:
                 # an inserted line may not be code; the rest of a line after a removal must not be
                 # parsed again
@@ -237,13 +236,16 @@ class FileCheck(Kind):
                 if word not in chosen.text
                 and (
                     word in (facts.measured or {}).get("unknown", ())
-                    or (surroundings.device == CPU and not _OF_GPUS.isdisjoint(word.split("_")))
+                    or (
+                        facts.surroundings.device == CPU
+                        and not _OF_GPUS.isdisjoint(word.split("_"))
+                    )
                 )
             ]
             if never:
                 where = (
                     f"line {directive.line}: {directive}: neither torch nor the spec nor a loaded "
-                    f"package has the word {never[0]} for {surroundings.device}"
+                    f"package has the word {never[0]} for {facts.surroundings.device}"
                 )
                 yield Mutant("any code", facts, where=where)
         is_python = self.stage in (None, WRAPPER)
@@ -252,12 +254,13 @@ class FileCheck(Kind):
             for piece in facts.code
         ]
         yield Mutant(COMMENTED_OUT, replace(facts, code=tuple(code)))
-        kind = surroundings.device if is_python else f"{surroundings.vendor} {self.stage}"
+        here = facts.surroundings
+        kind = here.device if is_python else f"{here.vendor} {self.stage}"
         yield from self.trivial_mutants(
             kind, lambda text: replace(facts, code=self._with(facts.code, text))
         )
 
-    def trivial_mutants(self, kind: str, changed: Callable[[str], StepFacts]) -> Iterator[Mutant]:
+    def trivial_mutants(self, kind: str, changed: Callable[[str], Reading]) -> Iterator[Mutant]:
         """Yield the code of a trivial function of each form, of two such one for which the
         directives fail if there is one.
 

@@ -7,9 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
-from torch_conformance.model.case_facts import StepFacts
-from torch_conformance.model.conditions import Surroundings
-from torch_conformance.model.expectation import About, Mutant, Verdict
+from torch_conformance.model.expectation import About, Mutant, Reading, Verdict
 from torch_conformance.model.protocol import Json
 from torch_conformance.model.results import OperatorCalls
 from torch_conformance.model.values import frozen
@@ -90,7 +88,7 @@ class OfOperators(Repeated):
         " ATen's kernels below its dispatcher on a CPU."
     )
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """More operators by ATen."""
         eager, residue = facts.measured["eager"], facts.measured["residue"]
         more = [*residue, *[_UNSERVED] * max(1, len(eager))]
@@ -147,7 +145,7 @@ class Served(OfOperators):
             f", {', '.join(allowed)} allowed by ATen" if allowed else ""
         )
 
-    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
+    def judged_calls(self, facts: Reading) -> Verdict:
         """Judge the share."""
         eager, residue = facts.measured["eager"], facts.measured["residue"]
         if not (eager or residue):
@@ -172,9 +170,9 @@ class Served(OfOperators):
         detail = "\n".join(places[:_MOST_PLACES])
         return Verdict.of(share >= self.min, self.expected, observed, detail=detail)
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """Yield also every operator of eager by ATen, and as many others but one."""
-        yield from OfOperators.mutants(self, facts, surroundings)
+        yield from OfOperators.mutants(self, facts)
         eager = facts.measured["eager"]
         yield Mutant("every operator by ATen", facts.with_measured(residue=eager))
         if len(facts.measured["residue"]) + 1 < len(eager):
@@ -210,7 +208,7 @@ class Residue(OfOperators):
         """What is expected, in words."""
         return f"ATen runs {', '.join(self.operators)}"
 
-    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
+    def judged_calls(self, facts: Reading) -> Verdict:
         """Judge that these operators, and no others, are left."""
         residue = sorted(set(facts.measured["residue"]))
         observed = ", ".join(residue) or "the compiler left no operator to ATen"

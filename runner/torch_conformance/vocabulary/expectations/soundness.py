@@ -4,9 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from torch_conformance.model.case_facts import StepFacts
-from torch_conformance.model.conditions import Surroundings
-from torch_conformance.model.expectation import About, Mutant, Verdict
+from torch_conformance.model.expectation import About, Mutant, Reading, Verdict
 from torch_conformance.model.protocol import Json
 from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations.additional_calls import Repeated
@@ -115,14 +113,14 @@ class Sound(Repeated):
         """The worker tries these facts."""
         return {"vary": self.vary, "change": self.change, "processes": self.processes}
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: Reading) -> list[Verdict]:
         """Judge each fact: a waiver must name each that fails."""
         if not facts.measured.get("facts"):
-            return Repeated.judged(self, facts, surroundings)
+            return Repeated.judged(self, facts)
         found = [Verdict.failed(self.expected, words) for _, words in reports(facts.measured)]
-        return found or [self.judged_calls(facts, surroundings)]
+        return found or [self.judged_calls(facts)]
 
-    def judged_calls(self, facts: StepFacts, surroundings: Surroundings) -> Verdict:
+    def judged_calls(self, facts: Reading) -> Verdict:
         """Judge facts without a wrong answer: one must have been observed."""
         found = summary(facts.measured)
         if facts.measured["left"]:
@@ -132,7 +130,7 @@ class Sound(Repeated):
             return Verdict.error(self.expected, why)
         return Verdict.passed(self.expected, found)
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """A fact that no guard saw, and none that was observed."""
         rows = facts.measured["facts"]
         for name, fate in (("a stale answer", UNSOUND), ("no effect", UNOBSERVED)):

@@ -22,8 +22,8 @@ from torch_conformance.matching.patterns import (
 from torch_conformance.matching.patterns import is_general as is_general_text
 from torch_conformance.matching.time_limit import PatternTooSlow
 from torch_conformance.model.case_facts import Cause, StepFacts
-from torch_conformance.model.conditions import Surroundings, choose
-from torch_conformance.model.expectation import About, Mutant, Status, Verdict
+from torch_conformance.model.conditions import choose
+from torch_conformance.model.expectation import About, Mutant, Reading, Status, Verdict
 from torch_conformance.model.protocol import Json
 from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations.expectation_base import (
@@ -83,7 +83,7 @@ def check_searched(
 
 def judge_text(
     text: str,
-    contains: tuple[str, ...],
+    contains: Texts | None,
     pattern: str | None,
     *,
     what: str,
@@ -93,17 +93,18 @@ def judge_text(
 
     The judgement shows the first part that is missing, or that is there although it must not be.
     """
+    parts = parts_of(contains)
     for part in lacks:
         if part in text:
             at = text.index(part)
             return Verdict.failed(
                 f"{what} without {part!r}", _excerpt(text[max(at - 60, 0) :]), detail=text[-4000:]
             )
-    for part in contains:
+    for part in parts:
         if part not in text:
             return Verdict.failed(f"{what} with {part!r}", _excerpt(text), detail=text[-4000:])
     expected = f"{what} with " + " and ".join(
-        [*map(repr, contains), *([f"a match of /{pattern}/"] if pattern else [])]
+        [*map(repr, parts), *([f"a match of /{pattern}/"] if pattern else [])]
     )
     expected += "".join(f", without {part!r}" for part in lacks)
     if lacks and _may_be_cut(text):
@@ -116,24 +117,29 @@ def judge_text(
 
 
 def text_mutants(
-    text: str, contains: tuple[str, ...], pattern: str | None, changed: Callable[[str], StepFacts]
+    text: str,
+    contains: Texts | None,
+    pattern: str | None,
+    changed: Callable[[str], Reading],
+    leaf: str = "",
 ) -> Iterator[Mutant]:
     """Yield the text without each part, and without the matches of the pattern.
 
     ``changed`` makes facts with a text.
     """
-    for part in contains:
-        yield Mutant("its part removed", changed(text.replace(part, "")), where=repr(part))
+    for part in parts_of(contains):
+        yield Mutant("its part removed", changed(text.replace(part, "")), leaf, repr(part))
     if pattern is None:
         return
     # the text around a removed match may match again
     for _ in range(100):
         match = search(pattern, text)
         if match is None:
-            yield Mutant("its match removed", changed(text), where=f"/{pattern}/")
+            yield Mutant("its match removed", changed(text), leaf, f"/{pattern}/")
             return
         text = text[: match.start()] + text[match.end() :]
-    yield Mutant.not_applicable("its match removed", "more than 100 matches", where=f"/{pattern}/")
+    why_not = "more than 100 matches"
+    yield Mutant("its match removed", None, leaf, f"/{pattern}/", why_not)
 
 
 def _may_be_cut(text: str) -> bool:
@@ -330,7 +336,7 @@ class _OfText(ConditionalOnCode):
         """The text, in words."""
         raise NotImplementedError
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: Reading) -> list[Verdict]:
         """Judge the text; where all else holds, how often each part is in it.
 
         Occurrences do not overlap.
@@ -338,8 +344,10 @@ class _OfText(ConditionalOnCode):
         text, parts = facts.measured["text"], parts_of(self.contains)
         if text is None:
             return [Verdict.failed(f"{self.what} is a text", facts.measured["type"])]
-        judged = judge_text(text, parts, self.matches, what=self.what, lacks=parts_of(self.lacks))
-        applies, value = choose(self.count, surroundings)
+        judged = judge_text(
+            text, self.contains, self.matches, what=self.what, lacks=parts_of(self.lacks)
+        )
+        applies, value = choose(self.count, facts.surroundings)
         if self.count is None or not applies or judged.status is not Status.HELD:
             return [judged]
         required = parse_count(value)
@@ -353,25 +361,25 @@ class _OfText(ConditionalOnCode):
                 return [Verdict.failed(expected, f"{part!r} {number} times", detail=text[-4000:])]
         return [replace(judged, expected=expected)]
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """The text without the expected parts and matches, with parts as often as they must not be,
         and with what it must lack.
         """
         text, parts = facts.measured["text"], parts_of(self.contains)
         yield from text_mutants(
-            text, parts, self.matches, lambda other: facts.with_measured(text=other)
+            text, self.contains, self.matches, lambda other: facts.with_measured(text=other)
         )
         if (parts or self.matches) and not self.lacks and self.count is None:
             yield Mutant("single characters", facts.with_measured(text=ANYTHING[0]))
         for part in parts if self.count is not None else ():
 
-            def so_often(number: float, part: str = part) -> StepFacts:
+            def so_often(number: float, part: str = part) -> Reading:
                 return facts.with_measured(
                     text="\n".join([text.replace(part, ""), *[part] * int(number)])
                 )
 
             yield from count_mutants(
-                self.count, text.count(part), surroundings, so_often, where=repr(part)
+                self.count, text.count(part), facts, so_often, where=repr(part)
             )
         for part in parts_of(self.lacks):
             yield Mutant(
@@ -545,7 +553,7 @@ class Exit(ConditionalOnCode):
                 "stderr",
             )
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: Reading) -> list[Verdict]:
         """Judge the code, then the texts."""
         expected = "a non-zero exit code" if self.nonzero else f"exit code {self.code}"
         if facts.exit is None:
@@ -559,7 +567,7 @@ class Exit(ConditionalOnCode):
             judged.append(
                 judge_text(
                     _FRAMES.sub("", facts.exit.stderr),
-                    parts_of(self.stderr),
+                    self.stderr,
                     None,
                     what=f"{expected} and standard error",
                 )
@@ -572,14 +580,14 @@ class Exit(ConditionalOnCode):
             if facts.exit.stdout is not None:
                 judgement = judge_text(
                     facts.exit.stdout,
-                    parts_of(self.stdout),
+                    self.stdout,
                     None,
                     what=f"{expected} and standard output",
                 )
             judged.append(replace(judgement, leaf="stdout"))
         return judged or [Verdict.passed(expected, f"exit code {code}")]
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """Another code, and each stream without its text; a misspelt name, which fails too."""
         if (child := facts.exit) is None:
             return
@@ -595,12 +603,11 @@ class Exit(ConditionalOnCode):
         for stream, leaf in (("stderr", ""), ("stdout", "stdout")):
             if getattr(self, stream) is not None and (text := getattr(child, stream)) is not None:
 
-                def changed(text: str, stream: str = stream) -> StepFacts:
+                def changed(text: str, stream: str = stream) -> Reading:
                     texts: dict[str, Any] = {stream: text}
                     return replace(facts, exit=replace(child, **texts))
 
-                for mutant in text_mutants(text, parts_of(getattr(self, stream)), None, changed):
-                    yield replace(mutant, leaf=leaf)
+                yield from text_mutants(text, getattr(self, stream), None, changed, leaf)
 
 
 _FRAMES = re.compile(r'^ +File ".*\n(?: {4}.*\n)*', re.MULTILINE)
@@ -729,7 +736,7 @@ class Raises(Conditional):
             }
         )
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: Reading) -> list[Verdict]:
         """Judge the type (a subclass passes), then the text, then the chain of causes."""
         eager, raised = facts.measured["eager"] if self.as_eager else None, facts.raised
         if self.as_eager and eager is None:
@@ -768,7 +775,7 @@ class Raises(Conditional):
         chain = "; caused by ".join(f"{cause.type}: {cause.message}" for cause in raised.causes)
         return failed(f"{observed}; caused by {text_of(chain or 'nothing')}")
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """No exception, one of an unrelated type, another text if the text is expected, and
         likewise for the cause.
         """

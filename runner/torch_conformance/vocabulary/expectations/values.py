@@ -5,9 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
-from torch_conformance.model.case_facts import StepFacts
-from torch_conformance.model.conditions import Surroundings
-from torch_conformance.model.expectation import About, Mutant, Status, Verdict
+from torch_conformance.model.expectation import About, Mutant, Reading, Status, Verdict
 from torch_conformance.model.protocol import Json, decode, encode
 from torch_conformance.model.values import frozen
 from torch_conformance.vocabulary.expectations.comparing import bits, dense, has_equality
@@ -223,7 +221,7 @@ class _Pairs(Kind):
         """The worker sends plain values; it compares two named values itself."""
         return {"pairs": encode(dict(self.pairs))}
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
+    def judged(self, facts: Reading) -> Iterator[Verdict]:
         """Judge each pair."""
         for name, other in self.pairs.items():
             literal = f"the value of {other['ref']}" if is_reference(other) else text_of(other)
@@ -243,7 +241,7 @@ class _Pairs(Kind):
                     equal, observed = same(value, other), text_of(value)
                 yield Verdict.of(equal is self.expects_equal, expected, observed, leaf=name)
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """Each pair on its own: changed if equality is expected, made equal if a difference is."""
         for name, other in self.pairs.items():
             fact = facts.measured[name]
@@ -378,7 +376,7 @@ class Strides(ConditionalOnCode):
         """The worker sends what is known of the values."""
         return {"of": self.of, **({} if self.to is None else {"to": self.to})}
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judged(self, facts: Reading) -> list[Verdict]:
         """Judge each selected tensor. The judgement shows the first that fails."""
         tensors = facts.measured["tensors"]
         chosen = self._chosen(len(tensors))
@@ -419,7 +417,7 @@ class Strides(ConditionalOnCode):
             )
         ]
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """Each selected tensor on its own, with other strides and formats."""
         tensors = facts.measured["tensors"]
         for index in self._chosen(len(tensors)):
@@ -504,7 +502,7 @@ class Dead(Kind):
         """The worker collects garbage and checks its weak references."""
         return {"objects": list(self.objects)}
 
-    def judged(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Verdict]:
+    def judged(self, facts: Reading) -> Iterator[Verdict]:
         """Judge each object on its own. An object that never existed is an error."""
         for name in self.objects:
             fact, expected = facts.measured[name], f"{name} is freed"
@@ -515,7 +513,7 @@ class Dead(Kind):
                 observed = f"a {fact['type']}, {'still alive' if fact['alive'] else 'freed'}"
                 yield Verdict.of(fact["alive"] is False, expected, observed, leaf=name)
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """Each object on its own, still alive."""
         for name in self.objects:
             alive = {**facts.measured, name: {**facts.measured[name], "alive": True}}

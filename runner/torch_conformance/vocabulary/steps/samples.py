@@ -7,8 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from torch_conformance.model.case_facts import StepFacts
-from torch_conformance.model.conditions import Surroundings
 from torch_conformance.model.diagnostics import Diagnostic
 from torch_conformance.model.escaping import counted, headline
 from torch_conformance.model.expectation import (
@@ -19,6 +17,7 @@ from torch_conformance.model.expectation import (
     About,
     Expectation,
     Mutant,
+    Reading,
     Status,
     Verdict,
     WrongValue,
@@ -475,7 +474,7 @@ class EachSample(Expectation):
             return arguments
         return {word: value for word, value in arguments.items() if word != "judge"}
 
-    def judge(self, facts: StepFacts, surroundings: Surroundings) -> list[Verdict]:
+    def judge(self, facts: Reading) -> list[Verdict]:
         """Judge every sample; the judgement shows the first that failed, and names the others."""
         if facts.measured is None:
             return [Verdict.error("every sample close to eager", "nothing was measured")]
@@ -483,7 +482,7 @@ class EachSample(Expectation):
         judged = [
             (entry, judgement)
             for entry in entries
-            if (judgement := self._judged(entry, facts, surroundings)) is not None
+            if (judgement := self._judged(entry, facts)) is not None
         ]
         if not judged:
             first = (
@@ -558,7 +557,7 @@ class EachSample(Expectation):
         worst = [judgement.worst for _, judgement in judged if judgement.worst is not None]
         return [replace(held, worst=max(worst, default=None))]
 
-    def _judged(self, entry: Facts, facts: StepFacts, surroundings: Surroundings) -> Verdict | None:
+    def _judged(self, entry: Facts, facts: Reading) -> Verdict | None:
         """Return the judgement of a sample; None where eager refuses it, or where both results are
         equally empty.
         """
@@ -583,13 +582,13 @@ class EachSample(Expectation):
         ):
             return form
         measured = _with_leaves(entry["value"], lambda path: path not in self.parts)
-        judgements = self.check.judge(replace(facts, measured=measured), surroundings)
+        judgements = self.check.judge(replace(facts, measured=measured))
         return next(
             (judgement for judgement in judgements if judgement.status is not Status.HELD),
             judgements[0],
         )
 
-    def mutants(self, facts: StepFacts, surroundings: Surroundings) -> Iterator[Mutant]:
+    def mutants(self, facts: Reading) -> Iterator[Mutant]:
         """Those of the first sample with elements; for the others no stand-ins are measured."""
         entries = facts.measured["samples"]
         compared = [number for number, entry in enumerate(entries) if entry["value"] is not None]
@@ -600,7 +599,7 @@ class EachSample(Expectation):
         if index is None or self.rule == FORM:
             return
         measured = _with_leaves(entries[index]["value"], lambda path: path not in self.parts)
-        for mutant in self.check.mutants(replace(facts, measured=measured), surroundings):
+        for mutant in self.check.mutants(replace(facts, measured=measured)):
             if mutant.facts is None:
                 yield mutant
             else:

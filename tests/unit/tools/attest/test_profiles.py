@@ -17,7 +17,16 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests import ck_stand_in
-from tests.fakes import ENDED, observation, place, seen, shipped_suite, use_executor, write_specs
+from tests.fakes import (
+    ENDED,
+    observation,
+    place,
+    reading,
+    seen,
+    shipped_suite,
+    use_executor,
+    write_specs,
+)
 from tests.fences import ROOT
 from tests.recorded import edit, recorded
 from torch_conformance.cli.parser import main
@@ -36,7 +45,7 @@ from torch_conformance.machine.capabilities import (
 )
 from torch_conformance.machine.installed_torch import release
 from torch_conformance.model.case import Availability, Case
-from torch_conformance.model.case_facts import NONE, StepFacts, Tally, Tuning, Tunings
+from torch_conformance.model.case_facts import NONE, Tally, Tuning, Tunings
 from torch_conformance.model.codec import encode
 from torch_conformance.model.conditions import Surroundings, VersionRange
 from torch_conformance.model.devices import HOLDS, is_accelerator
@@ -477,13 +486,13 @@ def served_by_ck(case: Case, here: Surroundings) -> bool:
     """
     found = tunings_of(case)
     assert found, f"no product was found in {case.id}"
-    facts = StepFacts(tunings=Tunings(count=1, found=tuple(found[:1])))
+    facts = reading(here, tunings=Tunings(count=1, found=tuple(found[:1])))
     said = [
         verdict.status
         for step in case.steps
         for expected in step.expectations
         if expected.kind == "choices"
-        for verdict in expected.check.judge(facts, here)
+        for verdict in expected.check.judge(facts)
     ]
     timed = [tuning.tally("CK").timed + tuning.tally("CKTILE").timed for tuning in found]
     return all(timed) and not {Status.FAILED, Status.ERROR} & set(said)
@@ -537,12 +546,12 @@ def needs_more_than(gpu: Gpu, case: Case, here: Surroundings) -> str:
     # one candidate, which is not timed: no template is offered
     aten = replace(NONE, rendered=1, won=1)
     only = Tuning(op="mm", how="only", winner="mm", won_by="ATEN", by_backend={"ATEN": aten})
-    facts = StepFacts(counters={"inductor": {}}, tunings=Tunings(count=1, found=(only,)))
+    facts = reading(here, counters={"inductor": {}}, tunings=Tunings(count=1, found=(only,)))
     for expected in (expected for step in case.steps for expected in step.expectations):
         if expected.kind == "candidates" or "triton_tem" in str(expected.body):
             return f"{expected.kind} needs a template"
         for verdict in (
-            expected.check.judge(facts, here) if expected.kind in ("choices", "counter") else ()
+            expected.check.judge(facts) if expected.kind in ("choices", "counter") else ()
         ):
             if verdict.status is Status.FAILED and (
                 expected.kind == "choices" or "select_algorithm" in verdict.leaf

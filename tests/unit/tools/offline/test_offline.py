@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import HERE, backend, observation, seen, verdict_of
+from tests.fakes import HERE, backend, observation, reading, seen, verdict_of
 from torch_conformance.judge.mutants import with_control
 from torch_conformance.judge.waiving import Waivers, apply
 from torch_conformance.language.backends import load_backends
@@ -18,9 +18,8 @@ from torch_conformance.language.expand import surroundings_for
 from torch_conformance.language.load import load
 from torch_conformance.language.waivers import load_waivers
 from torch_conformance.model.case import Case
-from torch_conformance.model.case_facts import StepFacts
 from torch_conformance.model.conditions import Surroundings
-from torch_conformance.model.expectation import Status
+from torch_conformance.model.expectation import Reading, Status
 from torch_conformance.model.outcomes import ExitCode, Outcome, exit_code
 from torch_conformance.model.results import CaseResult, executed
 from torch_conformance.model.targets import TARGETS
@@ -114,14 +113,14 @@ def cases_of(tmp_path: Path, text: str = SPEC) -> list[Case]:
     return list(load([tmp_path / "copy.yaml"]).cases)
 
 
-def facts(texts: tuple[str, ...] = OF_AMD, **measured: Any) -> StepFacts:
-    return StepFacts(code=texts, measured={"shared": 0, **measured})
+def facts(
+    texts: tuple[str, ...] = OF_AMD, here: Surroundings = HERE_AMD, **measured: Any
+) -> Reading:
+    return reading(here, code=texts, measured={"shared": 0, **measured})
 
 
-def judged(
-    kind: str, body: Any, known: StepFacts, here: Surroundings = HERE_AMD
-) -> list[tuple[Status, str]]:
-    return [(one.status, one.observed) for one in EXPECTATIONS[kind].parse(body).judge(known, here)]
+def judged(kind: str, body: Any, known: Reading) -> list[tuple[Status, str]]:
+    return [(one.status, one.observed) for one in EXPECTATIONS[kind].parse(body).judge(known)]
 
 
 def result_of(case: Case, texts: tuple[str, ...] = OF_AMD, **step: Any) -> CaseResult:
@@ -260,10 +259,10 @@ def test_resources(body: Any, status: Status) -> None:
 def test_the_bound_of_a_target_is_its_own() -> None:
     body = {"shared": {"max": "target"}}
     assert judged("resources", body, facts(shared=65537)) == [(Status.FAILED, "65537")]
-    assert judged("resources", body, facts(OF_NVIDIA, shared=232448), HERE_NVIDIA) == [
+    assert judged("resources", body, facts(OF_NVIDIA, HERE_NVIDIA, shared=232448)) == [
         (Status.HELD, "232448")
     ]
-    assert judged("resources", body, facts(OF_NVIDIA, shared=232449), HERE_NVIDIA) == [
+    assert judged("resources", body, facts(OF_NVIDIA, HERE_NVIDIA, shared=232449)) == [
         (Status.FAILED, "232449")
     ]
 
@@ -349,13 +348,13 @@ def test_every_mutant_is_refused(
     kind: str, body: Any, here: Surroundings, texts: tuple[str, ...]
 ) -> None:
     check = EXPECTATIONS[kind].parse(body)
-    known = facts(texts, shared=7, num_warps=4, name="copy", flag=True, shape=[1])
-    assert {one.status for one in check.judge(known, here)} == {Status.HELD}
-    mutants = [mutant for mutant in check.mutants(known, here) if mutant.facts is not None]
-    assert len(mutants) >= len(check.judge(known, here))
+    known = facts(texts, here, shared=7, num_warps=4, name="copy", flag=True, shape=[1])
+    assert {one.status for one in check.judge(known)} == {Status.HELD}
+    mutants = [mutant for mutant in check.mutants(known) if mutant.facts is not None]
+    assert len(mutants) >= len(check.judge(known))
     for mutant in mutants:
         assert mutant.facts is not None
-        (found,) = (one for one in check.judge(mutant.facts, here) if one.leaf == mutant.leaf)
+        (found,) = (one for one in check.judge(mutant.facts) if one.leaf == mutant.leaf)
         assert found.status in (Status.FAILED, Status.ERROR), mutant
 
 

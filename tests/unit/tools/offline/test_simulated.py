@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.fakes import HERE, backend, observation, seen, verdict_of
+from tests.fakes import HERE, backend, observation, reading, seen, verdict_of
 from torch_conformance.language.expand import surroundings_for
 from torch_conformance.language.load import load
 from torch_conformance.machine import capabilities
 from torch_conformance.machine.capabilities import Machine
 from torch_conformance.model.case import Availability, Case
-from torch_conformance.model.case_facts import StepFacts
-from torch_conformance.model.expectation import Status
+from torch_conformance.model.expectation import Reading, Status
 from torch_conformance.model.outcomes import Outcome
 from torch_conformance.model.results import CaseResult
 from torch_conformance.model.targets import SIMULATED, TARGETS
@@ -87,10 +86,8 @@ def tally(**counts: int) -> dict[str, Any]:
     return {"rendered": 0, "compiled": 0, "failed": 0, "timed": 0, "won": 0, "error": "", **counts}
 
 
-def judged(kind: str, body: Any, known: StepFacts) -> list[tuple[Status, str]]:
-    return [
-        (one.status, one.observed) for one in EXPECTATIONS[kind].parse(body).judge(known, HERE_AMD)
-    ]
+def judged(kind: str, body: Any, known: Reading) -> list[tuple[Status, str]]:
+    return [(one.status, one.observed) for one in EXPECTATIONS[kind].parse(body).judge(known)]
 
 
 # -- the language ----------------------------------------------------------------------------------
@@ -251,21 +248,21 @@ def test_the_worst_kernel_is_judged() -> None:
     assert of_compiler("registers", "amd", texts) == 11
     assert of_compiler("spills", "amd", texts) == 3
     assert of_compiler("registers", "amd", with_amount("registers", "amd", texts, 7)) == 7
-    known = StepFacts(code=texts, measured={"shared": 0})
+    known = reading(HERE_AMD, code=texts, measured={"shared": 0})
     assert judged("resources", {"spills": 0}, known)[0][0] is Status.FAILED
 
 
 @pytest.mark.parametrize("stage", ["wrapper", "amdgcn"])
 def test_every_mutant_of_a_text_is_refused(stage: str) -> None:
     expected = EXPECTATIONS["filecheck"].parse({"stage": stage, "checks": "CHECK: triton_poi_one"})
-    known = StepFacts(code=texts_of("triton_poi_one"))
-    mutants = [one for one in expected.mutants(known, HERE_AMD) if one.facts is not None]
+    known = reading(HERE_AMD, code=texts_of("triton_poi_one"))
+    mutants = [one for one in expected.mutants(known) if one.facts is not None]
     assert mutants
     assert all(
         one.status is not Status.HELD
         for mutant in mutants
         if mutant.facts
-        for one in expected.judge(mutant.facts, HERE_AMD)
+        for one in expected.judge(mutant.facts)
     )
 
 
