@@ -67,7 +67,7 @@ OUTCOMES = {
     "inherited-descriptors": (Outcome.PASS, ""),
     "passing-case": (Outcome.PASS, ""),
     "empty-line-flood": (Outcome.ERROR, "the worker sent a message that is not JSON"),
-    "list-message": (Outcome.ERROR, "the worker sent a message that is no map"),
+    "list-message": (Outcome.ERROR, "the worker sent a message that is not a map"),
     "huge-exception-message": (
         Outcome.FAIL,
         "raised: expected no exception, observed builtins.ValueError in phase 'api': xxx",

@@ -140,7 +140,7 @@ class Running:
                 self.problem = f"the worker sent a message that is {error}"
             return
         if not isinstance(message, dict):
-            self.problem = "the worker sent a message that is no map"
+            self.problem = "the worker sent a message that is not a map"
         elif "phase" in message:
             self.phase = str(message["phase"])[:100]
         elif "step" in message:

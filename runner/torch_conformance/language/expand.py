@@ -430,11 +430,15 @@ def _control(
         if set_otherwise:
             patch[section] = {name: option.value for name, option in set_otherwise.items()}
         for name, option in set_otherwise.items():
-            now = options[section].get(name)
-            if now is not None and now.value == option.value:
+            current = options[section].get(name)
+            if current is not None and current.value == option.value:
                 value = json.dumps(option.value, default=str)
                 unchanged = Diagnostic.of(
-                    "unchanged-option", section=section, name=name, value=value, origin=now.origin
+                    "unchanged-option",
+                    section=section,
+                    name=name,
+                    value=value,
+                    origin=current.origin,
                 )
                 problems.append(unchanged.at(option.position))
     if kernel := control.get(TRITON, {}):

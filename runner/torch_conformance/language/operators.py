@@ -162,19 +162,19 @@ def rows(
 def load(minor: str) -> tuple[Operator, ...]:
     """Return the operators of a minor of the committed list, sorted by their names."""
     operators = (
-        _operator(said, label)
-        for kind, said, label in committed_tables()[minor].entries
+        _operator(declared, label)
+        for kind, declared, label in committed_tables()[minor].entries
         if kind == OPERATOR
     )
     return tuple(sorted(operators, key=lambda operator: (operator.op, operator.variant)))
 
 
-def _operator(said: str, label: str) -> Operator:
+def _operator(declared: str, label: str) -> Operator:
     """Return an operator of the list: the dtypes of the CPU; those that CUDA adds (``+``) or
     lacks (``-``); calls and kind.
     """
     (cpu, cuda, words), (op, _, variant) = (
-        (part.split() for part in said.split(";")),
+        (part.split() for part in declared.split(";")),
         label.partition("-"),
     )
     return Operator(
@@ -212,13 +212,15 @@ def operators_for(minor: str | None) -> tuple[Operator, ...]:
 
 
 def with_operators(
-    anatomy: Anatomy, cases: Sequence[Case], known: Surroundings, names: NameTables
+    anatomy: Anatomy, cases: Sequence[Case], surroundings: Surroundings, names: NameTables
 ) -> list[Case]:
     """Return the cases of a spec with a source, once for each entry of the table.
 
     What many of them share is made once: there are thousands.
     """
-    operators = operators_for(None if known.torch is None else ".".join(map(str, known.torch[:2])))
+    operators = operators_for(
+        None if surroundings.torch is None else ".".join(map(str, surroundings.torch[:2]))
+    )
     source = {
         "calls": ("function",),
         "samples": "all",
@@ -247,12 +249,15 @@ def with_operators(
             judged = JUDGED.get(operator.op)
             key = (id(step.expectations), judged)  # the cases hold the tuple
             if key not in expected:
-                how = judged or Judged(CLOSE, "")
+                sample_judge = judged or Judged(CLOSE, "")
                 expected[key] = tuple(
                     replace(
                         raw,
                         check=EachSample(
-                            check=raw.check, rule=how.rule, parts=how.parts, reason=how.reason
+                            check=raw.check,
+                            rule=sample_judge.rule,
+                            parts=sample_judge.parts,
+                            reason=sample_judge.reason,
                         ),
                     )
                     for raw in step.expectations

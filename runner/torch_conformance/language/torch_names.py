@@ -102,9 +102,9 @@ class Names:
         """
         return {
             kind: {
-                name: tuple(said.split(" | "))
-                for of, said, name in self.entries
-                if of == kind and said
+                name: tuple(types.split(" | "))
+                for of, types, name in self.entries
+                if of == kind and types
             }
             for kind in CONFIG_FILES
         }
@@ -522,14 +522,14 @@ def _options(body: Sequence[ast.stmt], outer: Mapping[str, Allowed]) -> dict[str
                             tuple(dict.fromkeys([*(before or ()), *allowed])) if is_known else ()
                         )
             case ast.ClassDef(name=group):
-                known = {**outer, **options}
-                members = _options(statement.body, known)
+                visible = {**outer, **options}
+                members = _options(statement.body, visible)
                 for decorator in statement.decorator_list:
                     match decorator:
                         case ast.Call(args=[ast.Name(id=parent)]):
                             inherited = {
-                                name.removeprefix(f"{parent}."): known[name]
-                                for name in known
+                                name.removeprefix(f"{parent}."): visible[name]
+                                for name in visible
                                 if name.startswith(f"{parent}.")
                             }
                             members = {
@@ -552,17 +552,17 @@ def _decided_at_import(
 
     To set such an option later does not set the others.
     """
-    known = frozenset(options)
+    names = frozenset(options)
     decided: dict[str, list[str]] = defaultdict(list)
 
     def read(node: ast.expr) -> frozenset[str]:
-        return frozenset(ast.unparse(part) for part in ast.walk(node) if _is_loaded(part)) & known
+        return frozenset(ast.unparse(part) for part in ast.walk(node) if _is_loaded(part)) & names
 
     for statement in body:
         match statement:
             case ast.If(test=condition, body=then, orelse=otherwise):
                 for inner in (then, otherwise):
-                    of_branch = _decided_at_import(inner, known, test | read(condition))
+                    of_branch = _decided_at_import(inner, names, test | read(condition))
                     for name, others in of_branch.items():
                         decided[name] += others
             case (
@@ -570,7 +570,7 @@ def _decided_at_import(
                 | ast.AnnAssign(target=target, value=ast.expr() as value)
             ):
                 for name in (test | read(value)) - {ast.unparse(target)}:
-                    decided[name] += [ast.unparse(target)] if ast.unparse(target) in known else []
+                    decided[name] += [ast.unparse(target)] if ast.unparse(target) in names else []
     return {name: sorted({*others}) for name, others in decided.items() if others}
 
 
@@ -754,11 +754,11 @@ def committed_tables() -> Mapping[str, Names]:
     content = json.loads(LIST.read_text("utf-8"))
     versions = {minor(version): version for version in content["torch"]}
     minors, entries = [*versions], defaultdict[str, set[Entry]](set)
-    for kind, span, said, names in content["names"]:
+    for kind, span, types, names in content["names"]:
         since, dash, until = span.partition("-")
         last = until or (minors[-1] if dash else since)
         for of in minors[minors.index(since) : minors.index(last) + 1]:
-            entries[of].update((kind, said, name) for name in names)
+            entries[of].update((kind, types, name) for name in names)
     return {of: Names(version=versions[of], entries=frozenset(entries[of])) for of in minors}
 
 
@@ -782,7 +782,7 @@ LONGEST_VALUE = 60
 class Lookup:
     """The result of a lookup."""
 
-    known: bool
+    is_known: bool
     """Whether a minor of the committed list or the installed source has the name."""
     is_installed: bool
     """Whether the installed torch has the name. Without torch it equals ``known``."""
@@ -840,14 +840,14 @@ class NameTables:
         if len(has_name) > len(self._tables):  # by its own source
             is_installed = has_name[-1]
         by_name = any(name in table.names[kind] for table in self._all)
-        known = is_installed or bool(versions)
-        hints = {} if by_name else self._hints(kind, name, known=known)
+        is_known = is_installed or bool(versions)
+        hints = {} if by_name else self._hints(kind, name, is_known=is_known)
         self._lookups[kind, name] = Lookup(
-            known=known,
+            is_known=is_known,
             is_installed=is_installed,
             versions=versions,
             hints=hints,
-            by_pattern=known and not by_name,
+            by_pattern=is_known and not by_name,
         )
         return self._lookups[kind, name]
 
@@ -856,7 +856,7 @@ class NameTables:
         it.
         """
         lookup = self.lookup(kind, name)
-        if lookup.is_installed or not lookup.known or self.installed is None:
+        if lookup.is_installed or not lookup.is_known or self.installed is None:
             return ""
         return (
             f"{kind} {name} is not in torch {self.installed.minor}, only in "
@@ -878,8 +878,8 @@ class NameTables:
         if (
             not self.untested
             or self.installed is None
-            or op in (known := database_of(self.installed.root))
-            or not known
+            or op in (operators := database_of(self.installed.root))
+            or not operators
         ):
             return ""
         return f"operator {op} is not in torch {self.installed.minor}"
@@ -903,14 +903,14 @@ class NameTables:
         """Return the problem of a value that no torch with known types allows for an option; None
         if it is allowed or unknown.
         """
-        known = [
+        allowed_types = [
             table.types[kind][name] for table in self._all if name in table.types.get(kind, {})
         ]
-        if not known or any(fits(value, allowed) for allowed in known):
+        if not allowed_types or any(fits(value, allowed) for allowed in allowed_types):
             return None
         written = json.dumps(value, default=str)
         shortened = written if len(written) <= LONGEST_VALUE else f"{written[:LONGEST_VALUE]}..."
-        literals = [json.loads(word) for word in known[-1] if word not in KINDS]
+        literals = [json.loads(word) for word in allowed_types[-1] if word not in KINDS]
         near = (
             nearest(value, [word for word in literals if isinstance(word, str)])
             if isinstance(value, str)
@@ -922,7 +922,7 @@ class NameTables:
             name=name,
             value=shortened,
             near=near,
-            types=shown_types(known[-1]),
+            types=shown_types(allowed_types[-1]),
         )
 
     def mode_problem(self, mode: object) -> Diagnostic | None:
@@ -971,7 +971,7 @@ class NameTables:
         """Return the names of every minor, and those of the installed torch."""
         return sorted(frozenset[str]().union(*(table.names[kind] for table in self._all)))
 
-    def _hints(self, kind: str, name: str, *, known: bool) -> dict[str, str]:
+    def _hints(self, kind: str, name: str, *, is_known: bool) -> dict[str, str]:
         """Return what was probably meant by an unknown name.
 
         Of a counter, the namespace, the name, or both may be wrong.
@@ -999,7 +999,7 @@ class NameTables:
             for counter in names
             if counter.startswith(f"{space}.")
         }
-        if known:  # by a pattern, as ``batch_layernrm`` by ``batch_.+``
+        if is_known:  # by a pattern, as ``batch_layernrm`` by ``batch_.+``
             return {"near": names_of_space.get(nearest(bare, names_of_space, cutoff=0.9), "")}
         if not bare and space in spaces:
             return {"space": space}
@@ -1073,9 +1073,9 @@ def operator_problems(
     document: Document, path: DataPath, names: Sequence[str], root: Path
 ) -> Iterator[Diagnostic]:
     """Yield the operators of a list at a path that ATen of the torch in ``root`` does not have."""
-    known = operators_of(root) if names else frozenset()
+    operators = operators_of(root) if names else frozenset()
     for index, name in enumerate(names):
-        if known and name.startswith("aten.") and name not in known:
+        if operators and name.startswith("aten.") and name not in operators:
             # other libraries than ATen have no list
-            near = nearest(name, known)
+            near = nearest(name, operators)
             yield document.diagnostic((*path, index), "unknown-operator", name=name, near=near)

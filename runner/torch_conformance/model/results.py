@@ -317,7 +317,7 @@ def executed(results: Iterable[CaseResult]) -> int:
 
 def result_of(case: Case, judged: Judged, **execution: Any) -> CaseResult:
     """Return the result of a case as it was judged; ``execution`` is what who ran it knows."""
-    known: dict[str, Any] = {
+    judged_fields: dict[str, Any] = {
         "case_id": case.id,
         "spec": case.spec,
         "seconds": 0.0,
@@ -328,7 +328,7 @@ def result_of(case: Case, judged: Judged, **execution: Any) -> CaseResult:
         "requires": tuple(dict.fromkeys(requirement.name for requirement in case.requires)),
         **{field.name: getattr(judged, field.name) for field in fields(Judged)},
     }
-    return CaseResult(**{**known, **execution})
+    return CaseResult(**{**judged_fields, **execution})
 
 
 PROOF = "proof"
@@ -516,7 +516,7 @@ class Policy:
         elif outcome is Outcome.FLAKY and self.repeat > 1:
             counts = Counter(result.outcome for result in results)
             words = ", ".join(
-                f"{counts[known]} {known.label}" for known in Outcome if counts[known]
+                f"{counts[member]} {member.label}" for member in Outcome if counts[member]
             )
             begin = f"{len(results)} attempts had the outcomes {words}: "
         elif outcome is Outcome.FLAKY:

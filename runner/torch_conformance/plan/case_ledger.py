@@ -120,10 +120,10 @@ def compare(ids: Mapping[str, int], root: Path, cases: Iterable[Case]) -> Compar
     )
 
 
-def problems(path: Path, ids: Mapping[str, int], gone: Iterable[str]) -> Iterator[Diagnostic]:
+def problems(path: Path, ids: Mapping[str, int], missing: Iterable[str]) -> Iterator[Diagnostic]:
     """Yield a problem for each line with cases that are gone."""
     by_line: dict[int, list[str]] = {}
-    for case_id in gone:
+    for case_id in missing:
         by_line.setdefault(ids[case_id], []).append(case_id)
     for line, lost in by_line.items():
         diagnostic = Diagnostic.of(

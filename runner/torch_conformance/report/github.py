@@ -154,12 +154,12 @@ def _first_words(results: Sequence[Redacted], most: int) -> str:
 
 def _command(kind: str, text: str, **properties: str) -> str:
     """Return a workflow command on one line."""
-    said = ",".join(
+    parameters = ",".join(
         f"{name}={_data(line(value)).replace(':', '%3A').replace(',', '%2C')}"
         for name, value in properties.items()
     )
     shown = filter(None, (one_line(part, _MESSAGE) for part in text[: 4 * _MESSAGE].split("\n")))
-    return f"::{kind} {said}::{_data(chr(10).join(shown))}"
+    return f"::{kind} {parameters}::{_data(chr(10).join(shown))}"
 
 
 def _data(text: str) -> str:

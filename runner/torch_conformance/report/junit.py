@@ -76,8 +76,8 @@ class JUnitReporter(FileReport):
     def files(self) -> Iterable[Path]:
         """Return both; ``report`` leaves the file in the folder as the run wrote it."""
         options = self.setup.options
-        own = () if isinstance(options, ReportOptions) else (self.setup.folder.path / JUNIT,)
-        return filter(None, (*own, options.junit))
+        default = () if isinstance(options, ReportOptions) else (self.setup.folder.path / JUNIT,)
+        return filter(None, (*default, options.junit))
 
     def write(self, path: Path, run: ReportedRun) -> None:
         """Write a file."""
@@ -124,7 +124,7 @@ class _Report:
         memory.
         """
         header, results = self.run.header, self.run.results
-        known = {
+        facts = {
             NAME: header.version,
             "run": header.run_id,
             "command": shlex.join(header.command),
@@ -141,7 +141,7 @@ class _Report:
         # every suite
         properties = {
             visible_name(name): clip(plain(value), _PROPERTY_LIMIT)
-            for name, value in known.items()
+            for name, value in facts.items()
             if value
         }
         groups: dict[str | None, list[Redacted]] = {} if self.run.footer else {None: []}

@@ -682,7 +682,7 @@ def head_of(run: ReportedRun) -> dict[str, Json]:
         "remark": shown(statement.remark) if statement else "",
         "remarks": [
             *filter(None, [flaky_words(results)]),
-            *(shown(f"doctor: {known.text}") for known in (footer.warnings if footer else ())),
+            *(shown(f"doctor: {warning.text}") for warning in (footer.warnings if footer else ())),
         ],
         "totals": {outcome.label: totals[outcome] for outcome in _FIRST},
         "has_support": any(result.eager_operators != NOT_MEASURED for result in results),

@@ -162,8 +162,8 @@ def cells_of(results: Iterable[Redacted]) -> Iterator[Cell]:
             table = (suite + BY_OVERLOAD, "") if is_operator else (suite, calls.place)
             key = (result.backend, table[0], calls.operator, dtype, table[1])
             overloads[key].append((calls, state, result))
-    for key, found in overloads.items():
-        right = [entry for entry in found if entry[1] not in _UNKNOWN] or found
+    for key, entries in overloads.items():
+        right = [entry for entry in entries if entry[1] not in _UNKNOWN] or entries
         count = sum(calls.calls for calls, _, _ in right)
         left = sum(calls.by_aten for calls, _, _ in right)
         _, of_case, result = next((entry for entry in right if entry[0].by_aten), right[0])
@@ -227,13 +227,13 @@ def samples_of(result: Redacted) -> tuple[int, list[str]]:
 
 def aspects_of(result: Redacted) -> tuple[str, ...]:
     """Return what is wrong in a case, or how it raised: each once, in a word or two."""
-    found = (
+    aspects = (
         _aspect(verdict.kind, value)
         for verdict in result.failed
         if verdict.kind != PROOF
         for value in verdict.wrong or (WrongValue(message=verdict.message),)
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(aspects))
 
 
 _PHASE = re.compile(rf"{NO_EXCEPTION}, observed \S+ in phase '([^']*)'")
@@ -377,14 +377,16 @@ def markdown_of(run: ReportedRun) -> str:
             if not cell.is_of_calls
         }
         for state in _LISTED:
-            found = [cell.result for cell in of_suite if cell.state is state]
+            results = [cell.result for cell in of_suite if cell.state is state]
             entries = [
                 f"- {len(group)} of one cause: {_code(group[0].reason)}: "
                 + ", ".join(names[result.case_id] for result in group)
-                for group in causes(found if names else [])
+                for group in causes(results if names else [])
             ]
             if names and state is State.SOME_SAMPLES:
-                entries = [f"- {names[result.case_id]}: {_fallen_back(result)}" for result in found]
+                entries = [
+                    f"- {names[result.case_id]}: {_fallen_back(result)}" for result in results
+                ]
             lines += ["", f"### {state.word}: {state.meaning}", "", *entries] if entries else []
     return "\n".join(lines) + "\n"
 

@@ -76,7 +76,7 @@ _REASONS = 3
 """How many reasons the line of ``why_nothing`` has."""
 
 FIRST_HEARTBEAT = 30.0
-"""Seconds without a line after which a stream that is no terminal gets a heartbeat: a line with
+"""Seconds without a line after which a stream that is not a terminal gets a heartbeat: a line with
 what the run waits for.
 """
 
@@ -207,10 +207,10 @@ def report_of(
             evidence = f"  (compiled, not executed: {shown})" if shown else ""
             lines.append(f"{counts[outcome]:7}  {painted(outcome, color=color)}{evidence}")
     lines += filter(None, [tolerance_words(results), flaky_words(results)])
-    for known in footer.warnings if footer else ():
+    for warning in footer.warnings if footer else ():
         lines.append(
-            f"doctor: {one_line(known.text, 4 * MESSAGE_LIMIT)} (red cases that use this "
-            f"tool: {len(known.cases)})"
+            f"doctor: {one_line(warning.text, 4 * MESSAGE_LIMIT)} (red cases that use this "
+            f"tool: {len(warning.cases)})"
         )
     if left_out := sum(result.benches_left_out for result in results):
         cases = sum(result.benches_left_out > 0 for result in results)
@@ -351,7 +351,7 @@ def _last_words(result: Redacted, folder: Path | None) -> Iterable[str]:
 
 
 def why_no_success(run: ReportedRun) -> Iterator[str]:
-    """Yield why a run in which nothing failed is no success.
+    """Yield why a run in which nothing failed is not a success.
 
     Names of ``--require`` that no case used are not among it.
     """

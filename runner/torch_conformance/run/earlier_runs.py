@@ -128,13 +128,13 @@ def resume_run(
     return replace(begun, header=run.header, finished=run.finished, attempts=run.attempts)
 
 
-def durations_of(name: str, given: str | None) -> str | None:
-    """Return ``--durations`` of an interrupted run; ``given`` where it cannot be read, which
+def durations_of(name: str, durations: str | None) -> str | None:
+    """Return ``--durations`` of an interrupted run; ``durations`` where it cannot be read, which
     ``resume_run`` reports.
     """
     with contextlib.suppress(UsageError):
         return readable(find_run(name) / JOURNAL).header.options.get("durations") or None
-    return given
+    return durations
 
 
 def _why_another(
@@ -152,7 +152,7 @@ def _why_another(
         return "; ".join(difference.between("now", "then") for difference in others)
     if then.selection == now.selection and then.assignment != now.assignment:
         return (
-            "the shards were made by other durations then (--durations, or a durations.txt beside "
+            "the shards were made by other durations then (--durations, or a durations.txt next to "
             "the specs)"
         )
     for result in (
@@ -187,7 +187,7 @@ def check_executions(
     waivers: Waivers,
     folder: Path,
     machine: Machine,
-    known: Surroundings,
+    surroundings: Surroundings,
 ) -> None:
     """Raise ``UsageError`` for an execution recorded in ``folder`` that cannot run here, or that
     its own files contradict.
@@ -205,7 +205,9 @@ def check_executions(
         else:
             problem = next(
                 iter(
-                    rejudge.problems(case, backends[case.backend], known, result, folder, waivers)
+                    rejudge.problems(
+                        case, backends[case.backend], surroundings, result, folder, waivers
+                    )
                 ),
                 "",
             )

@@ -110,12 +110,12 @@ def _judged_otherwise(part: NamedRun, unjudged: list[str]) -> Iterator[str]:
         except (InvalidSpecs, UsageError, ValueError) as error:
             # options of a forged header may not be split
             why = f"{part.name}: {one_line(str(error).splitlines()[0])}"
-    installed, known = installed_torch(), rejudge.surroundings_of_record(header.environment)
+    installed, surroundings = installed_torch(), rejudge.surroundings_of_record(header.environment)
     for result in ran:
         case = cases.get(result.case_id)
         if case is not None and digest_of(case) == result.digest:
             yield from rejudge.problems(
-                case, backends[case.backend], known, result, part.folder, waivers
+                case, backends[case.backend], surroundings, result, part.folder, waivers
             )
             continue
         yield from alterations(part.folder, result)
@@ -153,11 +153,11 @@ def problems(parts: Sequence[NamedRun]) -> list[str]:
 def _of_part(part: NamedRun) -> Iterator[str]:
     header, footer = part.run.header, part.run.footer
     if header.merged or not _SHARD.fullmatch(header.shard):
-        how = "merged already" if header.merged else "run without --shard"
-        yield f"{part.name}: not a shard: it was {how}"
+        reason = "merged already" if header.merged else "run without --shard"
+        yield f"{part.name}: not a shard: it was {reason}"
     if footer is None or footer.interrupted:
-        how = "cut off" if footer is None else "interrupted"
-        yield f"{part.name}: it was {how}; resume it with 'run ... --resume', then merge"
+        reason = "cut off" if footer is None else "interrupted"
+        yield f"{part.name}: it was {reason}; resume it with 'run ... --resume', then merge"
 
 
 def _of_pair(first: NamedRun, part: NamedRun) -> Iterator[str]:

@@ -83,7 +83,7 @@ ANSWER = dumps({"observation": {"format": 1}, "word": WORD})
             None,
             "the worker sent a message that is nested too deep",
         ),
-        ([b'"phase"\n'], "import", None, "the worker sent a message that is no map"),
+        ([b'"phase"\n'], "import", None, "the worker sent a message that is not a map"),
         ([ANSWER + ANSWER], "import", {"format": 1}, "the worker answered twice"),
         (
             [ANSWER, dumps({"observation": "second", "word": WORD})],

@@ -60,7 +60,7 @@ class Agreement:
         yield from (f"  {difference}" for difference in self.machines)
         yield from grouped("code, kernels and counters not compared", self.not_compared)
         yield from grouped("not executed", self.lacking)
-        yield from (f"  differs: {apart}" for apart in self.differ)
+        yield from (f"  differs: {differing}" for differing in self.differ)
         less = (
             f", {count} of them in their outcome only" if (count := len(self.not_compared)) else ""
         )
@@ -119,19 +119,22 @@ def agreement(archive: NamedRun, other: NamedRun, required: Collection[str]) -> 
         if then is None or now is None or not (there and here):
             lacking[case_id] = "in your run" if there else "in the archive" if here else "in both"
             continue
-        apart = list[Apart]()
+        differences = list[Apart]()
         if change_of(then, now) not in (Change.SAME, Change.STILL_FAILING):
             outcomes = (f"{one.outcome.label} {one.reason}".strip() for one in (then, now))
-            apart = [_apart(case_id, 0, "outcome", *outcomes)]
+            differences = [_apart(case_id, 0, "outcome", *outcomes)]
         else:
             (old_texts, old), (texts, steps) = recorded_of(archive, then), recorded_of(other, now)
             machines = then.node or first.environment, now.node or second.environment
             if why := _why_not(machines, (old_texts, texts), steps):
                 not_compared[case_id] = why
             else:
-                apart = [*_of_texts(case_id, old_texts, texts), *_of_steps(case_id, old, steps)]
-        differ += apart
-        agree += not apart
+                differences = [
+                    *_of_texts(case_id, old_texts, texts),
+                    *_of_steps(case_id, old, steps),
+                ]
+        differ += differences
+        agree += not differences
     return Agreement(
         run=second.run_id,
         machines=tuple(
@@ -179,10 +182,10 @@ def _of_steps(case_id: str, old: Sequence[StepFacts], new: Sequence[StepFacts]) 
         yield _apart(case_id, 0, "steps carried out", str(len(old)), str(len(new)))
     for number, pair in enumerate(zip(old, new, strict=False), start=1):
         then, now = (dict(_observed(step)) for step in pair)
-        for what in sorted(then.keys() | now.keys()):
-            if then.get(what) != now.get(what):
+        for fact in sorted(then.keys() | now.keys()):
+            if then.get(fact) != now.get(fact):
                 yield _apart(
-                    case_id, number, what, *(side.get(what, "none") for side in (then, now))
+                    case_id, number, fact, *(side.get(fact, "none") for side in (then, now))
                 )
 
 

@@ -495,11 +495,11 @@ def _of_maker(scene: Scene, maker: Maker, build: devices.Build) -> Iterator[Find
         memory = (
             f", {scene.machine.gpu_memory / 2**30:.0f} GiB each" if scene.machine.gpu_memory else ""
         )
-        seen = (
+        summary = (
             f"torch sees {count} GPU{'' if count == 1 else 's'}: "
             f"{facts.get('device', 'unnamed')}, {scene.machine.arch}{memory}"
         )
-        yield Finding(id, OK, seen)
+        yield Finding(id, OK, summary)
         if driver := facts.get("driver"):
             yield Finding(f"{maker.build}.driver", OK, str(driver))
     elif scene.facts is not None and (
@@ -536,7 +536,7 @@ def rocm(scene: Scene) -> Iterator[Finding]:
     if not folder.is_dir():
         remedy = f"set {origin} to the folder of ROCm, or unset it"
         yield Finding(
-            "rocm.home", PROBLEM, f"{origin} names {folder}, which is no folder", "", remedy
+            "rocm.home", PROBLEM, f"{origin} names {folder}, which is not a folder", "", remedy
         )
         return
     yield Finding("rocm.home", OK, f"{folder} (by {origin})")

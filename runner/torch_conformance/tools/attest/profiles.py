@@ -236,13 +236,13 @@ def cases_of(profile: Profile, suite: Suite, waivers: WaiverFiles | None = None)
             for globs in (entry.cases, entry.left_out)
         )
         wrong = [
-            (key, index, *unknown(key, name, known))
-            for key, names, known in (
+            (key, index, *unknown(key, name, allowed))
+            for key, names, allowed in (
                 ("tag", entry.tags, tags),
                 ("backend", entry.backends, suite.backends.by_name),
             )
             for index, name in enumerate(names)
-            if name not in known
+            if name not in allowed
         ]
         for index, text in enumerate(entry.cases):
             if own and not matched[text]:
@@ -396,8 +396,8 @@ def digest_of_requirements(record: ProfileRecord, digests: Mapping[str, str]) ->
     for level in record.levels:
         for case_id in level.required:
             same = case_id.replace(f"[backend={record.compiler}", f"[backend={_REFERENCE}", 1)
-            known = same if record.compiler and same in digests else case_id
-            required.append((known, level.name, digests.get(known, "lost")))
+            listed_id = same if record.compiler and same in digests else case_id
+            required.append((listed_id, level.name, digests.get(listed_id, "lost")))
     required.sort()
     limits = [record.most_by_aten, *(level.most_waived for level in record.levels)]
     whole = [record.torch, limits, required, dict(record.conditions)]
@@ -570,10 +570,10 @@ def load_shipped(suite: Suite) -> Iterator[Resolved]:
 def prospect_of(resolved: Resolved, machine: Machine) -> Prospect:
     """Return whether a machine could execute what a profile requires."""
     lost = Availability.NO, "lost: no spec has this case"
-    known = {}
+    availability = {}
     for case in resolved.cases:
         verdict = capabilities.availability_of(case, machine)
-        known[str(case.id)] = verdict.availability, verdict.reason
+        availability[str(case.id)] = verdict.availability, verdict.reason
     record = resolved.record
     shown = {**machine.builds, "torch": machine.torch, "arch": machine.arch, "gpus": machine.gpus}
     facts = {
@@ -582,7 +582,7 @@ def prospect_of(resolved: Resolved, machine: Machine) -> Prospect:
     }
     spared = not_required(record, [facts])
     outlook = prospect_of_cases(
-        known.get(case_id, lost) for case_id in record.required if case_id not in spared
+        availability.get(case_id, lost) for case_id in record.required if case_id not in spared
     )
     return replace(
         outlook,

@@ -143,7 +143,9 @@ def read_samples(
                     backend_files=backend_files or tuple(files_of(header, "backends")),
                     machine=tuple(sorted(facts.items())),
                     case=case,
-                    surroundings=here_of(case, backends.by_name[case.backend], result, ran.known),
+                    surroundings=here_of(
+                        case, backends.by_name[case.backend], result, ran.surroundings
+                    ),
                     result=result,
                     folder=recorded.folder / result.folder,
                     steps=tuple(recorded_steps(case, result, recorded.folder)),

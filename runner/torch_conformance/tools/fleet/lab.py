@@ -82,8 +82,8 @@ class Lab:
     def node(self, name: str) -> LabNode:
         """Return the nodes of one name; raise ``UsageError`` where the lab has none."""
         if name not in self.nodes:
-            known = ", ".join(self.nodes)
-            raise UsageError(f"'{name}' is not in {self.document.file} (nodes there: {known})")
+            names = ", ".join(self.nodes)
+            raise UsageError(f"'{name}' is not in {self.document.file} (nodes there: {names})")
         return self.nodes[name]
 
 

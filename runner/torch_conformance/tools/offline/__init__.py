@@ -20,8 +20,8 @@ def problems_of_texts(
     by_stage = dict(zip(target.stages, texts, strict=False))
     module = f"{target.backend}:{target.compiler_arch}"
     if set(modules := _MODULE.findall(by_stage["ttgir"])) != {module}:
-        said = ", ".join(sorted(set(modules) - {module})) or "nothing"
-        yield f'ttgir does not say ttg.target = "{module}" only: it says {said}'
+        modules_found = ", ".join(sorted(set(modules) - {module})) or "nothing"
+        yield f'ttgir does not say ttg.target = "{module}" only: it says {modules_found}'
     isa = code_of_stage(by_stage[target.isa], target.isa).text
     named = set(_NAMED[target.isa].findall(isa))
     if not named or not all(_is_for(target, name) for name in named):

@@ -1,5 +1,5 @@
-"""The side effects of a step: what the compiled side left besides its result, compared with what
-eager left.
+"""The side effects of a step: what the compiled side changed in addition to its result, compared
+with what eager left.
 """
 
 import contextlib
@@ -65,7 +65,7 @@ def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
     # no generator: two that take turns would leave torch functions disabled, because each restores
     # what it found
     if (inner := inner_tensors(tensor)) is not None:
-        return [part for _, each in inner for part in _parts(each)]
+        return [part for _, child in inner for part in _parts(child)]
     with torch._C.DisableTorchFunctionSubclass():
         if is_strided(tensor) and tensor.device.type != "meta" and not is_freed(tensor):
             return [plain(tensor).detach()]
@@ -159,14 +159,14 @@ def _hidden(leaves: Leaves) -> dict[str, torch.Tensor]:
     """Return a copy of the bytes of each storage that no tensor shows, neither between its elements
     nor before or after them.
     """
-    shown: dict[int, tuple[str, list[torch.Tensor]]] = {}
+    by_address: dict[int, tuple[str, list[torch.Tensor]]] = {}
     for path, leaf in leaves.items():
         if not isinstance(leaf, torch.Tensor) or compiling.is_erased(leaf) or is_freed(leaf):
             continue
         if (address := storage_of(leaf)) is not None:
-            shown.setdefault(address, (path, []))[1].append(plain(leaf))
+            by_address.setdefault(address, (path, []))[1].append(plain(leaf))
     hidden: dict[str, torch.Tensor] = {}
-    for path, tensors in shown.values():
+    for path, tensors in by_address.values():
         storage = tensors[0].untyped_storage()
         if any(
             tensor.is_contiguous() and tensor.numel() * tensor.element_size() == storage.nbytes()
@@ -446,7 +446,7 @@ class Effects:
 
     The sides mostly begin with equal bits, and eager runs first: then the value of each side is a
     copy of the other's value before the step. Only values that differ before the step are copied.
-    The shared state is a part of both sides, and is set back between them.
+    The shared state is a part of both sides, and is restored between them.
     """
 
     tolerance: Plan
@@ -721,13 +721,13 @@ class Effects:
         self, called: Called, before: Picture | None = None, shared: Picture | None = None
     ) -> Picture:
         """Return the picture of a call; what it has got of the globals is known by their names."""
-        known = {
+        places = {
             key: path
             for key, path in (shared.places if shared else {}).items()
             if before and key not in before.places and global_of(path) not in self.of_hooks
         }
         parameters = not self.is_package
-        return changeable(called, parameters=parameters, before=before, known=known)
+        return changeable(called, parameters=parameters, before=before, places=places)
 
     def _of_globals(self, leaves: Leaves) -> Leaves:
         """Return the values of the shared state that only the function may change."""
@@ -795,14 +795,14 @@ class Effects:
         """Return how the compiled side changed a value that eager did not; None where it did not,
         and for values of another form.
         """
-        kept = self._kept.get(path, leaf)
-        if isinstance(leaf, torch.Tensor) and isinstance(kept, torch.Tensor):
-            return None if leaf is kept else changed(plain(leaf), plain(kept))
+        before = self._kept.get(path, leaf)
+        if isinstance(leaf, torch.Tensor) and isinstance(before, torch.Tensor):
+            return None if leaf is before else changed(plain(leaf), plain(before))
         # repr tells zeros of different sign apart, and shows every digit
         return (
             None
-            if type(leaf) is not type(kept) or leaf is kept or repr(leaf) == repr(kept)
-            else f"changed from {kept!r} to {leaf!r}"
+            if type(leaf) is not type(before) or leaf is before or repr(leaf) == repr(before)
+            else f"changed from {before!r} to {leaf!r}"
         )
 
     def _inexact(self, path: str, ours: object, theirs: object) -> Observed | None:
@@ -813,15 +813,15 @@ class Effects:
         """
         if self.tolerance["rtol"] is not None or path in self._kept:
             return None
-        kept = self._elements.get(path)
+        elements = self._elements.get(path)
         if isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor):
             ours, theirs = plain(ours), plain(theirs)
             if not (is_strided(ours) and is_inexact(ours)) or _kind_of(ours) != _kind_of(theirs):
                 return None
             has_other_zeros = (
-                kept is not None
+                elements is not None
                 and ours.is_floating_point()
-                and ((ours.signbit() != theirs.signbit()) & kept).any()
+                and ((ours.signbit() != theirs.signbit()) & elements).any()
             )
             if _equal(ours, theirs) and not has_other_zeros:
                 return None
@@ -832,7 +832,7 @@ class Effects:
         facts: Observed = {"path": path, **describe_leaf(ours, theirs, self.tolerance)}
         if facts.get("equal"):
             return None
-        values = frozen(ours), frozen(theirs), kept, self._values.get(path)
+        values = frozen(ours), frozen(theirs), elements, self._values.get(path)
         self.inexact.append(Inexact(path, facts, *values))
         return facts
 
@@ -866,8 +866,8 @@ class Effects:
         """
         before, eager_before = self._versions
         now, eager_now = _versions(ours), _versions(theirs)
-        known = before.keys() & eager_before.keys() & eager_now.keys() - self._apart
-        for path in (path for path in now if path in known):
+        common = before.keys() & eager_before.keys() & eager_now.keys() - self._apart
+        for path in (path for path in now if path in common):
             if (
                 compiling.is_erased(ours[path])
                 or path.endswith(GRAD)
@@ -924,13 +924,13 @@ def _relations(result: object, of_call: Leaves, picture: Picture, shared: Pictur
     """Return what the objects of a result are, which of those of the call and of the globals they
     are, and how its tensors share memory, by path. The result is added to the picture of the call.
     """
-    known = set(picture.leaves)
+    paths = set(picture.leaves)
     picture.places.update({**shared.places, **picture.places})
     picture.add("output", result)
     forms = {
         path: leaf
         for path, leaf in picture.leaves.items()
-        if path not in known and isinstance(leaf, Form)
+        if path not in paths and isinstance(leaf, Form)
     }
     return {**aliases(result, {**of_call, **shared.leaves}), **forms}
 

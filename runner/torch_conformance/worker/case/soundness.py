@@ -121,14 +121,16 @@ class _Answer:
             if differing_bits(value, right):
                 if not isinstance(value, torch.Tensor):
                     return f"eager {right!r:.80}, compiled {value!r:.80}"
-                flat, others = value.flatten(), right.flatten()
-                differs = (flat - others).abs() + (flat.isnan() ^ others.isnan()).to(flat.dtype)
+                flat, reference = value.flatten(), right.flatten()
+                differs = (flat - reference).abs() + (flat.isnan() ^ reference.isnan()).to(
+                    flat.dtype
+                )
                 at = (
                     int(differs.nan_to_num(torch.inf).argmax())
                     if flat.is_floating_point()
-                    else (int((flat != others).nonzero()[0]))
+                    else (int((flat != reference).nonzero()[0]))
                 )
-                return f"eager {others[at].item():.6g}, compiled {flat[at].item():.6g}"
+                return f"eager {reference[at].item():.6g}, compiled {flat[at].item():.6g}"
         return "no difference"
 
     def words(self) -> str:
@@ -174,24 +176,24 @@ def is_within(value: torch.Tensor, right: torch.Tensor, bound: float) -> bool:
 class Trials:
     """The trials of the facts of one call."""
 
-    again: Any
+    call: Any
     """The call, ``RepeatableCall``, whose module imports this one."""
 
     def _answer(self, function: compiling.Function, arguments: list[Any]) -> _Answer:
         """Call a function and its backward; return its results, gradients and arguments, or what it
         raised.
         """
-        again = self.again
-        again.generators.restore()
+        call = self.call
+        call.generators.restore()
         try:
-            with again.enter():
+            with call.enter():
                 result = function(*arguments)
             gradients: list[Any] = []
             if torch.is_grad_enabled() and differentiable(result):
-                differentiate = again.differentiate or differentiation(
+                differentiate = call.differentiate or differentiation(
                     None, None, dict[str, object]().__getitem__
                 )
-                called = [again.called[0], *arguments]
+                called = [call.called[0], *arguments]
                 for leaf in gradient_leaves(called):  # an earlier call left its own
                     leaf.grad = None
                 gradients = gradients_of(result, called, differentiate)
@@ -201,25 +203,25 @@ class Trials:
             return _Answer(raised=error)
 
     def _eager(self, arguments: list[Any]) -> _Answer:
-        """Call eager, and set back the state that the call changed."""
-        now = self.again.state.again()
+        """Call eager, and restore the state that the call changed."""
+        state = self.call.state.recapture()
         with compiling.reference_stance():
-            answer = self._answer(self.again.called[0], arguments)
-        now.restore()
+            answer = self._answer(self.call.called[0], arguments)
+        state.restore()
         return answer
 
     def _target(self, backend: str) -> compiling.Function:
-        """Return the function compiled anew: by a backend, or by that of the case."""
+        """Return the function compiled again: by a backend, or by that of the case."""
         torch._dynamo.reset()
         torch_state.RESETS["inductor"]()
         counters.clear()
         if not backend:
-            return self.again.target
-        options = {k: v for k, v in self.again.options.items() if k in ("dynamic", "fullgraph")}
-        return torch.compile(self.again.called[0], backend=backend, **options)
+            return self.call.target
+        options = {k: v for k, v in self.call.options.items() if k in ("dynamic", "fullgraph")}
+        return torch.compile(self.call.called[0], backend=backend, **options)
 
     def _changed(self, fact: facts.Fact | None) -> list[Any]:
-        arguments: list[Any] = self.again.arguments()
+        arguments: list[Any] = self.call.arguments()
         if fact is not None and fact.is_of_arguments:
             fact.change(arguments)
         return arguments
@@ -230,7 +232,7 @@ class Trials:
         """Change a fact, if any, call eager and the compiled function, and compare them."""
         frames = counters["frames"]["total"]
         if fact is not None and not fact.is_of_arguments:
-            fact.change(self.again.called)
+            fact.change(self.call.called)
         right = before if fact is None else self._eager(self._changed(fact))
         answer = self._answer(target, self._changed(fact))
         return {
@@ -246,22 +248,22 @@ class Trials:
         """Call the function; then change each fact in a fork, and call the function again."""
         with tempfile.TemporaryDirectory() as folder, torch_state.cache_folder(folder):
             target = self._target(backend)
-            self.again.state.restore()
-            before = self._eager(self.again.arguments())
-            now = self.again.state.again()
-            first = self._answer(target, self.again.arguments())
+            self.call.state.restore()
+            before = self._eager(self.call.arguments())
+            state = self.call.state.recapture()
+            first = self._answer(target, self.call.arguments())
             if before.raised or first.distance(before) == 2:
                 return {"why": f"before the change: {first.against(before)}"}
-            now.restore()
-            entries = _debug_get_cache_entry_list(_code(self.again.called[0]))
+            state.restore()
+            entries = _debug_get_cache_entry_list(_code(self.call.called[0]))
             guards = [guard for entry in entries for guard in compiling.guards_of(entry)]
             rows: dict[str, Any] = {}
             for fact in chosen:
                 if time.monotonic() < end:
                     row = _in_fork(functools.partial(self._after, fact, target, before))
                     name = rf"(?:\['|\.){fact.key}\b"
-                    known = [guard[:120] for guard in guards if re.search(name, guard)]
-                    rows[fact.name] = {**row, "guards": known[:2] if fact.key else []}
+                    matching = [guard[:120] for guard in guards if re.search(name, guard)]
+                    rows[fact.name] = {**row, "guards": matching[:2] if fact.key else []}
             return rows
 
     def fresh(self, fact: facts.Fact | None, folder: str, backend: str) -> dict[str, Any]:
@@ -270,8 +272,8 @@ class Trials:
         """
         with torch_state.cache_folder(folder):
             target = self._target(backend)
-            self.again.state.restore()
-            before = self._eager(self.again.arguments())
+            self.call.state.restore()
+            before = self._eager(self.call.arguments())
             return self._after(fact, target, before)
 
     def between_calls(self, chosen: Sequence[facts.Fact], end: float) -> dict[str, Any]:
@@ -327,21 +329,21 @@ class Trials:
         if names is not None:
             fact = chosen[names[0]] if names else None
             return {"": self.on_disk(fact, folder, compiles=True)}
-        apart = _in_fork if len(chosen) > 1 else _here
-        if apart is _in_fork:
+        run_work = _in_fork if len(chosen) > 1 else _here
+        if run_work is _in_fork:
             _refuse_context()
         rows, end = {}, time.monotonic() + _SECONDS
         for name, fact in chosen.items():
             if time.monotonic() < end:
-                with tempfile.TemporaryDirectory() as own:
-                    shutil.copytree(folder, own, dirs_exist_ok=True)
-                    work = functools.partial(self.on_disk, fact, own, compiles=False)
-                    rows[name] = apart(work)
+                with tempfile.TemporaryDirectory() as copied:
+                    shutil.copytree(folder, copied, dirs_exist_ok=True)
+                    work = functools.partial(self.on_disk, fact, copied, compiles=False)
+                    rows[name] = run_work(work)
         return rows
 
     def between_processes(self) -> dict[str, Any]:
         """Return for each fact what became of it between two processes with one cache."""
-        elsewhere, disk = self.again.elsewhere, {}
+        elsewhere, disk = self.call.elsewhere, {}
         with tempfile.TemporaryDirectory() as folder:
             for word in ("filled", "again"):
                 disk = elsewhere(names=[], cache=folder)[""]
@@ -392,15 +394,15 @@ def _code(function: Any) -> types.CodeType:
     return getattr(function, "__func__", function).__code__
 
 
-def facts_of(again: Any, arguments: Mapping[str, Any]) -> Iterator[facts.Fact]:
+def facts_of(call: Any, arguments: Mapping[str, Any]) -> Iterator[facts.Fact]:
     """Yield the facts that an expectation asks for."""
     if name := arguments["change"]:
-        function = again.named(name)
+        function = call.named(name)
         yield facts.Fact(f"change {name}", lambda _: function(), name)
         return
     tables: Mapping[str, Callable[[], Iterator[facts.Fact]]] = {
-        "arguments": lambda: facts.of_arguments(again.arguments()),
-        "python": lambda: facts.of_python(again.called[0], again.called[1:]),
+        "arguments": lambda: facts.of_arguments(call.arguments()),
+        "python": lambda: facts.of_python(call.called[0], call.called[1:]),
         "torch": facts.of_torch,
     }
     for name, table in tables.items():
@@ -408,10 +410,10 @@ def facts_of(again: Any, arguments: Mapping[str, Any]) -> Iterator[facts.Fact]:
             yield from table()
 
 
-def tried(again: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def tried(call: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return for each fact what its trial showed."""
-    chosen = {fact.name: fact for fact in facts_of(again, arguments)}
-    trials, disk = Trials(again), arguments["processes"]
+    chosen = {fact.name: fact for fact in facts_of(call, arguments)}
+    trials, disk = Trials(call), arguments["processes"]
     if "cache" in arguments:
         return {"found": trials.in_new_process(chosen, arguments["names"], arguments["cache"])}
     if not disk:

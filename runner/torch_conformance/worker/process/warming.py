@@ -294,9 +294,9 @@ class WarmFiles:
         if self._kept is not None and self._are_there:
             try:
                 os.utime(self._kept)
-                for name, own in torch_state.built_by_warm_up().items():
+                for name, target in torch_state.built_by_warm_up().items():
                     if (self._kept / name).is_dir():
-                        shutil.copytree(self._kept / name, own, dirs_exist_ok=True)
+                        shutil.copytree(self._kept / name, target, dirs_exist_ok=True)
             except OSError:  # removed by another run, or a full disk: torch builds what is missing
                 self._are_there = False
         return self._are_there
@@ -309,9 +309,9 @@ class WarmFiles:
             return
         part = self._kept.with_name(f"{self._kept.name}.{secrets.token_hex(8)}.part")
         try:
-            for name, own in torch_state.built_by_warm_up().items():
-                if os.path.isdir(own):
-                    shutil.copytree(own, part / name, ignore=_LEFT_OUT)
+            for name, source in torch_state.built_by_warm_up().items():
+                if os.path.isdir(source):
+                    shutil.copytree(source, part / name, ignore=_LEFT_OUT)
             part.rename(self._kept)
         except OSError:  # another zygote was first, or a full disk
             shutil.rmtree(part, ignore_errors=True)
@@ -326,7 +326,7 @@ def _key() -> str:
     stamp = os.stat(compiler) if compiler else None
     lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
     cpu = next((line for line in lines if line.startswith(("flags", "Features"))), "")
-    known = [
+    parts = [
         torch.__version__,
         torch.version.git_version,
         platform.python_version(),
@@ -334,8 +334,8 @@ def _key() -> str:
         cpu,
         compiler,
     ]
-    known += [
+    parts += [
         stamp and (stamp.st_size, stamp.st_mtime_ns),
         {name: os.environ.get(name) for name in _VARIABLES},
     ]
-    return hashlib.sha256(repr(known).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()

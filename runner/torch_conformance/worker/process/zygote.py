@@ -352,7 +352,7 @@ class Zygote:
             self._send({**worker[0], "held": sorted(orphans)})
 
     def _report_while_warming(self, *_: object) -> None:
-        """Reap and report workers during a warm-up, whose children are no orphans of theirs; a
+        """Reap and report workers during a warm-up, whose children are not orphans; a
         signal calls it, in children of the warm-up too.
         """
         for pid in list(self._workers):

@@ -134,10 +134,10 @@ def class_of_choice(choice: object) -> str:
     # a wrapper that converts arguments and results holds the choice
     choice = vars(choice).get("_wrapped", choice)
     maker = type(vars(choice).get("template") or choice)
-    named: Any = sys.modules.get(maker.__module__)
+    value: Any = sys.modules.get(maker.__module__)
     for part in maker.__qualname__.split("."):
-        named = getattr(named, part, None)
-    return f"{maker.__module__}.{maker.__qualname__}" if named is maker else ""
+        value = getattr(value, part, None)
+    return f"{maker.__module__}.{maker.__qualname__}" if value is maker else ""
 
 
 def backend_of(choice: object) -> str:

@@ -97,11 +97,11 @@ class Roundings(OperatorMode):
         if _draws(func):
             self.draws.append([tensor.dtype for tensor in tensor_leaves((args, kwargs))])
         operands = _tensors((args, kwargs))
-        known = storages_of(operands)
+        operand_storages = storages_of(operands)
         result = func(*args, **kwargs)
         if isinstance(func, torch._ops.OpOverload):
             before = "" if reads_only_shapes(func) else min_of(*map(self.narrowest, operands))
-            for tensor in _written(func, args, kwargs, known, result):
+            for tensor in _written(func, args, kwargs, operand_storages, result):
                 name = _name(tensor)
                 if name not in _NARROW or _is_exact_copy(func, operands, name):
                     name = ""  # not rounded: a wider format, or a copy in the dtype of the original
@@ -226,7 +226,7 @@ class Jittered(OperatorMode):
             with self:
                 return decomposed(*args, **kwargs)
         operands = _tensors((args, kwargs))
-        known = storages_of(operands)
+        operand_storages = storages_of(operands)
         is_rounded = (
             bool(operands)
             and isinstance(func, torch._ops.OpOverload)
@@ -237,7 +237,7 @@ class Jittered(OperatorMode):
         precise = _in_float64(func, args, kwargs) if is_rounded and self._keeps_exact else None
         result = self._of_jittered_operands(func, args, kwargs) if adds else func(*args, **kwargs)
         if is_rounded:
-            for tensor in _written(func, args, kwargs, known, result):
+            for tensor in _written(func, args, kwargs, operand_storages, result):
                 if func._overloadpacket is torch.ops.aten.sum:
                     # 0 of a sum of -0 that begins with 0: a kernel that adds nothing has -0
                     tensor.copy_(torch.where(tensor == 0, -tensor, tensor))
@@ -374,10 +374,11 @@ def _is_selection(operands: Sequence[torch.Tensor], result: torch.Tensor) -> boo
     if not (is_strided(largest) and is_strided(result)):
         return False
     # hundreds of runs ask this of each operator; most results fail at the first number or at a few
-    numbers, known = result.double().reshape(-1), largest.double().reshape(-1)
+    numbers, candidates = result.double().reshape(-1), largest.double().reshape(-1)
     return all(
-        bool((numbers[first, None] == known).any(1).all()) for first in (slice(1), slice(1, 16))
-    ) and bool(torch.isin(numbers, known).all())
+        bool((numbers[first, None] == candidates).any(1).all())
+        for first in (slice(1), slice(1, 16))
+    ) and bool(torch.isin(numbers, candidates).all())
 
 
 def _times(operands: Sequence[torch.Tensor], result: torch.Tensor, few: int) -> float:
@@ -463,7 +464,7 @@ def jittered(
 RESOLUTION = torch.finfo(torch.float32).eps
 """The coarsest resolution of inputs that are jittered.
 
-Their jitter stands for what an operator rounds within: it adds in float32.
+Their jitter represents the rounding within an operator: it adds in float32.
 """
 
 
@@ -504,17 +505,17 @@ def storages_of(value: object) -> dict[int, StorageWeakRef]:
 
 
 def _written(
-    func: OpOverload, args: Args, kwargs: Kwargs, known: Container[int], result: object
+    func: OpOverload, args: Args, kwargs: Kwargs, operand_storages: Container[int], result: object
 ) -> list[torch.Tensor]:
     """Return the floating-point tensors that an operator wrote: new results, and arguments that it
     changed.
 
-    ``known`` are old storages.
+    ``operand_storages`` are old storages.
     """
     written = [
         tensor
         for tensor in _tensors(result)
-        if any(address not in known for address in storages_of(tensor))
+        if any(address not in operand_storages for address in storages_of(tensor))
     ]
     return written + _tensors(list(written_arguments(func, args, kwargs)))
 
@@ -545,7 +546,7 @@ def _is_exact_copy(func: OpOverload, operands: Sequence[torch.Tensor], name: str
     return (
         func._overloadpacket in _COPIES
         and name in FORMATS
-        and all(FORMATS[name].bits >= others for others in bits)
+        and all(FORMATS[name].bits >= bits_of_operand for bits_of_operand in bits)
     )
 
 
@@ -597,7 +598,7 @@ class Widened(OperatorMode):
 
     def call(self, func: OpOverload, args: Args, kwargs: Kwargs) -> object:
         """Call the operator with wider arguments."""
-        kept = kwargs.get("dtype") if func._overloadpacket in _COPIES else None
+        dtype = kwargs.get("dtype") if func._overloadpacket in _COPIES else None
         if _draws(func):
             return self._drawn(func, args, kwargs)
         if func is torch.ops.aten.view.dtype:
@@ -615,7 +616,7 @@ class Widened(OperatorMode):
                     torch.Tensor, lambda tensor: tensor.to(_wider(tensor.dtype)), (args, kwargs)
                 )
         result = func(*args, **kwargs)
-        return result.copy_(result.to(kept)) if self.keeps_copies and kept in _REAL else result
+        return result.copy_(result.to(dtype)) if self.keeps_copies and dtype in _REAL else result
 
     def _drawn(self, func: OpOverload, args: Args, kwargs: Kwargs) -> object:
         """Draw what eager draws, which depends on dtypes, and widen it."""
@@ -641,21 +642,21 @@ class Widened(OperatorMode):
         )
 
 
-def is_what_casts_lose(eager: object, wide: object, kept: object) -> bool:
+def is_what_casts_lose(eager: object, wide: object, with_casts: object) -> bool:
     """Whether eager's answer is what the casts of the function lose: in 64 neighbours the float64
     answer without their roundings is another one for a quarter of the elements.
 
     Roundings of ordinary mixed precision are small compared with the answer.
     """
-    leaves = list(filter(is_strided, tensor_leaves((eager, wide, kept))))
+    leaves = list(filter(is_strided, tensor_leaves((eager, wide, with_casts))))
     if len(leaves) != 3:
         return False
     ours, without, right = map(to_wide, leaves)
     if not len(ours) == len(without) == len(right):
         return False
-    apart = (right - without).abs()
-    is_other = (apart > torch.maximum(right.abs(), without.abs()) / 2) & (
-        (ours - right).abs() <= apart / 16
+    difference = (right - without).abs()
+    is_other = (difference > torch.maximum(right.abs(), without.abs()) / 2) & (
+        (ours - right).abs() <= difference / 16
     )
     rows = is_other.double().split(LEAST_NEIGHBOURS)
     return any(float(row.mean()) >= 1 / 4 for row in rows[: max(len(ours) // LEAST_NEIGHBOURS, 1)])

@@ -94,8 +94,8 @@ def in_forms(
     itself.
     """
     calls = [(sample.args, sample.kwargs) for sample in samples]
-    made = sample_forms.in_forms(operator.function, calls, forms)
-    for number, (base, form, args, kwargs) in enumerate(made, len(samples)):
+    transformed = sample_forms.in_forms(operator.function, calls, forms)
+    for number, (base, form, args, kwargs) in enumerate(transformed, len(samples)):
         sample = Sample(args, kwargs, form)
         yield from [(base, samples[base])] * sample.is_further_call
         yield number, sample

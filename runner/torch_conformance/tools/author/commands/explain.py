@@ -127,9 +127,11 @@ def decision_of(case: Case, backends: Backends) -> Decision:
     return Decision(surroundings, frozenset(words), frozenset(ALL_STAGES).difference(stages))
 
 
-def surroundings_in(case: Case, backends: Backends, known: Surroundings) -> Surroundings:
-    """Return what the conditions of a case ask for, on the machine of ``known``."""
-    return surroundings_for(backends.by_name[case.backend], known, case.target)
+def surroundings_in(
+    case: Case, backends: Backends, machine_surroundings: Surroundings
+) -> Surroundings:
+    """Return what the conditions of a case ask for, on the machine of ``machine_surroundings``."""
+    return surroundings_for(backends.by_name[case.backend], machine_surroundings, case.target)
 
 
 def reduced_document_of(case: Case, surroundings: Surroundings) -> Document:
@@ -435,10 +437,10 @@ def main(options: ExplainOptions) -> ExitCode:
     verdicts = [(case, capabilities.availability_of(case, machine)) for case in cases]
     files = load_waivers(waiver_files, suite.backends)
     waivers = Waivers(files, today=datetime.now(UTC).date())
-    known = surroundings_of(machine.torch, machine)
+    machine_surroundings = surroundings_of(machine.torch, machine)
     for number, (case, verdict) in enumerate(verdicts):
         output.raw("---\n" if number else "")
-        surroundings = surroundings_in(case, suite.backends, known)
+        surroundings = surroundings_in(case, suite.backends, machine_surroundings)
         output.lines(_text(case, verdict, suite, waivers, surroundings))
     return ExitCode.OK
 

@@ -325,6 +325,6 @@ def main(options: LintOptions) -> ExitCode:
             for finding in findings
         )
         output.lines(map(one_line, lines))
-        found = counted(len(findings), "finding") if findings else "no findings"
-        output.line(f"{counted(specs, 'spec')}, {found}")
+        summary = counted(len(findings), "finding") if findings else "no findings"
+        output.line(f"{counted(specs, 'spec')}, {summary}")
     return ExitCode.FAILED if findings else ExitCode.OK

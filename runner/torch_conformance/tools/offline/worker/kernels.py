@@ -96,8 +96,8 @@ def taken(compiled_kernel: "CompiledKernel", target: Target, printed: str) -> Co
         for name, value in compiled_kernel.metadata._asdict().items()
         if name not in _NOT_RECORDED
     }
-    own = {"binary_bytes": len(binary), "binary_sha256": hashlib.sha256(binary).hexdigest()}
-    return Compiled(texts=tuple(texts), metadata={**plain, **own})
+    of_binary = {"binary_bytes": len(binary), "binary_sha256": hashlib.sha256(binary).hexdigest()}
+    return Compiled(texts=tuple(texts), metadata={**plain, **of_binary})
 
 
 def _value(value: object) -> Json:

@@ -66,8 +66,8 @@ _recording: list[Recording] = [Recording()]
 
 def take(*, compiles_candidates: bool = True) -> Recording:
     """Return the recording, and begin a new one."""
-    taken, _recording[0] = _recording[0], Recording(compiles_candidates=compiles_candidates)
-    return taken
+    recording, _recording[0] = _recording[0], Recording(compiles_candidates=compiles_candidates)
+    return recording
 
 
 class _Module:

@@ -290,8 +290,8 @@ def device_problems(target: Target, wrapper: str) -> Iterator[str]:
         **{name: str(PROPERTIES[target.name][name]) for name in _NUMBERS},
     }
     for name, value in expected.items():
-        if (said := {**printed, "type": match[1]}.get(name)) != value:
-            yield f"the wrapper has {name} {said}, the table {value}"
+        if (printed_value := {**printed, "type": match[1]}.get(name)) != value:
+            yield f"the wrapper has {name} {printed_value}, the table {value}"
 
 
 def lowered(

@@ -99,9 +99,9 @@ def main() -> None:
     zygote.serve(zygote.Zygote(control, compiler(), zygote.danger_of_threads))
 
 
-def alone() -> None:
+def work_until_end() -> None:
     """Serve one case in a new process."""
-    entry.alone(compiler)
+    entry.work_until_end(compiler)
 
 
 if __name__ == "__main__":
