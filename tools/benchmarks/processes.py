@@ -84,7 +84,7 @@ def measure(
 
 @contextlib.contextmanager
 def _sampling(cost: Cost, interval: float) -> Iterator[None]:
-    """Look at all processes below this one again and again, from a thread."""
+    """Sample all descendant processes every ``interval`` seconds, from a thread."""
     over = threading.Event()
 
     def sample() -> None:

@@ -267,12 +267,12 @@ class _Loader:
     def _checked(self, anatomy: Anatomy) -> list[Diagnostic]:
         """Return the problems of a spec, and add the cases of one without errors."""
         backends, names, problems = self.backends, self.names, list(anatomy.problems)
-        # a problem of a file of backends leaves open what a name means
-        is_open = any(
+        # with a problem in a file of backends, the meaning of a name is undecided
+        is_undecided = any(
             name not in backends.by_name and (not backends.is_whole or name in backends.names)
             for name in named_backends(anatomy.document)
         )
-        if not is_open:
+        if not is_undecided:
             clashes = list(clashing_keys(anatomy))
             problems += clashes
             if not clashes:

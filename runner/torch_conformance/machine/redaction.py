@@ -107,7 +107,7 @@ class KnownSecrets:
                 self.learn(userinfo.partition(":")[2])
 
     def learn(self, *values: str) -> None:
-        """Learn values.
+        """Add values to mask, also in stripped and in URL-quoted form.
 
         Short values and ordinary words are ignored, because they also occur where they are not
         secrets.

@@ -259,7 +259,7 @@ def join(
     )
     folders: dict[tuple[int, str], str] = {}
 
-    def moved(index: int, piece: _Piece) -> _Piece:
+    def with_new_folder(index: int, piece: _Piece) -> _Piece:
         if not piece.folder:
             return piece
         return replace(
@@ -268,8 +268,8 @@ def join(
 
     results = [
         replace(
-            moved(index, result),
-            attempts=tuple(moved(index, attempt) for attempt in result.attempts),
+            with_new_folder(index, result),
+            attempts=tuple(with_new_folder(index, attempt) for attempt in result.attempts),
         )
         for index, part in enumerate(parts)
         for result in part.run.results

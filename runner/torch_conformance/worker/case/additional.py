@@ -132,20 +132,20 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True)
 class _Failed:
-    """What was not computed because the function raised."""
+    """Replaces a value that was not computed, because the function raised."""
 
     error: Exception
 
 
 def _raising(value: _Value | _Failed) -> _Value:
-    """Return a value; raise the error of what was not computed."""
+    """Return a value; raise the error of a ``_Failed``."""
     if isinstance(value, _Failed):
         raise value.error
     return value
 
 
 class RepeatedEager(NamedTuple):
-    """One more run of eager with the case's own inputs."""
+    """A second eager run with the case's own inputs."""
 
     values: list[Any]
     formats: list[list[str]]
@@ -159,13 +159,13 @@ class RepeatedEager(NamedTuple):
 
 
 class _Kept:
-    """Runs of one kind: each is made when it is first asked for, and kept."""
+    """Runs of one kind: each is computed at its first use, and cached."""
 
     def __init__(self, runs: Iterator[Any]) -> None:
         self._runs, self._known = runs, list[Any]()
 
     def __iter__(self) -> Iterator[Any]:
-        """Iterate over the runs from the first, without an end; raise what making one raised."""
+        """Yield the runs from the first, without an end; raise the exception of a failed run."""
         for index in itertools.count():
             if index == len(self._known):
                 try:
@@ -177,8 +177,8 @@ class _Kept:
 
 @dataclass
 class EagerCall:
-    """A reference call, which is made again for all that is compared with eager after it: after
-    the call, after its backward, and after each step of an optimizer.
+    """A reference call, which is repeated for all values that are compared with eager: after the
+    call, after its backward, and after each step of an optimizer.
 
     Counters, spies and hooks do not record these runs. Each run returns a list: a copy of each
     compared value, or ``_Failed``.
@@ -206,7 +206,7 @@ class EagerCall:
         return list(copies.apart(self.reference.inputs))
 
     def opaque(self) -> str:
-        """Return the objects in reach of the call that cannot be set back, in words."""
+        """Return a description of the objects in reach of the call that cannot be restored."""
         of_inputs = Picture(left_out=(type,)).add("argument", self.reference.inputs).opaque
         shared = self.reference.shared
         opaque = {**({} if shared is None else shared.opaque), **of_inputs}
@@ -219,7 +219,7 @@ class EagerCall:
         roundings: torch.Generator | None = None,
         seed: int | None = None,
     ) -> list[Any]:
-        """Make the call with these inputs from the same state of the generators.
+        """Repeat the call with these inputs from the same state of the generators.
 
         With ``roundings`` operands of products are rounded up or down at random; with a ``seed``
         generators begin there.
@@ -279,10 +279,11 @@ class EagerCall:
     def wide(
         self, narrow: torch.dtype, *, keeps_casts: bool, called: Called | None = None
     ) -> tuple[list[Any], numerics.Reported]:
-        """Return the values in float64, and what the function did; with its own inputs, once.
+        """Return the values in float64, and a report on the function; without ``called`` for its
+        own inputs, cached.
 
-        ``narrow`` is what the function reads as the dtype of float64 tensors; with ``keeps_casts``
-        the casts that the function names round in float64 too.
+        ``narrow`` is the dtype that the function reads from float64 tensors; with ``keeps_casts``
+        explicit casts of the function round in float64 too.
         """
         if called is None:
             if (key := ("wide", narrow, keeps_casts)) not in self.kept:
@@ -309,11 +310,11 @@ class EagerCall:
     def pairs(
         self, narrow: torch.dtype, keeps_casts: bool, least: float, has_double: bool
     ) -> _Kept:
-        """Return pairs of eager's values and those in float64 for inputs that are nudged, and the
-        resolution of these.
+        """Return triples: eager's values, the values in float64, and the resolution (eps) of their
+        inputs; 0.0 for the first, whose inputs are not changed. The others have nudged inputs.
 
-        ``least`` is the resolution of a format that eager rounds to on its way. The first pair is
-        of the inputs themselves; where a result is of float64 (``has_double``), in float32.
+        ``least`` is the eps of a format that eager rounds intermediate values to. If a result is of
+        float64 (``has_double``), inputs are converted to float32.
         """
 
         def made() -> Iterator[tuple[list[Any], list[Any], float]]:
@@ -341,8 +342,8 @@ class EagerCall:
         return runs
 
     def jittered(self, amplitude: float, *, keeps_casts: bool, **modes: bool) -> _Kept:
-        """Return eager's values with other roundings of its inputs (not where exact numbers
-        remain) and of each operator.
+        """Return eager's values with each operator and, without ``keeps_exact``, the inputs
+        jittered by up to ``amplitude`` ulp.
         """
 
         def made() -> Iterator[list[Any]]:
@@ -366,8 +367,8 @@ class EagerCall:
 
 
 def _refuse_unrepeatable(repeated: object, eager: object, opaque: str) -> None:
-    """Raise ``Unrepeatable`` where a second run of eager gives other exact values, which no
-    rounding explains: an object that cannot be set back does.
+    """Raise ``Unrepeatable`` if a second run of eager gives other exact values: not rounding
+    explains this, but an object that cannot be restored.
     """
     ours, theirs = leaves_of(repeated), leaves_of(eager)
     if len(ours) != len(theirs) or not all(map(is_same, ours, theirs)):
@@ -433,12 +434,12 @@ class EagerRuns:
         return self._known[0]
 
     def _own(self, values: list[Any]) -> object:
-        """Return what is compared here; what the function raised, this raises."""
+        """Return the compared value of a run; raise the exception that the function raised."""
         return _raising(values[self.index])
 
     def _made(self, eager: object) -> Answers:
-        """Run eager as often as the judge needs; raise ``NoReference`` where there is no answer to
-        judge by.
+        """Run eager as often as the judge needs; raise ``NoReference`` if there is no reference to
+        compare with.
         """
         call = self.call
         if isinstance(call, str):
@@ -513,8 +514,8 @@ class EagerRuns:
     def _jittered(
         self, call: EagerCall, runs: int, amplitude: float = 1.0, **modes: bool
     ) -> Iterator[object]:
-        """Yield answers with other roundings; none where an operator refuses the mode, or the
-        function other numbers.
+        """Yield jittered answers; none if an operator raises in the mode, or the function for other
+        numbers.
         """
         jittered = iter(call.jittered(amplitude, **modes))
         for _ in range(runs):
@@ -527,7 +528,7 @@ class EagerRuns:
     def _reference(
         self, call: EagerCall, repeated: object, *, has_double: bool
     ) -> tuple[torch.dtype, bool, bool]:
-        """Return what the function reads as the dtype of float64 tensors, whether its casts round
+        """Return the dtype that the function reads from float64 tensors, whether its casts round
         there too, and whether it computes with numpy.
         """
         narrow = torch.float64
@@ -549,7 +550,7 @@ class EagerRuns:
         return narrow, keeps_casts, report.is_left
 
     def _pairs(self, runs: Iterator[Any]) -> list[tuple[Any, Any, float]]:
-        """Return the pairs of this value, up to the first that the function refuses."""
+        """Return the pairs of this value, up to the first for which the function raises."""
         pairs: list[tuple[Any, Any, float]] = []
         try:
             for answers, right, step in runs:
@@ -562,8 +563,8 @@ class EagerRuns:
         return pairs
 
     def _in_other_way(self, call: EagerCall, way: str) -> object:
-        """Return eager's answer in the same dtypes "on the CPU" or "without TF32"; what the
-        function raises there, it raises.
+        """Return eager's answer in the same dtypes, computed on the CPU or without TF32; raise the
+        exceptions of the function.
         """
         called = call.own_inputs()
         if way == "without TF32":
@@ -674,7 +675,7 @@ class RepeatableCall(Again):
         return {**residue.facts([records]), "again": facts_of_answer, "tensors": 1}
 
     def varied(self, arguments: Plan) -> Observed:
-        """Return what the trials of facts show, each in a fork."""
+        """Return the results of the trials of facts, each made in a fork."""
         return soundness.tried(self, arguments)
 
     def run(self, arguments: list[Any] | None = None, context: Context | None = None) -> object:
@@ -705,7 +706,7 @@ class RepeatableCall(Again):
         return result
 
     def peak_memory(self, *, eager: bool = False) -> int:
-        """Return the most memory of one more call; the one before it may have to compile."""
+        """Return the peak memory, in bytes, of one more call; a call before it compiles."""
         if self.differentiate:
             raise CannotRepeat("the memory of a backward is not measured: only that of a call")
         call = replace(self, target=self.called[0], executed=0) if eager else self
@@ -780,7 +781,9 @@ def _of_eager(
     *,
     of_backward: bool,
 ) -> tuple[Callable[[], Any], Any, residue.Record]:
-    """Call eager with numbers that it takes: all changed, those of floating point, or its own."""
+    """Call eager with the first arguments that it accepts: all numbers changed, only floating-point
+    ones, or none.
+    """
     refused = None
     for chosen in (torch.is_tensor, torch.is_floating_point, lambda tensor: False):
         make_others, record = (
@@ -801,12 +804,12 @@ def _of_eager(
 def _changed(
     make_arguments: Callable[[], list[Any]], chosen: Callable[[torch.Tensor], bool], times: int
 ) -> list[Any]:
-    """Return arguments with other numbers in the chosen tensors, so that hardly a function refuses
-    them.
+    """Return arguments with other numbers in the chosen tensors, which almost every function
+    accepts.
 
     Floating-point numbers are halved. Whole numbers and booleans are reflected between the least
-    and the greatest along the longest dimension, so that indices are as unique, as sorted and in
-    the same range; numbers that this does not change are shifted by a place, or halved.
+    and the greatest along the longest dimension, so that indices stay unique, sorted and in the
+    same range; numbers that this does not change are shifted by a place, or halved.
     """
     values = make_arguments()
     for leaf in pytree.tree_leaves(values) * times:
@@ -828,7 +831,7 @@ def _changed(
 
 
 def _in_memory_of(earlier: list[Any], arguments: list[Any]) -> list[Any]:
-    """Return the arguments; their tensors lie where those of an earlier call did."""
+    """Return the new arguments, with their numbers copied into the memory of an earlier call's."""
     for before, leaf in zip(*map(pytree.tree_leaves, (earlier, arguments)), strict=False):
         if copies.is_plain_strided(before) and copies.is_plain_strided(leaf):
             memory, new = before.untyped_storage(), leaf.untyped_storage()
@@ -915,7 +918,7 @@ class AdditionalCalls:
         """Why no additional call is made; empty where there may be some."""
 
     def run(self, *, references_only: bool = False) -> None:
-        """Make the calls, those that call only eager first; with ``references_only`` no others."""
+        """Make the calls: those that call only eager first; with ``references_only`` only these."""
         entries, self._entries = (
             sorted(self._entries, key=lambda entry: (entry.is_last, not entry.calls_only_eager)),
             [],
@@ -1356,8 +1359,8 @@ def _stage(call: ReferenceCall) -> int:
 
 
 def _goes_on(before: ReferenceCall, call: ReferenceCall) -> bool:
-    """Whether a reference call is an earlier one, with a backward or steps of an optimizer after
-    what that had.
+    """Whether a reference call continues an earlier one with a backward or steps of an
+    optimizer.
     """
     return call.inputs is before.inputs and (
         (before.differentiate is None and not before.then)

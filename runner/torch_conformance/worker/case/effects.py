@@ -73,7 +73,7 @@ def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
 
 
 def _place(tensor: torch.Tensor) -> Place | None:
-    """Return where the values of a tensor lie; None where its memory cannot be read."""
+    """Return the place in memory of a tensor's values; None if it cannot be read."""
     try:
         parts = _parts(tensor)
         if any(part.numel() and not part.untyped_storage().data_ptr() for part in parts):
@@ -106,9 +106,7 @@ def _pairs(left: torch.Tensor, right: torch.Tensor) -> tuple[list[Pair], bool]:
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a strided tensor in contiguous memory, with its conjugation and negation carried
-    out.
-    """
+    """Return a contiguous copy of a strided tensor, with lazy conjugation and negation resolved."""
     return tensor.resolve_conj().resolve_neg().contiguous()
 
 
@@ -320,7 +318,7 @@ def _other_form(path: str, ours: torch.Tensor, theirs: torch.Tensor) -> Observed
 
 
 def _kind_of(tensor: torch.Tensor) -> tuple[object, ...]:
-    """Return what two tensors have in common whose numbers can be compared one by one."""
+    """Return the key that two tensors share if their elements can be compared one by one."""
     return tensor.layout, tensor.shape, tensor.dtype
 
 
@@ -409,7 +407,7 @@ def _texts(leaves: Leaves) -> dict[str, str]:
 
 
 class _Before(NamedTuple):
-    """What holds a value of before the call."""
+    """A value before the call."""
 
     of_eager: Any
     """When eager has run."""
@@ -908,8 +906,8 @@ class Effects:
     def _other_results(
         self, ours: Leaves, picture: Picture, shared: Picture, result: object
     ) -> Iterator[Observed]:
-        """Yield the parts of a result that share memory, or are objects of the call, otherwise than
-        eager's.
+        """Yield the parts of a result that share memory or identity with other values differently
+        than in eager.
         """
         # with freezing, parameters are constants of the graph: it returns copies of them
         if self._eager is None or compiling.is_set("freezing"):

@@ -52,12 +52,12 @@ _CACHES = {
 
 
 class _Missed(Exception):
-    """No cache has what the call needs."""
+    """A call needs a compile that no cache has."""
 
 
 def _in_fork(work: Callable[[], Any], seconds: float = _MOST_SECONDS) -> dict[str, Any]:
-    """Return what a function returns in a fork, which ends after it; why there is nothing, where
-    it raises, dies or does not end.
+    """Return the result of a function that is called in a fork; the reason if it raises, dies or
+    hangs.
     """
     reading, writing = os.pipe()
     if not (child := os.fork()):
@@ -94,7 +94,7 @@ def _here(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a call returned and left, or the exception that it raised."""
+    """The results, gradients and arguments of a call, or the exception that it raised."""
 
     value: Any = None
     raised: BaseException | None = None
@@ -134,7 +134,7 @@ class _Answer:
         return "no difference"
 
     def words(self) -> str:
-        """Return it in a few words."""
+        """Return a short description."""
         if self.raised:
             return f"raises {type(self.raised).__name__}"
         return f"{_form(self.value)}"[:120]
@@ -151,9 +151,7 @@ def _form(value: object) -> list[object]:
 
 
 def _is_near(value: object, right: object) -> bool:
-    """Whether two leaves are equal but for rounding: of the coarsest dtype that may have been
-    computed in.
-    """
+    """Whether two leaves are equal up to rounding in the coarsest dtype of the computation."""
     if not isinstance(value, torch.Tensor) or not isinstance(right, torch.Tensor):
         return bool(value == right)
     if not value.is_floating_point():
@@ -165,8 +163,8 @@ def _is_near(value: object, right: object) -> bool:
 
 
 def is_within(value: torch.Tensor, right: torch.Tensor, bound: float) -> bool:
-    """Whether two tensors of one shape differ nowhere by more than ``bound`` times the greatest
-    finite number of ``right``, and times the number there.
+    """Whether |value - right| <= bound * (max |right| + |right|) for each element of two tensors of
+    the same shape; NaN equals NaN, and infinities do not count in the maximum.
     """
     most = float(right.abs().nan_to_num(0.0, 0.0, 0.0).max()) if right.numel() else 0.0
     return bool(torch.allclose(value.double(), right.double(), bound, bound * most, equal_nan=True))
@@ -180,8 +178,8 @@ class Trials:
     """The call, ``RepeatableCall``, whose module imports this one."""
 
     def _answer(self, function: compiling.Function, arguments: list[Any]) -> _Answer:
-        """Call a function and its backward; return its results, gradients and arguments, or what it
-        raised.
+        """Call a function and its backward; return its results, gradients and arguments, or its
+        exception.
         """
         call = self.call
         call.generators.restore()
@@ -277,7 +275,7 @@ class Trials:
             return self._after(fact, target, before)
 
     def between_calls(self, chosen: Sequence[facts.Fact], end: float) -> dict[str, Any]:
-        """Return for each fact what became of it between two calls."""
+        """Return the outcome for each fact that changes between two calls."""
 
         def warmed(to_try: Sequence[facts.Fact], backend: str) -> dict[str, Any]:
             work = functools.partial(self.warm, to_try, backend, end)
@@ -342,7 +340,7 @@ class Trials:
         return rows
 
     def between_processes(self) -> dict[str, Any]:
-        """Return for each fact what became of it between two processes with one cache."""
+        """Return the outcome for each fact that changes between two processes with one cache."""
         elsewhere, disk = self.call.elsewhere, {}
         with tempfile.TemporaryDirectory() as folder:
             for word in ("filled", "again"):
@@ -411,7 +409,7 @@ def facts_of(call: Any, arguments: Mapping[str, Any]) -> Iterator[facts.Fact]:
 
 
 def tried(call: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return for each fact what its trial showed."""
+    """Return the result of the trial of each fact."""
     chosen = {fact.name: fact for fact in facts_of(call, arguments)}
     trials, disk = Trials(call), arguments["processes"]
     if "cache" in arguments:
@@ -445,7 +443,7 @@ def _applies(limit: str) -> bool:
 
 
 def _fate(trial: Mapping[str, Any]) -> str:
-    """Return the word for what became of a fact."""
+    """Return the word for the outcome of a fact."""
     if "why" in trial:
         return "not tried"
     if "fresh" in trial and _is_unsound(trial):

@@ -72,9 +72,9 @@ def _counters() -> Iterator[tuple[Any, str, Any]]:
             yield sys.modules[name], key, number
 
 
-def _set_counters_back(before: Mapping[tuple[int, str], str]) -> None:
-    """Set torch's counters to what they were ``before``, by the id of their owner and their name;
-    those of modules that were imported since begin at 0. No compiled code is alive now.
+def _restore_counters(before: Mapping[tuple[int, str], str]) -> None:
+    """Restore torch's counters from ``before`` (text by id of the owner and name); counters of
+    modules that were imported since then restart at 0. No compiled code is alive at this point.
     """
     for owner, name, value in list(_counters()):
         text = before.get((id(owner), name), _FROM_ZERO[type(value)])
@@ -87,9 +87,10 @@ def _set_counters_back(before: Mapping[tuple[int, str], str]) -> None:
 
 @contextlib.contextmanager
 def _discarded(folder: str | None) -> Iterator[list[str]]:
-    """Discard what is compiled in this context.
+    """Discard all code that is compiled in this context.
 
-    With a folder for torch's caches nothing is raised: the context has the text instead.
+    With a folder for torch's caches, exceptions are not raised: their texts are in the yielded
+    list.
     """
     sizes = {id(cache): cache.cache_info().currsize for cache in _caches()}
     # an ``itertools.count`` is stored as text, not as a copy
@@ -114,7 +115,7 @@ def _discarded(folder: str | None) -> Iterator[list[str]]:
         if cache.cache_info().currsize > sizes.get(id(cache), 0) and not _may_stay(cache):
             cache.cache_clear()
     gc.collect()
-    _set_counters_back(counters)
+    _restore_counters(counters)
 
 
 def compile_something(device: str, *, with_gradients: bool, few: bool) -> str:
@@ -302,8 +303,8 @@ class WarmFiles:
         return self._are_there
 
     def keep(self) -> None:
-        """Add the files of this zygote, where there are none yet, and remove those that were not
-        used for longest.
+        """Store the files that this zygote built, unless the cache has them; remove the least
+        recently used.
         """
         if self._kept is None or self._are_there:
             return

@@ -57,8 +57,8 @@ HANGING: set[str] = set()
 
 
 def ends(leader: int, end: Connection | int) -> bool:
-    """Wait until a file that shows the end of an import can be read; return False where it hangs,
-    or takes too long. ``leader`` is its process, which leads a session.
+    """Wait until ``end`` is readable, which shows that an import has ended; return False if the
+    import hangs or takes too long. ``leader`` is the pid of its process, which leads a session.
     """
     ticks = 0
     for _ in range(_INTERVALS):

@@ -226,7 +226,7 @@ class Origins(OperatorMode):
         return result
 
     def through(self, graph: Function, *inputs: object) -> object:
-        """Call a compiled graph: what it returns comes from where its inputs come from."""
+        """Call a compiled graph; its results inherit the origins of its inputs."""
         origins = self._origins(storages_of(inputs))  # inductor's graphs clear the list of inputs
         self._depth += 1
         try:
@@ -237,7 +237,7 @@ class Origins(OperatorMode):
         return result
 
     def of(self, answer: object, changed: Iterable[torch.Tensor]) -> list[str]:
-        """Return the operators that an answer, and what a call changed, come from."""
+        """Return the operators from which an answer and the changed tensors come."""
         origins = self._origins(storages_of((answer, list(changed))))
         if any(isinstance(leaf, int | float) for leaf in pytree.tree_leaves(answer)):
             origins |= self._numbers
@@ -309,8 +309,8 @@ class Lines(OperatorMode):
 
 
 def _tensors_of(roots: Iterable[Any]) -> dict[int, list[Any]]:
-    """Return what the profiler knows of the tensors that each operator was called with, by the
-    number of its event.
+    """Return the profiler's descriptions of the tensor arguments of each operator, by correlation
+    id.
     """
     tensors, waiting = dict[int, list[Any]](), [*roots]
     while waiting:
