@@ -95,7 +95,7 @@ COMMANDS: Mapping[str, Command] = {
             ("run specs/padding --backend cpu", "one folder on one backend"),
             ("run --select 'padding/*' --fail-fast", "the cases with these ids, until one fails"),
             ("run --require cuda --junit report.xml", "for CI: a machine without CUDA is an error"),
-            ("run --resume latest", "go on with a run that was interrupted"),
+            ("run --resume latest", "resume an interrupted run"),
         ),
         "run",
     ),

@@ -290,18 +290,18 @@ def _labels_of(
     """
     from torch_conformance.language.operators import labels  # few entries have such a file
 
-    operators, named = Ids(sorted(labels())), list[str]()
+    operators, matching = Ids(sorted(labels())), list[str]()
     is_map = isinstance(file.value(place), dict)
     for index, text in enumerate(globs):
         matches = operators.matching(text)
-        named += matches
+        matching += matches
         if not matches:
             near = operators.nearest(text.removeprefix("aten."))
             problem = file.diagnostic(
                 (*place, text if is_map else index), "unclaimable", key=is_map, name=text, near=near
             )
             problems.append(problem)
-    return named
+    return matching
 
 
 def _expected(

@@ -126,7 +126,7 @@ def expand(
     shared: dict[tuple[str, str], Mapping[str, Mapping[str, Option]]] = {}
     expected: dict[str, Expected] = {}
     steps: tuple[Step, ...] | None = None
-    judged: list[tuple[str, str, DataPath]] | None = None
+    judged_paths: list[tuple[str, str, DataPath]] | None = None
     problems: list[Diagnostic] = []
     cases: list[Case] = []
     for point in matrix.points(
@@ -180,11 +180,13 @@ def expand(
         if group and group not in groups:
             unknown = unknown_word("group", group, groups)
             problems.append(document.diagnostic(("group",), unknown))
-        if judged is None or judges_templates:
-            judged = list(judged_names(with_data(anatomy, data) if judges_templates else anatomy))
+        if judged_paths is None or judges_templates:
+            judged_paths = list(
+                judged_names(with_data(anatomy, data) if judges_templates else anatomy)
+            )
         used = [
             *((section, name) for section in CONFIG_FILES for name in options[section]),
-            *((kind, name) for kind, name, _ in judged),
+            *((kind, name) for kind, name, _ in judged_paths),
         ]
         absent = [names.absent_argument(name) for name in options["compile"] if name in NEWER]
         if "requires" in templated:
@@ -285,9 +287,9 @@ def expand(
         return cases
     from torch_conformance.language.compilers import settled
 
-    named = anatomy.data["backends"]
+    listed = anatomy.data["backends"]
     return [
-        settled(case, others[case.backend], is_joined=case.backend not in named)
+        settled(case, others[case.backend], is_joined=case.backend not in listed)
         if case.backend in others
         else case
         for case in cases

@@ -246,10 +246,10 @@ def with_operators(
             if source["operators"] == "core" and not operator.core:
                 continue
             tags = (*case.tags, f"core-{operator.core}") if operator.core else case.tags
-            judged = JUDGED.get(operator.op)
-            key = (id(step.expectations), judged)  # the cases hold the tuple
+            special = JUDGED.get(operator.op)
+            key = (id(step.expectations), special)  # the cases hold the tuple
             if key not in expected:
-                sample_judge = judged or Judged(CLOSE, "")
+                sample_judge = special or Judged(CLOSE, "")
                 expected[key] = tuple(
                     replace(
                         raw,
@@ -274,7 +274,7 @@ def with_operators(
                 left_out, _ = WITHOUT_FORMS.get(label, ((), ""))
                 arguments["forms"] = [form for form in source["forms"] if form not in left_out]
 
-            rule = {} if judged is None else {"rule": judged.rule, "reason": judged.reason}
+            rule = {} if special is None else {"rule": special.rule, "reason": special.reason}
             for dtype in dtypes:
                 of_operator = Step(
                     kind=step.kind,

@@ -73,7 +73,7 @@ class Names:
         ``NAMESPACE.NAME``.
         """
         return {
-            kind: frozenset(name for of, _, name in self.entries if of == kind)
+            kind: frozenset(name for entry_kind, _, name in self.entries if entry_kind == kind)
             for kind in (*CONFIG_FILES, METRIC, COUNTER)
         }
 
@@ -92,7 +92,8 @@ class Names:
             }
         )
         return {
-            space: tuple(pattern for of, pattern in by_space if of == space) for space in spaces
+            space: tuple(pattern for pattern_space, pattern in by_space if pattern_space == space)
+            for space in spaces
         }
 
     @cached_property
@@ -103,8 +104,8 @@ class Names:
         return {
             kind: {
                 name: tuple(types.split(" | "))
-                for of, types, name in self.entries
-                if of == kind and types
+                for entry_kind, types, name in self.entries
+                if entry_kind == kind and types
             }
             for kind in CONFIG_FILES
         }
@@ -375,7 +376,7 @@ def _is_counters(node: ast.expr) -> bool:
 def _assigned(nodes: Iterable[ast.AST]) -> _Values:
     """Return what the nodes bind to each name; a statement comes before its parts."""
     values: dict[ast.expr, ast.expr] = {}
-    bound: _Values = defaultdict(list)
+    assigned: _Values = defaultdict(list)
     for node in nodes:
         match node:
             case ast.Assign(targets=targets, value=value):
@@ -386,8 +387,8 @@ def _assigned(nodes: Iterable[ast.AST]) -> _Values:
             ):
                 values[target] = value
             case ast.Name(id=name, ctx=ast.Store()):
-                bound[name].append(values.get(node))
-    return dict(bound)
+                assigned[name].append(values.get(node))
+    return dict(assigned)
 
 
 def _parameters(
@@ -411,10 +412,10 @@ def _parameters(
                 *arguments.defaults,
                 *arguments.kw_defaults,
             ]
-            bound = [argument.arg for argument in positional[:1]] in (["self"], ["cls"])
+            receiver = [argument.arg for argument in positional[:1]] in (["self"], ["cls"])
             for index, argument in enumerate([*positional, *arguments.kwonlyargs]):
                 if argument.arg in used - {"self", "cls"}:  # an object has no text
-                    at = index - bound if index < len(positional) else None
+                    at = index - receiver if index < len(positional) else None
                     values[argument.arg] = [
                         *passed(function.name, argument.arg, at),
                         *filter(None, [defaults[index]]),

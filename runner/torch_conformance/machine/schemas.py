@@ -290,9 +290,9 @@ def _of_branches(misfit: _Misfit) -> Iterator[Problem]:
     elif keys and not is_one:
         yield misfit.problem("none-of", keys=one_of(keys))
     elif keys and isinstance(value, dict):
-        named = [key for key in keys if key in value]
-        near = "" if named else next(filter(None, (nearest(key, keys) for key in value)), "")
-        written = " and ".join(named) or "none"
+        present = [key for key in keys if key in value]
+        near = "" if present else next(filter(None, (nearest(key, keys) for key in value)), "")
+        written = " and ".join(present) or "none"
         yield misfit.problem("not-one-of", keys=one_of(keys), named=written, near=near)
     else:  # a branch is a type, words, or true
         of_branch = "" if keys else "string"
@@ -318,8 +318,8 @@ def _of_least(misfit: _Misfit) -> Iterator[Problem]:
 
 
 def _out_of_range(misfit: _Misfit) -> Iterator[Problem]:
-    bound = {misfit.keyword: str(misfit.argument)}
-    yield misfit.problem("out-of-range", value=f"{misfit.value!s:.40}", **bound)
+    limit = {misfit.keyword: str(misfit.argument)}
+    yield misfit.problem("out-of-range", value=f"{misfit.value!s:.40}", **limit)
 
 
 _RULES: Mapping[str, Callable[[_Misfit], Iterable[Problem]]] = {

@@ -82,10 +82,10 @@ def check() -> Path:
             "with TMPDIR"
         ) from error
     if why := problem_of(folder):
-        shown = (
+        folder_text = (
             f"{name}={os.environ[name]}" if name else f"the folder for temporary files, {folder}"
         )
-        raise UsageError(f"{one_line(shown)}: {why}; name another folder with TMPDIR")
+        raise UsageError(f"{one_line(folder_text)}: {why}; name another folder with TMPDIR")
     return folder
 
 

@@ -117,8 +117,8 @@ def nearest(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str:
             return near
     number = re.findall("[0-9]+", word)
     short = [name for name in names if number and re.findall("[0-9]+", name) == number]
-    alike = [name for name in short if name[:1] == word[:1]]
-    return alike[0] if len(alike) == 1 else ""
+    same_initial = [name for name in short if name[:1] == word[:1]]
+    return same_initial[0] if len(same_initial) == 1 else ""
 
 
 _ALIKE = 0.75
@@ -160,10 +160,10 @@ def unknown_word(
     """Return the problem ``unknown-WHAT`` of a word that is not among the choices."""
     names = list(choices)
     near = nearest(word, names, cutoff=cutoff)
-    shown = word if len(word) <= _LONGEST else word[:_LONGEST] + "..."
+    shortened = word if len(word) <= _LONGEST else word[:_LONGEST] + "..."
     return Diagnostic.of(
         f"unknown-{what}",
-        word=shown,
+        word=shortened,
         near=near,
         allowed="" if near else one_of(names, near=word),
         odd=odd_character(word),

@@ -348,7 +348,7 @@ class RunOptions(ExecutionOptions, SpecFiles, Selection, ReportFiles):
         "RUN", "select the cases that failed in this run: its folder, its id, or latest"
     )
     executor: str = may_differ(
-        "who runs the cases; what the machine is is compared",
+        "the executor changes no outcome; the facts of its machine are compared",
         one_of(
             ("local", "ray"),
             "local: this machine (default); ray: the nodes that joined a Ray cluster (extra "
@@ -356,14 +356,14 @@ class RunOptions(ExecutionOptions, SpecFiles, Selection, ReportFiles):
         ),
     )
     address: str | None = may_differ(
-        "where the head of the lab is; what the nodes are is compared",
+        "the address of the head; the facts of the nodes are compared",
         option(
             "HOST:PORT",
             "with --executor ray: the head of the cluster, of which this machine is a part",
         ),
     )
     lab: Path | None = may_differ(
-        "the file of the lab; what the nodes are is compared",
+        "the file of the lab; the facts of the nodes are compared",
         option(
             "FILE",
             "with --executor ray: the file of the lab; nodes that are not what it says are "

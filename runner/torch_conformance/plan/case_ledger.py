@@ -38,12 +38,12 @@ def text_of(ids: Iterable[str], cases: Sequence[Case] = ()) -> str:
     reasons: dict[str, list[str]] = {}
     default = {case.spec for case in cases if not case.because}
     for case in cases:
-        named = (
+        case_name = (
             case.id
             if case.spec in default and not is_of_operator(case)
             else case.id.partition("[")[0]
         )
-        reasons.setdefault(one_line(case.because), []).append(named)
+        reasons.setdefault(one_line(case.because), []).append(case_name)
     why = [
         f"# on request: {line}: {reason}"
         for reason, of_reason in sorted(reasons.items())

@@ -215,9 +215,9 @@ def environments(cases: Sequence[Case]) -> dict[str, Environment]:
         by_key.setdefault(environment.key, []).append(environment)
     return {
         key: replace(
-            alike[0], kinds=frozenset(kind for environment in alike for kind in environment.kinds)
+            group[0], kinds=frozenset(kind for environment in group for kind in environment.kinds)
         )
-        for key, alike in sorted(by_key.items(), key=lambda item: -len(item[1]))
+        for key, group in sorted(by_key.items(), key=lambda item: -len(item[1]))
     }
 
 

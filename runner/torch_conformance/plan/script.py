@@ -502,11 +502,11 @@ class _Composer:
         self._has_keywords = bool(arguments.get("kwargs"))
         if self._has_keywords and is_package:
             raise NothingChecked("only the runner calls a package with arguments by keyword")
-        own, is_eager = arguments.get("inputs"), bool(arguments.get("eager"))
+        inputs, is_eager = arguments.get("inputs"), bool(arguments.get("eager"))
         compares = self._plan["needs_eager"] and not is_eager
         lines = []
-        if own is not None:
-            lines.append(f"inputs = {self._value(own)}")
+        if inputs is not None:
+            lines.append(f"inputs = {self._value(inputs)}")
             lines += ["eager_inputs = copy.deepcopy(inputs)"] if compares else []
         if self._has_keywords:
             lines.append(f"keywords = {self._value(arguments['kwargs'])}")

@@ -134,15 +134,15 @@ def select(cases: Sequence[Case], backends: Backends, selection: Selection) -> l
     unwanted = {tag.removeprefix(NOT) for tag in tags if tag.startswith(NOT)}
     selected = [case for case in cases if not names or case.backend in names]
     if globs:
-        named, left_out = (
+        positive, left_out = (
             [text.removeprefix(NOT) for text in globs if text.startswith(NOT) is out]
             for out in (False, True)
         )
-        matching, without = _matching(named, selected), _matching(left_out, selected)
+        matching, without = _matching(positive, selected), _matching(left_out, selected)
         selected = [
             case
             for case in selected
-            if (not named or case.id in matching) and case.id not in without
+            if (not positive or case.id in matching) and case.id not in without
         ]
     return [
         case
@@ -179,17 +179,17 @@ def without_benches(case: Case) -> Case:
 
 
 def why_nothing_selected(
-    read: int, selection: Selection, *, shard: str | None, of: int | None = None
+    read: int, selection: Selection, *, shard: str | None, count: int | None = None
 ) -> str:
     """Return why no case is selected.
 
-    ``read`` is the number of cases read, ``of`` that selected before sharding, where known.
+    ``read`` is the number of cases read, ``count`` that selected before sharding, where known.
     """
     if not read:
         return "no case is selected: the files that were read hold none"
-    if of and shard:
+    if count and shard:
         return (
-            f"no case is selected: none of the {of} selected cases falls to shard {shard}; its "
+            f"no case is selected: none of the {count} selected cases falls to shard {shard}; its "
             "run is recorded, so that it can be merged"
         )
     globs = selection.select
@@ -224,10 +224,10 @@ def requested(
     default = {case.spec for case in read if not case.on_request}
     read_files = {case.spec for case in read} if paths else ()
     files = {file: Path(sources.get(file, file)).resolve() for file in read_files}
-    named: set[str] = set()
+    specs: set[str] = set()
     for path in map(Path.resolve, paths):
         below = [spec for spec, file in files.items() if file == path or path in file.parents]
-        named.update(below if path in files.values() or default.isdisjoint(below) else ())
+        specs.update(below if path in files.values() or default.isdisjoint(below) else ())
     usual = Ids(case.id for case in read if not case.on_request)
     matching = _matching(
         [
@@ -241,7 +241,7 @@ def requested(
         case
         for case in cases
         if not case.on_request
-        or case.spec in named
+        or case.spec in specs
         or not set(selection.tag).isdisjoint(case.tags)
         or case.id in matching
     ]

@@ -320,7 +320,7 @@ def problem_of_result(result: Redacted, *, retries: int, repeat: int) -> str:
             return f"{len(result.attempts)} attempts, where at most {most} are made"
         folders = [attempt.folder for attempt in result.attempts if attempt.folder]
         if len(set(folders)) < len(folders):
-            return "two attempts of one folder"
+            return "two attempts in one folder"
         outcome = outcome_of([attempt.outcome for attempt in result.attempts], repeat, result)
         if result.outcome not in (outcome, Outcome.NOT_RUN):
             return f"{result.outcome.label}, though its attempts give {outcome.label}"
@@ -427,10 +427,12 @@ class JournalWriter:
             {"format": FORMAT, **codec.encode(record)} if kind == "header" else codec.encode(record)
         )
         # the id is first, so that ``run.preparation`` can read it without decoding the line
-        named = {name: encoded[name] for name in ("case_id",) if name in encoded}
+        case_first = {name: encoded[name] for name in ("case_id",) if name in encoded}
         # ASCII, so that lone surrogates and every line separator of Unicode leave one line of valid
         # UTF-8
-        line = json.dumps({"kind": kind, **named, **encoded}, allow_nan=False, ensure_ascii=True)
+        line = json.dumps(
+            {"kind": kind, **case_first, **encoded}, allow_nan=False, ensure_ascii=True
+        )
         with naming(self._path):
             if self._is_to_continue:
                 # a header begins the journal of a run that has nothing to keep again

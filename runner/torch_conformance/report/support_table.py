@@ -60,7 +60,7 @@ class State(Enum):
     )
     FELL_BACK = ("fell-back", "right, and not shown to be the compiler's")
     RIGHT = ("right", "right; the proof of the backend does not measure who computed it")
-    WRONG = ("wrong", "another answer than eager's")
+    WRONG = ("wrong", "an answer that differs from eager's")
     RAISED = ("raised", "an exception, a crash, or no end in time")
     NOT_CLAIMED = ("not-claimed", "the compiler does not claim it")
     NOT_TRIED = ("not-tried", "not run here, or it could not be judged")
@@ -165,11 +165,17 @@ def cells_of(results: Iterable[Redacted]) -> Iterator[Cell]:
     for key, entries in overloads.items():
         right = [entry for entry in entries if entry[1] not in _UNKNOWN] or entries
         count = sum(calls.calls for calls, _, _ in right)
-        left = sum(calls.by_aten for calls, _, _ in right)
+        count_by_aten = sum(calls.by_aten for calls, _, _ in right)
         _, of_case, result = next((entry for entry in right if entry[0].by_aten), right[0])
-        of_calls = State.BY_ATEN if left == count else State.PARTLY if left else State.SERVED
+        of_calls = (
+            State.BY_ATEN
+            if count_by_aten == count
+            else State.PARTLY
+            if count_by_aten
+            else State.SERVED
+        )
         is_known = of_case not in (*_UNKNOWN, State.FELL_BACK)
-        by_aten = {key[2]: left} if left else {}
+        by_aten = {key[2]: count_by_aten} if count_by_aten else {}
         yield Cell(*key, of_calls if is_known else of_case, count, by_aten, result)
 
 

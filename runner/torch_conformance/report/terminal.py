@@ -325,15 +325,15 @@ def _last_words(result: Redacted, folder: Path | None) -> Iterable[str]:
     if result.outcome.junit is not JUnitTag.ERROR and not is_of_child:
         return
     streams = {"stderr": not is_of_child, "stdout": is_of_child or result.outcome is Outcome.CRASH}
-    shown = {
+    lines_shown = {
         line for verdict in result.failed for line in plain(verdict.detail).splitlines() if line
     }  # the stack of a timeout
-    has_stack = any("(most recent call first)" in line for line in shown)
+    has_stack = any("(most recent call first)" in line for line in lines_shown)
     for stream in filter(streams.get, streams):
         lines = [
             line
             for line in plain(getattr(result, stream)).splitlines()
-            if line not in shown and not (has_stack and _OF_A_STACK.fullmatch(line))
+            if line not in lines_shown and not (has_stack and _OF_A_STACK.fullmatch(line))
         ]
         data = "\n".join(lines).strip().encode("utf-8")
         text = "\n".join(
@@ -525,9 +525,9 @@ class Progress:
         for outcome in Outcome:
             if count := self._ended[outcome]:
                 parts += [(f"  {count} ", 0), (outcome.label, colors[outcome])]
-        left = (now - self._started_at) * (self._total / max(ended, 1) - 1)
+        seconds_left = (now - self._started_at) * (self._total / max(ended, 1) - 1)
         if _LEAST_ENDED <= ended < self._total:
-            parts.append((f"  {_duration(left)} left", 0))
+            parts.append((f"  {_duration(seconds_left)} left", 0))
         width = 0  # some terminals do not know theirs
         with contextlib.suppress(OSError, ValueError):
             width = os.get_terminal_size(self._stream.fileno()).columns

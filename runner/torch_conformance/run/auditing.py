@@ -101,7 +101,7 @@ def recorded_cases(name: str, options: AuditOptions) -> Ran:
     )
     for case, result in pairs:
         if digest_of(case) != result.digest:
-            raise UsageError(f"{case.id} is not the case that was run then; run it again")
+            raise UsageError(f"{case.id} has changed since the run; run it again")
         backend = suite.backends.by_name[case.backend]
         for problem in rejudge.problems(case, backend, surroundings, result, folder):
             raise UsageError(f"{folder / JOURNAL}: {problem}; run it again")
@@ -392,7 +392,7 @@ def _tried(ran: Ran, case: Case, result: CaseResult) -> list[Trial] | None:
     except EvidenceAltered as error:
         raise UsageError(f"{error}; run it again") from error
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise UsageError(f"{folder}: not what a run leaves: {error}") from error
+        raise UsageError(f"{folder}: not the files of a run: {error}") from error
 
 
 def recorded_steps(
@@ -459,18 +459,18 @@ def _with(
     finding.
     """
     with Interrupts() as interrupts:
-        left = [len(cases)] * 2
+        progress = [len(cases)] * 2
 
         def run(chosen: Sequence[Case]) -> tuple[list[tuple[Case, CaseResult]], Surroundings]:
             outcome = run_cases(chosen, suite, options, folder, label="ran", interrupts=interrupts)
-            left[:] = len(chosen) - len(outcome[0]), len(chosen)
+            progress[:] = len(chosen) - len(outcome[0]), len(chosen)
             return outcome
 
         audit: AuditTool = hooks(tool)
         report = audit.report(cases, suite, run, folder)
     code = _shown(report, options)
     if interrupts.asked:
-        output.note("interrupted: {} of {} cases were not tried".format(*left))
+        output.note("interrupted: {} of {} cases were not tried".format(*progress))
         return ExitCode.INTERRUPTED
     return code
 

@@ -42,10 +42,7 @@ def with_failed(options: RunOptions) -> tuple[RunOptions, frozenset[str]]:
             "cases of a run (use one of them)"
         )
     if options.last_failed and options.resume:
-        why = (
-            "the latest run may be another one than then (write --failed-in with the id in its "
-            "header)"
-        )
+        why = "'latest' may be a different run now (write --failed-in with the id in its header)"
         raise UsageError(f"--last-failed with --resume: {why}")
     recorded = recorded_run(options.failed_in or last_run_of(options.paths))
     run = recorded.run
@@ -152,7 +149,7 @@ def _why_another(
         return "; ".join(difference.between("now", "then") for difference in others)
     if then.selection == now.selection and then.assignment != now.assignment:
         return (
-            "the shards were made by other durations then (--durations, or a durations.txt next to "
+            "the shards were made with other durations (--durations, or a durations.txt next to "
             "the specs)"
         )
     for result in (
@@ -160,10 +157,10 @@ def _why_another(
         *(result for results in run.attempts.values() for result in results),
     ):
         if digests.get(result.case_id) != result.digest:
-            return f"{result.case_id} is not the case that was run then"
+            return f"{result.case_id} has changed since the run"
     if then.selection != now.selection:
         return (
-            f"other cases are selected than then, or a case has changed: {then.selected_whole} "
+            f"the selection or a case has changed: {then.selected_whole} "
             f"then, {now.selected_whole} now"
         )
     return ""

@@ -170,7 +170,7 @@ def _of_pair(first: NamedRun, part: NamedRun) -> Iterator[str]:
             header.options.get("durations") or "the tables of the specs" for header in (mine, other)
         )
         yield (
-            f"{part.name}: its shards were made by other durations than those of "
+            f"{part.name}: its shards were made with other durations than those of "
             f"{first.name} ({durations}); {_SAME_DURATIONS}"
         )
     if (mine.selection, mine.selected_whole) != (other.selection, other.selected_whole):
@@ -316,14 +316,14 @@ def merge(
                 events.RunStarted(header=run.header, total=len(run.results), is_resumed=False)
             )
             listener.on_event(events.HeaderCompleted(header=run.header, is_resumed=False))
-            left = [
+            not_copied = [
                 line
                 for (index, old), new in folders.items()
                 for line in copy_files(parts[index].folder / old, folder.path / new)
             ]
-            if left:
-                more = f", and {len(left) - 1} more" if len(left) > 1 else ""
-                output.note(f"warning: not copied: {left[0]}{more}")
+            if not_copied:
+                more = f", and {len(not_copied) - 1} more" if len(not_copied) > 1 else ""
+                output.note(f"warning: not copied: {not_copied[0]}{more}")
             for result in run.results:
                 listener.on_event(events.CaseFinished(result=result))
             results = run.footer.warned(run.results)
@@ -348,7 +348,7 @@ def copy_files(source: Path, target: Path) -> Iterator[str]:
     for folder, below, files in os.walk(source):
         copy = target / Path(folder).relative_to(source)
         if below and len(copy.relative_to(target).parts) >= _DEEPEST:
-            yield f"{folder}/{below[0]}: it lies too deep"
+            yield f"{folder}/{below[0]}: it is nested too deeply"
             below.clear()
         copy.mkdir(parents=True, exist_ok=True)
         yield from (

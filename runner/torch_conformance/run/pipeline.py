@@ -589,7 +589,7 @@ def _keep(digests: dict[str, str], path: Path, facts: object) -> str:
         if error.errno in OUT_OF_SPACE:
             # no space left on the device is not a fault of the worker: the run cannot be recorded
             raise OSError(error.errno, error.strerror, str(path)) from error
-        return f"the worker left no room for its {path.stem}: {error.strerror}"
+        return f"the worker prevented the writing of its {path.stem}: {error.strerror}"
     return ""
 
 

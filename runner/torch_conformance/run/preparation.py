@@ -128,7 +128,7 @@ def _why_nothing(read: int, options: RunOptions, whole: int, not_requested: int)
     all shards.
     """
     if not not_requested:
-        return why_nothing_selected(read, options, shard=options.shard, of=whole)
+        return why_nothing_selected(read, options, shard=options.shard, count=whole)
     cases = (
         "1 case on request was" if not_requested == 1 else f"{not_requested} cases on request were"
     )

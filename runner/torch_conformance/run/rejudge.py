@@ -164,7 +164,7 @@ def judged_again(
     except EvidenceAltered as error:
         return str(error)
     except (OSError, ValueError, LookupError, TypeError) as error:
-        return f"{folder}: not what a run leaves: {error}"
+        return f"{folder}: not the files of a run: {error}"
 
 
 def is_too_slow(verdicts: Iterable[Verdict]) -> bool:
@@ -200,7 +200,7 @@ def is_same_text(old: Verdict, new: Verdict) -> bool:
         (old.observed, new.observed),
         *([] if old.kind in TRACED else [(old.detail, new.detail)]),
     ]
-    return all(is_text(recorded, now) for recorded, now in texts)
+    return all(is_text(recorded, judged) for recorded, judged in texts)
 
 
 # -- the files that the header of a run names ------------------------------------------------------
@@ -241,7 +241,7 @@ def specs_of(results: Iterable[CaseResult]) -> list[SpecPath]:
             )
         if depth >= len(path.parents):
             raise UsageError(
-                f"{result.spec} does not lie in the folder '{result.area}', which the run names"
+                f"{result.spec} is not in the folder '{result.area}', which the run names"
             )
         specs[result.spec] = SpecPath(path=path, root=path.parents[depth])
     return list(specs.values())

@@ -267,9 +267,9 @@ def _of_container(value: Any, base: Any, key: Callable[[Any], str]) -> Anatomy:
         entries = entries if is_map else sorted(entries, key=_shallow)
         texts = [key(entry) for entry in entries]
         form += f"({', '.join(texts)})" if is_map else f" of {', '.join(texts)}"
-        named = list(zip(texts, entries, strict=True))
-        parts = [(f"[{text}]", dict.__getitem__(value, name)) for text, name in named * is_map]
-        parts += [(f"{{{text}}}", entry) for text, entry in named if not is_atom(entry)]
+        labelled = list(zip(texts, entries, strict=True))
+        parts = [(f"[{text}]", dict.__getitem__(value, name)) for text, name in labelled * is_map]
+        parts += [(f"{{{text}}}", entry) for text, entry in labelled if not is_atom(entry)]
     else:
         form += f" of {len(entries)}"
     more = {collections.deque: "maxlen", collections.defaultdict: "default_factory"}
@@ -443,8 +443,8 @@ def _of_function(value: types.FunctionType) -> Anatomy:
     form = name_of(value) + ("" if is_torchs else f" with the code {_code(code)}")
     defaults = value.__defaults__ or ()
     names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
-    named = [*zip(names, defaults, strict=True), *(value.__kwdefaults__ or {}).items()]
-    parts = [(f"({name}=)", part) for name, part in named] + _attributes(value)
+    parameters = [*zip(names, defaults, strict=True), *(value.__kwdefaults__ or {}).items()]
+    parts = [(f"({name}=)", part) for name, part in parameters] + _attributes(value)
     for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # a cell that is not filled yet
             parts.append((f"<{name}>", cell.cell_contents))
@@ -855,9 +855,9 @@ class Picture:
     def _keep_tensor(self, path: str, tensor: Tensor) -> None:
         if is_erased(tensor):
             return
-        kept = _KeptTensor(tensor)
-        self._tensors[id(tensor)] = kept
-        for part in kept.strided:
+        kept_tensor = _KeptTensor(tensor)
+        self._tensors[id(tensor)] = kept_tensor
+        for part in kept_tensor.strided:
             storage = part.untyped_storage()
             address = int(storage._cdata)
             if address not in self._storages:

@@ -96,7 +96,7 @@ ANSWER = dumps({"observation": {"format": 1}, "word": WORD})
                 [dumps({"observation": {}, **word})],
                 "import",
                 None,
-                "an observation came without the word that its worker was given",
+                "an observation lacks the token of its worker",
             )
             for word in ({}, {"word": "another"}, {"word": None}, {"word": [WORD]})
         ),

@@ -257,16 +257,16 @@ def all_condition_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Dia
             holds(
                 words,
                 Surroundings(
-                    backends=frozenset(of.names),
-                    device=of.device,
+                    backends=frozenset(backend.names),
+                    device=backend.device,
                     vendor=vendor,
                     arch=vendor and arch,
                 ),
             )
-            for of in chosen
-            for vendor in (VENDORS if of_targets or kind_of(of.device) != CPU else (None,))
+            for backend in chosen
+            for vendor in (VENDORS if of_targets or kind_of(backend.device) != CPU else (None,))
         ):
-            names = [f"{of.name} ({kind_of(of.device)})" for of in chosen]
+            names = [f"{backend.name} ({kind_of(backend.device)})" for backend in chosen]
             yield anatomy.document.diagnostic(path, "other-backends", names=one_of(names))
 
 
@@ -416,10 +416,10 @@ def unused_key_problems(anatomy: Anatomy) -> Iterator[Diagnostic]:
         for _, text in templates.templates_below(anatomy.data.get(SOURCE), (SOURCE,))
         for name in _names(text)
     }
-    named = {str(name) for _, name in references(anatomy.data, ())}
-    if PARAMS in named:
+    references_found = {str(name) for _, name in references(anatomy.data, ())}
+    if PARAMS in references_found:
         return
-    used |= {name.split(".")[1] for name in named if name.startswith(f"{PARAMS}.")}
+    used |= {name.split(".")[1] for name in references_found if name.startswith(f"{PARAMS}.")}
     for key in keys:
         if key not in used:
             code = "key-of-texts" if key in in_texts else "unused-key"
@@ -596,8 +596,10 @@ def _point_problems(
     for point in _points_of(anatomy, backends):
         values: dict[DataPath, str] = {}
         for path, template in parsed.items():  # which device is one depends on the backend too
-            named = sorted({*template.names, "backend"} if path[-1] == "device" else template.names)
-            values[path] = repr([point.names.get(name) for name in named])
+            names_used = sorted(
+                {*template.names, "backend"} if path[-1] == "device" else template.names
+            )
+            values[path] = repr([point.names.get(name) for name in names_used])
         fresh = [path for path in values if (path, values[path]) not in seen]
         if not fresh:
             continue

@@ -336,7 +336,7 @@ def named_value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagn
     Checked again at each point of the matrix.
     """
     document, scope = anatomy.document, scope_of(anatomy)
-    bound = {
+    positions = {
         name: document.position(("let", name), key=True) for name in anatomy.data.get("let", {})
     }
     for index, step in enumerate(anatomy.steps):
@@ -356,9 +356,11 @@ def named_value_problems(anatomy: Anatomy, backends: Backends) -> Iterator[Diagn
             path = (*step.path, "as")
             if name in (OUTPUT, EAGER):
                 yield document.diagnostic(path, "name-of-a-result", name=name)
-            elif name in bound:
-                yield document.diagnostic(path, "repeated-name", name=name, line=bound[name].line)
-            bound[name] = document.position(path)
+            elif name in positions:
+                yield document.diagnostic(
+                    path, "repeated-name", name=name, line=positions[name].line
+                )
+            positions[name] = document.position(path)
         yield from step.parsed.name_problems(_context_of(anatomy, backends, index))
         for expectation in step.expectations:
             if not is_templated(expectation):

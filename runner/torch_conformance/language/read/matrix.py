@@ -56,12 +56,12 @@ class Axis:
         return frozenset(
             # 1, 1.0 and true differ, because their ids differ; NaN equals NaN
             index
-            for index, (value, label, named) in entries
+            for index, (value, label, has_id) in entries
             if (
                 type(value) is type(excluded)
                 and (value == excluded or (value != value and excluded != excluded))
             )
-            or (named and label == _text(excluded))
+            or (has_id and label == _text(excluded))
         )
 
     def is_only_id(self, constant: object) -> bool:
@@ -161,7 +161,7 @@ def axes(document: Document) -> tuple[tuple[Axis, ...], tuple[Diagnostic, ...]]:
                 key,
                 tuple(value for _, value, _, _ in values.values()),
                 tuple(values),
-                tuple(named for _, _, named, _ in values.values()),
+                tuple(has_id for _, _, has_id, _ in values.values()),
                 sum(place[0] == "matrix" for *_, place in values.values()),
                 tuple(included),
             )
@@ -237,9 +237,11 @@ def size_problem(document: Document, axes: Sequence[Axis], backends: int) -> Dia
     count = (math.prod(axis.count for axis in axes) + rows) * backends
     if count > MAX_POINTS:
         # Python does not print numbers with thousands of digits
-        shown = {"count": f"{count:,}"} if count < _COUNTABLE else {"beyond": f"{_COUNTABLE:,}"}
+        count_arguments = (
+            {"count": f"{count:,}"} if count < _COUNTABLE else {"beyond": f"{_COUNTABLE:,}"}
+        )
         return document.diagnostic(
-            ("matrix",), "too-many-cases", key=True, most=f"{MAX_POINTS:,}", **shown
+            ("matrix",), "too-many-cases", key=True, most=f"{MAX_POINTS:,}", **count_arguments
         )
     exclusions = len(document.data.get("exclude", []))
     if exclusions > MAX_EXCLUSIONS:

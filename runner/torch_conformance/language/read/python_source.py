@@ -256,17 +256,17 @@ def top_level_names(tree: ast.Module) -> frozenset[str]:
     star import.
     """
     scopes = [symtable.symtable(ast.unparse(tree), "<spec>", "exec")]
-    bound: set[str] = set()
+    names: set[str] = set()
     for scope in scopes:
         scopes.extend(scope.get_children())
-        bound.update(
+        names.update(
             symbol.get_name()
             for symbol in scope.get_symbols()
             if (symbol.is_assigned() or symbol.is_imported())
             and (scope is scopes[0] or symbol.is_declared_global())
         )
-    bound.update("*" for node in nodes(tree)[ast.ImportFrom] if node.names[0].name == "*")
-    return frozenset(bound)
+    names.update("*" for node in nodes(tree)[ast.ImportFrom] if node.names[0].name == "*")
+    return frozenset(names)
 
 
 @functools.lru_cache(maxsize=16)

@@ -207,6 +207,6 @@ def _named(name: str, value: Json) -> Iterator[tuple[str, str]]:
         yield name, str(value)
 
 
-def _apart(case_id: str, step: int, what: str, archive: str, reader: str) -> Apart:
+def _apart(case_id: str, step: int, fact: str, archive: str, reader: str) -> Apart:
     texts = (one_line(text, _SHOWN) for text in (archive, reader))
-    return Apart(case_id, step, what, *texts)
+    return Apart(case_id, step, fact, *texts)

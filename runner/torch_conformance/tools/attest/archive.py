@@ -355,23 +355,23 @@ def differences(attested: bytes, expected: bytes) -> Iterator[str]:
             {**statement, **statement["predicate"]}
             for statement in map(json.loads, (attested, expected))
         )
-        named, members = (
+        digests, members = (
             {subject["name"]: subject["digest"] for subject in statement["subject"]}
             for statement in (attested_statement, expected_statement)
         )
     except (ValueError, TypeError, LookupError, RecursionError):
         yield "it is not a Statement in JSON"
         return
-    for name in sorted(named.keys() | members.keys(), key=str):
-        if named.get(name) != members.get(name):
-            what = (
+    for name in sorted(digests.keys() | members.keys(), key=str):
+        if digests.get(name) != members.get(name):
+            problem = (
                 "is not there"
                 if name not in members
                 else "is not named"
-                if name not in named
+                if name not in digests
                 else "has another sha256"
             )
-            yield f"the member '{one_line(name)}' {what}"
+            yield f"the member '{one_line(name)}' {problem}"
     keys = sorted(
         key
         for key in attested_statement.keys() | expected_statement.keys()
@@ -379,7 +379,7 @@ def differences(attested: bytes, expected: bytes) -> Iterator[str]:
         and attested_statement.get(key) != expected_statement.get(key)
     )
     yield from (f"'{one_line(key)}' is not what the archive gives" for key in keys)
-    if not keys and named == members and attested != expected:
+    if not keys and digests == members and attested != expected:
         yield "it is not written as 'submit' writes it"
 
 
@@ -408,7 +408,7 @@ def read_key(path: Path, *, private: bool) -> Any:
         )
         if isinstance(key, kind):
             return key
-    what = (
+    expected = (
         "private key of the kind Ed25519 in PEM form without a passphrase"
         if private
         else "public key of the kind Ed25519 in PEM form"
@@ -416,7 +416,7 @@ def read_key(path: Path, *, private: bool) -> Any:
     hint = (
         "openssl genpkey -algorithm ed25519 -out KEY" if private else "openssl pkey -in KEY -pubout"
     )
-    raise UsageError(f"--key {shown_path(path)}: this is no {what} ({hint})")
+    raise UsageError(f"--key {shown_path(path)}: this is no {expected} ({hint})")
 
 
 def read_untrusted(path: Path, limit: int, title: str) -> bytes:

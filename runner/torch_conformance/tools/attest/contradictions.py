@@ -216,14 +216,14 @@ def _of_code(
             pattern = ".*" if argument == "?" else re.escape(argument).replace(r"\?", r"[^,\]]+")
             if not re.fullmatch(pattern, benchmarked.get(name, argument)):
                 yield f"takes {benchmarked[name]} as {name}, and its graph {argument}"
-    named = {operator for text in _ORIGINAL.findall(code) for operator in text.split(", ")}
+    operators = {operator for text in _ORIGINAL.findall(code) for operator in text.split(", ")}
     words = {
         operator.split(".")[1] if "." in operator else operator for operator in graph.operators
     }
     kernels = {
         kernel for kernel in _NAMED.findall(code) if is_named and not _consists_of(kernel, words)
     }
-    if other := sorted([*named - set(graph.operators), *kernels]):
+    if other := sorted([*operators - set(graph.operators), *kernels]):
         yield f"names {other[0]}, and its graph has no such operator"
 
 

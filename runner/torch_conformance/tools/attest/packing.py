@@ -246,9 +246,9 @@ def recorded(name: str) -> tuple[Path, Run]:
     except JournalError as error:
         raise Altered(f"{path / JOURNAL}:{error.line}: {error.reason}") from error
     if run.footer is None or run.footer.interrupted:
-        what = "was cut off" if run.footer is None else "was interrupted"
+        state = "was cut off" if run.footer is None else "was interrupted"
         raise UsageError(
-            f"{name}: this run {what}; resume it with 'run ... --resume', then submit it"
+            f"{name}: this run {state}; resume it with 'run ... --resume', then submit it"
         )
     if run.header.shard:
         raise UsageError(
@@ -375,11 +375,11 @@ def _journal(
                 }
         if line["kind"] == "case" and (result := texts.get(line["case_id"])) is not None:
             line["reason"] = redacted(result.reason)
-            for verdict, now in zip(line["verdicts"], result.verdicts, strict=True):
+            for verdict, rejudged in zip(line["verdicts"], result.verdicts, strict=True):
                 verdict.update(
-                    expected=redacted(now.expected),
-                    observed=redacted(now.observed),
-                    detail=redacted(now.detail),
+                    expected=redacted(rejudged.expected),
+                    observed=redacted(rejudged.observed),
+                    detail=redacted(rejudged.detail),
                 )
     return b"".join(
         json.dumps(line, allow_nan=False, ensure_ascii=True).encode("ascii") + b"\n"

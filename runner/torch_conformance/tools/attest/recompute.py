@@ -28,7 +28,7 @@ from torch_conformance.tools.attest.against import Apart, grouped
 from torch_conformance.vocabulary.expectations.close import Close, is_eager
 from torch_conformance.vocabulary.steps.samples import EachSample
 
-_ON_DEVICE = "its random numbers may be drawn on the device, which draws others than a CPU"
+_ON_DEVICE = "its random numbers may be drawn on the device, which draws other numbers than a CPU"
 _NO_NUMBER = "it compares no number with eager"
 
 _MADE_THERE = re.compile(r"'on_device'|'call'")
@@ -93,21 +93,23 @@ def recomputed(
     """
     if (torch := installed_torch()) is None:
         raise UsageError(f"--recompute: {no_torch_reason()}")
-    recorded, left = dict[str, list[_Number]](), dict[str, str]()
+    recorded, skipped = dict[str, list[_Number]](), dict[str, str]()
     for result in results:
         case = cases[result.case_id]
         recorded[case.id] = list(_numbers(case, place, result))
         if not recorded[case.id] or _is_drawn_on_device(case):
-            left[case.id] = _ON_DEVICE if recorded.pop(case.id) else _NO_NUMBER
+            skipped[case.id] = _ON_DEVICE if recorded.pop(case.id) else _NO_NUMBER
     drawn = sorted(recorded, key=lambda name: digest(f"{seed} {name}".encode()))[:count]
-    again = [_as_run(cases[name], recorded[name]) for name in drawn]
+    rerun = [_as_run(cases[name], recorded[name]) for name in drawn]
     computed, differ, numbers = list[str](), list[Apart](), 0
     with TemporaryDirectory(prefix="torch-conformance-recompute-") as folder:
-        results_here, _ = run_cases(again, suite, ExecutionOptions(), Path(folder), label="again")
+        results_here, _ = run_cases(rerun, suite, ExecutionOptions(), Path(folder), label="again")
         for case, result in results_here:
             mine = {number.key: number for number in _numbers(case, Path(folder), result)}
             if not mine:
-                left[case.id] = one_line(f"{result.outcome.label} here: {result.reason}", _LONGEST)
+                skipped[case.id] = one_line(
+                    f"{result.outcome.label} here: {result.reason}", _LONGEST
+                )
                 continue
             computed.append(case.id)
             for theirs in recorded[case.id]:
@@ -120,7 +122,7 @@ def recomputed(
         cases=tuple(computed),
         numbers=numbers,
         differ=tuple(differ),
-        left=left,
+        left=skipped,
     )
 
 
@@ -143,9 +145,9 @@ class _Number:
         """The place of the worst element, eager's number, and that of float64; None for a number
         that was not recorded.
         """
-        judged = self.leaf.get("calibrated", {})
-        if worst := judged.get("worst"):
-            is_eager = "no_float64" in judged or judged.get("unexplained")
+        calibrated = self.leaf.get("calibrated", {})
+        if worst := calibrated.get("worst"):
+            is_eager = "no_float64" in calibrated or calibrated.get("unexplained")
             right = None if is_eager else worst["reference_value"]
             return worst["index"], worst["eager_value"], right
         eager = self.leaf.get("worst_reference")
@@ -254,17 +256,19 @@ def _compared(case_id: str, theirs: _Number, mine: _Number | None) -> Iterator[A
     if not (at := mine.leaf.get("at")):
         yield Apart(case_id, theirs.step + 1, f"an element {place} of {where}", "one", "none")
         return
-    leaf, judged = mine.leaf, mine.leaf.get("calibrated", {})
-    bound = at.get("bound", leaf["rtol"] * abs(at["eager"]) + leaf["atol"])
+    leaf, calibrated = mine.leaf, mine.leaf.get("calibrated", {})
+    tolerance = at.get("bound", leaf["rtol"] * abs(at["eager"]) + leaf["atol"])
     if theirs.leaf["reference_device"] != CPU and leaf["reference_dtype"] in (
         "float32",
         "complex64",
     ):
-        bound = max(bound, _TF32 * judged.get("most", abs(at["eager"])))
+        tolerance = max(tolerance, _TF32 * calibrated.get("most", abs(at["eager"])))
     pairs = {"eager's number": (eager, at["eager"])}
-    if right is not None and "reference" in at and not judged.get("unexplained"):
+    if right is not None and "reference" in at and not calibrated.get("unexplained"):
         pairs["the float64 reference"] = right, at["reference"]
-    for what, (there, here) in pairs.items():
-        is_same = there == here or (there != there and here != here) or abs(there - here) <= bound
-        text = f"{what} at {place} of {where}"
+    for source, (there, here) in pairs.items():
+        is_same = (
+            there == here or (there != there and here != here) or abs(there - here) <= tolerance
+        )
+        text = f"{source} at {place} of {where}"
         yield None if is_same else Apart(case_id, theirs.step + 1, text, repr(there), repr(here))

@@ -227,7 +227,7 @@ def claims_of(
     not.
     """
     header, results = run.header, run.results
-    own, shipped = (
+    author_files, shipped = (
         sum(name.startswith(f"{folder}/") for name in header.specs) for folder in (OWN, SHIPPED)
     )
     proven = sum(result.outcome is Outcome.UNAVAILABLE for result in results)
@@ -235,13 +235,16 @@ def claims_of(
     unshown = [result for result in results if result.folder and not _is_shown(result)]
     waived = sum(result.outcome is Outcome.XFAIL for result in unshown)
     profile = "".join(f"{record.name} {record.version}" for record in header.profile)
-    named = f"it names the key {signer[:16]}; check it with --key" if signer else "it is not signed"
+    signature = (
+        f"it names the key {signer[:16]}; check it with --key" if signer else "it is not signed"
+    )
     follows = {
         f"the verdicts, proofs and outcomes of {rests_on['observations']} executed cases, each "
         "from an observation in the archive": True,
         f"that {shipped} files of specs, backends and waivers are the published ones of this "
         "version": True,
-        f"that {own} files of the author are the published ones that you named": own and has_files,
+        f"that {author_files} files of the author are the published ones that you named": author_files
+        and has_files,
         f"that {proven} cases could not run, if the facts of the machine are true": proven,
         "the totals and the JUnit report, from these outcomes": True,
         "the statement, from these outcomes and from what your profile requires": profile
@@ -273,13 +276,13 @@ def claims_of(
         "the facts of the machine by which the profile does not require some cases": any(
             record.conditions for record in header.profile
         ),
-        f"the content of {own} files of the author (specs, backends, waivers, profile): name "
-        "their published form with --specs": own and not has_files,
+        f"the content of {author_files} files of the author (specs, backends, waivers, profile): "
+        "name their published form with --specs": author_files and not has_files,
         f"what the profile {profile} requires, and so its statement: name yours with --profile": profile  # noqa: E501 - Python 3.11 breaks no line within a field
         and not has_profile,
         f"that the {len(header.merged)} parts of the run were made on machines of the same "
         "kind": len(header.merged) > 1,
-        f"who made the archive: {named}": not is_signed,
+        f"who made the archive: {signature}": not is_signed,
     }
     return tuple(text for text, holds in follows.items() if holds), tuple(
         text for text, holds in words.items() if holds
@@ -432,13 +435,11 @@ def verified(
         except JournalError as error:
             verification.finds("journal", str(error))
         except PatternTooSlow:
-            verification.finds(
-                "facts", f"those of a case are made to be compared for more than {_SECONDS} s"
-            )
+            verification.finds("facts", f"comparing those of a case takes more than {_SECONDS} s")
         except _NO_RUN as error:  # values of the right type that no run writes
             verification.finds(
                 "journal",
-                f"it holds what no run writes: {type(error).__name__}: "
+                f"its content is not that of a run: {type(error).__name__}: "
                 f"{one_line(str(error))[:200]}",
             )
     return verification
@@ -598,8 +599,13 @@ def _own_files(profile: str | None) -> list[Path]:
     """
     if profile is None or profile in shipped_profiles():
         return []
-    own, shipped = read_profile(profile), folder("specs").resolve()
-    paths = (own.document.path, *own.specs, *own.backends, *own.waivers)
+    profile_of_author, shipped = read_profile(profile), folder("specs").resolve()
+    paths = (
+        profile_of_author.document.path,
+        *profile_of_author.specs,
+        *profile_of_author.backends,
+        *profile_of_author.waivers,
+    )
     return [path for path in paths if not Path(os.path.realpath(path)).is_relative_to(shipped)]
 
 
@@ -802,7 +808,7 @@ def loaded(header: RunHeader, results: Sequence[CaseResult], place: Path) -> The
         path, depth = _file(header, result.spec, place), len(Path(result.area).parts)
         if depth >= len(path.parents):
             raise NotOfTheRun(
-                f"'{result.spec}' does not lie in the folder '{result.area}', which the run names"
+                f"'{result.spec}' is not in the folder '{result.area}', which the run names"
             )
         specs[result.spec] = SpecPath(path=path, root=path.parents[depth])
     torch = surroundings_of(header.environment.get("torch"), None)
@@ -912,8 +918,8 @@ def problems_of_case(
     if said != claimed and result.outcome is not Outcome.NOT_RUN:
         yield Finding(
             "cases",
-            f"{result.case_id}: the run says otherwise than the entry of its backend whether "
-            "it is claimed",
+            f"{result.case_id}: the run and the entry of its backend disagree on whether it "
+            "is claimed",
         )
         return
     if result.failure_type == "unavailable" and _is_of_one_machine(header):
@@ -1023,10 +1029,10 @@ def problems_of_case(
                 ),
                 "",
             )
-            what = f"the text of {where}" if where else f"its {name.replace('_', ' ')}"
+            part_name = f"the text of {where}" if where else f"its {name.replace('_', ' ')}"
             yield Finding(
                 _CHECKS.get(name, "verdicts"),
-                f"{result.case_id}: {what} is not what the files and judging it again give",
+                f"{result.case_id}: {part_name} is not what the files and judging it again give",
             )
 
 
@@ -1206,7 +1212,7 @@ def _of_profile(
     )
     for what, cases in (
         ("leaves out {} cases", digests.keys() - ids),
-        ("has {} cases that are none", ids - digests.keys()),
+        ("has {} cases that are not part", ids - digests.keys()),
     ):
         if cases:
             yield Finding(
@@ -1298,11 +1304,13 @@ def main(options: VerifyOptions) -> ExitCode:
     else:
         stated = f", and {verification.statement.words}" if verification.statement else ""
         rests_on = verification.rests_on
-        count, again = rests_on["observations"], rests_on["observed_again"]
+        count, observed_again = rests_on["observations"], rests_on["observed_again"]
         whose = "which is the author's word"
-        if again:
-            whose = f"also observed by an independent run of {again} cases, numbers aside"
-            whose += f"; of the other {count - again} it is the author's word" * (count > again)
+        if observed_again:
+            whose = f"also observed by an independent run of {observed_again} cases, numbers aside"
+            whose += f"; of the other {count - observed_again} it is the author's word" * (
+                count > observed_again
+            )
         output.note(
             f"consistent{stated} if the {count} observation{' is' if count == 1 else 's are'} "
             f"true, {whose}"

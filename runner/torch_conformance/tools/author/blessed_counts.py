@@ -326,7 +326,7 @@ def _rows(facts: SpecFacts, leaf: Leaf, path: tuple[str, ...]) -> Iterator[Row]:
             value = None if entry is None else value[entry]["value"]
         old = value
         # the facts of a waived failure may not become a claim
-        seen = [
+        observed = [
             (sample.machine, sample.seen[leaf][1])
             for sample in by_place.get((case.id, surroundings), ())
             if sample.result.outcome in (*PASSED, *BLESSABLE)
@@ -334,9 +334,9 @@ def _rows(facts: SpecFacts, leaf: Leaf, path: tuple[str, ...]) -> Iterator[Row]:
             and leaf in sample.seen
             and sample.case.id in facts.chosen
         ]
-        if any(judgement.status is Status.FAILED for _, judgement in seen):
+        if any(judgement.status is Status.FAILED for _, judgement in observed):
             try:
-                value = _needed(seen, value)
+                value = _needed(observed, value)
             except NotBlessed as why:
                 raise NotBlessed(str(why), case.id) from why
         yield Row(
@@ -344,15 +344,15 @@ def _rows(facts: SpecFacts, leaf: Leaf, path: tuple[str, ...]) -> Iterator[Row]:
         )
 
 
-def _needed(seen: Sequence[tuple[object, Verdict]], now: object) -> Json:
+def _needed(observed: Sequence[tuple[object, Verdict]], current: object) -> Json:
     """Return the count that all runs in the same surroundings allow."""
     by_machine = defaultdict[object, list[int]](list)
-    for machine, judgement in seen:
+    for machine, judgement in observed:
         try:
             by_machine[machine].append(int(judgement.observed))
         except ValueError as error:
             raise NotBlessed("what it observed is not a whole number") from error
-    values = [counted(numbers, now) for numbers in by_machine.values()]
+    values = [counted(numbers, current) for numbers in by_machine.values()]
     if any(value != values[0] for value in values):
         raise NotBlessed("machines differ, and no condition of the language tells them apart")
     return values[0]

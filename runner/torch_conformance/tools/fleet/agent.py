@@ -161,14 +161,14 @@ class Agent:
 def _files(folder: Path, execution: Execution) -> dict[str, bytes]:
     """Return the regular files that a worker left; without those too large, or too many."""
     files: dict[str, bytes] = {}
-    left = _MOST_BYTES_OF_FILES
+    bytes_left = _MOST_BYTES_OF_FILES
     for name in execution.files[:_MOST_FILES]:
         with contextlib.suppress(OSError), open_untrusted(folder / name) as stream:
             size = stream.seek(0, os.SEEK_END)
-            if size <= min(MAX_MESSAGE, left):
+            if size <= min(MAX_MESSAGE, bytes_left):
                 stream.seek(0)
                 files[name] = stream.read(size)
-                left -= size
+                bytes_left -= size
     return files
 
 

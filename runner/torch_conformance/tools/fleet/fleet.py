@@ -342,7 +342,7 @@ class Fleet:
         fields = await self._call(
             peer, "run", job.to_json(), limit=limit, name=job.name, folder=folder
         )
-        with reading("an answer of it"):
+        with reading("its answer"):
             if number := int(fields["worker"]):
                 number = self._workers.setdefault((peer.name, number), len(self._workers) + 1)
             return Execution.of_job(job, {**fields, "node": peer.name, "worker": number})

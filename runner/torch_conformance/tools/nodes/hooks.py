@@ -193,11 +193,11 @@ def report(cases: Iterable[Case], suite: Suite, run: RunCases, folder: Path) -> 
     as_run = [_as_run(case) for case in first.values()]
     to_run = [case for case in as_run if any(map(_asked, case.steps))]
     tried: list[_Tried] = []
-    nodes, left = Counter[str](), dict[str, str]()
+    nodes, not_tried = Counter[str](), dict[str, str]()
     results, machine_surroundings = run(to_run)
     for case, result in sorted(results, key=lambda pair: pair[0].id):
         if not (steps := recorded_steps(case, result, folder, has_code=False)):
-            left[case.id] = f"{result.outcome.label}: {result.reason}"
+            not_tried[case.id] = f"{result.outcome.label}: {result.reason}"
             continue
         surroundings = rejudge.here_of(
             case, suite.backends.by_name[case.backend], result, machine_surroundings
@@ -209,8 +209,8 @@ def report(cases: Iterable[Case], suite: Suite, run: RunCases, folder: Path) -> 
         tried += changes.tried.values()
         nodes[case.spec] += len(changes.nodes)
         if changes.left or not changes.nodes:
-            left[case.id] = changes.left or "its graphs have no node that can be changed"
-    return Report(tried=tried, nodes=nodes, left=left)
+            not_tried[case.id] = changes.left or "its graphs have no node that can be changed"
+    return Report(tried=tried, nodes=nodes, left=not_tried)
 
 
 def _asked(step: Step) -> bool:
@@ -239,7 +239,7 @@ class _Changes:
             self.left = self.left or f"{where}: {why}"
             return
         if not self._holds(carried, facts["base"]):
-            self.left = f"{where}: without a change the graph gives another answer than eager"
+            self.left = f"{where}: without a change, the answer of the graph differs from eager's"
             return
         if facts["left"]:
             self.left = f"{where}: {facts['left']} changes for lack of time"

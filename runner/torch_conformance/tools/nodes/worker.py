@@ -382,10 +382,10 @@ def tried(call: RepeatableCall, *, gradients: bool) -> dict[str, Any]:
     graphs = {graph.key: graph for graph in captured.graphs if graph.has_run}
     changes = [(graph, *change) for graph in graphs.values() for change in graph.changes.items()]
     fates: list[Mapping[str, Any]] = []
-    left = 0
+    skipped = 0
     for graph, key, (node, change) in changes:
         if time.process_time() > _SECONDS:
-            left += 1
+            skipped += 1
             continue
         captured.changed = (graph.number, key)
         if (fate := _fate(answers, base)) is not None:
@@ -395,7 +395,12 @@ def tried(call: RepeatableCall, *, gradients: bool) -> dict[str, Any]:
     torch._dynamo.reset()
     call.state.restore()
     nodes = {(graph.key, node.name): None for graph, _, (node, _) in changes}
-    return {"base": answers.compared(base[0]), "nodes": list(nodes), "changes": fates, "left": left}
+    return {
+        "base": answers.compared(base[0]),
+        "nodes": list(nodes),
+        "changes": fates,
+        "left": skipped,
+    }
 
 
 def _fate(answers: _Answers, base: tuple[Any, Any]) -> dict[str, Any] | None:
@@ -409,7 +414,7 @@ def _fate(answers: _Answers, base: tuple[Any, Any]) -> dict[str, Any] | None:
     if not _is_near(state, base[1]):
         return {"noticed": "what it writes differs"}
     if _form(result) != _form(base[0]):
-        return {"noticed": "the answer has another form"}
+        return {"noticed": "the form of the answer differs"}
     if not differing_bits(result, base[0]):
         return {"equivalent": answers.is_equivalent()}
     calibrated = all(map(close.needs_reference, answers.call.comparisons.values()))

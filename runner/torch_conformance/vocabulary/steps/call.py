@@ -647,16 +647,16 @@ class Backward(Compared):
         """Run backward on both sides; the results are the gradients of arguments, then of
         parameters.
         """
-        of = self.of
+        name = self.of
         with needed("what backward runs on"):
-            result = session.compiled.result if of is None else session.scope.named(of)
+            result = session.compiled.result if name is None else session.scope.named(name)
             differentiate = differentiation(self.loss, self.gradient, session.scope.named)
         compiled, eager = session.compiled.called, session.reference.side
         session.compiled.is_differentiated = True
         if eager is not None:
             eager.is_differentiated = True
             session.effects.begin(compiled, eager.called)
-        session.reference.backward(of, differentiate)
+        session.reference.backward(name, differentiate)
         if eager is not None:
             session.effects.eager_done(eager.called)
         session.compiled_functions.differentiates(differentiable(result))

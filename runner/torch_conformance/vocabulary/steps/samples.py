@@ -314,11 +314,11 @@ def description(sample: Sample) -> str:
     """Return the arguments of a sample as text: shape, strides and dtype of tensors, other values
     as Python writes them.
     """
-    named = [
+    arguments = [
         *((str(index), value) for index, value in enumerate(sample.args)),
         *sample.kwargs.items(),
     ]
-    return "; ".join(f"{name}: {_described(value)}" for name, value in named)
+    return "; ".join(f"{name}: {_described(value)}" for name, value in arguments)
 
 
 def _described(value: object) -> str:
@@ -482,12 +482,12 @@ class EachSample(Expectation):
         if facts.measured is None:
             return [Verdict.error("every sample close to eager", "nothing was measured")]
         entries = facts.measured["samples"]
-        judged = [
+        judgements = [
             (entry, judgement)
             for entry in entries
             if (judgement := self._judged(entry, facts, surroundings)) is not None
         ]
-        if not judged:
+        if not judgements:
             first = (
                 entries[0]["refused"] or "its result holds no tensor and no number"
                 if entries
@@ -498,11 +498,11 @@ class EachSample(Expectation):
             ]
         wrong = [
             (entry, judgement)
-            for entry, judgement in judged
+            for entry, judgement in judgements
             if judgement.status in (Status.FAILED, Status.ERROR)
         ]
         # a sample that was called again, with other numbers, has two entries
-        count = len({entry["index"] for entry, _ in judged})
+        count = len({entry["index"] for entry, _ in judgements})
         if wrong:
             entry, first = wrong[0]
             lines = [
@@ -526,7 +526,7 @@ class EachSample(Expectation):
                     wrong=values,
                 )
             ]
-        if all(judgement.status is Status.NOT_APPLICABLE for _, judgement in judged):
+        if all(judgement.status is Status.NOT_APPLICABLE for _, judgement in judgements):
             return [Verdict.not_applicable()]
         samples = {entry["index"]: entry for entry in reversed(entries)}.values()
         others = {
@@ -539,7 +539,7 @@ class EachSample(Expectation):
         }
         parts = [f"{counted(count, 'sample')} compared"]
         observed = ", ".join(
-            [*parts, *(f"{number} {what}" for what, number in others.items() if number)]
+            [*parts, *(f"{number} {label}" for label, number in others.items() if number)]
         )
         if self.rule != FORM:
             leaves = [
@@ -557,7 +557,7 @@ class EachSample(Expectation):
             )
             observed += f"; {ways_judged(by_value)}{by_form}"
         passed = Verdict.passed("every sample close to eager", observed)
-        worst = [judgement.worst for _, judgement in judged if judgement.worst is not None]
+        worst = [judgement.worst for _, judgement in judgements if judgement.worst is not None]
         return [replace(passed, worst=max(worst, default=None))]
 
     def _judged(self, entry: Facts, facts: StepFacts, surroundings: Surroundings) -> Verdict | None:

@@ -97,12 +97,12 @@ def _pairs(left: torch.Tensor, right: torch.Tensor) -> tuple[list[Pair], bool]:
         pairs = list(zip(_parts(left), _parts(right), strict=True))
     except _UNREADABLE:
         return [], False
-    alike = [
+    same_form = [
         (ours, theirs)
         for ours, theirs in pairs
         if all(getattr(ours, key) == getattr(theirs, key) for key in _FORM)
     ]
-    return alike, len(alike) == len(pairs)
+    return same_form, len(same_form) == len(pairs)
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
@@ -130,11 +130,11 @@ def _is_same(left: torch.Tensor, right: torch.Tensor) -> bool:
     return False
 
 
-def changed(now: torch.Tensor, before: torch.Tensor) -> str | None:
+def changed(after: torch.Tensor, before: torch.Tensor) -> str | None:
     """Return how a tensor differs from its value before; None where no bit does, and for tensors of
     two forms.
     """
-    for part, part_before in _pairs(now, before)[0]:
+    for part, part_before in _pairs(after, before)[0]:
         ours, theirs = _bits(part), _bits(part_before)
         differs = (ours != theirs).any(1)
         if not differs.any():
@@ -378,11 +378,13 @@ class _Version(NamedTuple):
     place: Place | None
     counter: int | None
 
-    def is_of(self, now: "_Version") -> bool:
+    def is_of(self, current: "_Version") -> bool:
         """Whether a path still has this tensor; parts of a nested tensor are new objects each
         time.
         """
-        return now.tensor is self.tensor or (now.place is not None and now.place == self.place)
+        return current.tensor is self.tensor or (
+            current.place is not None and current.place == self.place
+        )
 
 
 def _versions(leaves: Leaves) -> dict[str, _Version]:
@@ -561,7 +563,7 @@ class Effects:
 
     def _keep_earlier(self, compiled: Called) -> None:
         """Keep copies of the tensors of earlier results that are not memory of this call."""
-        own = set(map(storage_of, changeable_tensors(compiled)))
+        storages = set(map(storage_of, changeable_tensors(compiled)))
         tensors = {
             path: leaf
             for name, result in self.earlier.items()
@@ -571,7 +573,7 @@ class Effects:
             # the memory of what a call may change is compared elsewhere, and that of CUDA graphs
             # may refuse to be read
             with contextlib.suppress(RuntimeError):
-                if (storage := storage_of(leaf)) is not None and storage not in own:
+                if (storage := storage_of(leaf)) is not None and storage not in storages:
                     twin = self.twins.get(leaf, leaf)
                     self._earlier[path] = _Earlier(leaf, frozen(leaf), twin, frozen(twin))
 
@@ -582,10 +584,10 @@ class Effects:
         The compiled side has not yet run.
         """
         assert self.begun is not None
-        left = shared_state(self.holders, keeps=True, before=self.begun[2])
-        picture = self._picture(eager, self._pictures[1], left)
+        state_after = shared_state(self.holders, keeps=True, before=self.begun[2])
+        picture = self._picture(eager, self._pictures[1], state_after)
         theirs = self._leaves(picture, eager)
-        shared = self._of_globals(left.values)
+        shared = self._of_globals(state_after.values)
         # what eager changes lies in memory that both sides share, such as that of a global, or is a
         # parameter that freezing erased
         self._earlier = {
@@ -596,7 +598,7 @@ class Effects:
         }
         results = _tensors_of(result)
         self._shared = {storage_of(leaf) for _, leaf in results}
-        relations = _relations(result, theirs, picture, left)
+        relations = _relations(result, theirs, picture, state_after)
         self._eager = _EagerLeft(Generators.now(), Modes(), relations, theirs, shared)
         storages = {
             storage_of(leaf) for leaf in theirs.values() if isinstance(leaf, torch.Tensor)
@@ -607,32 +609,32 @@ class Effects:
         theirs = theirs | shared
         changes = {path for path, _ in _texts(theirs).items() ^ self._texts.items()}
         for path, before in self._before.items():
-            now = theirs.get(path)
-            if isinstance(now, torch.Tensor) and isinstance(before.of_eager, torch.Tensor):
-                if self._find_written(path, now, before):
+            current = theirs.get(path)
+            if isinstance(current, torch.Tensor) and isinstance(before.of_eager, torch.Tensor):
+                if self._find_written(path, current, before):
                     changes.add(path)
-            elif path in theirs and now is before.of_eager:
+            elif path in theirs and current is before.of_eager:
                 self._kept[path] = before.ours
         self._before = {}
         self._changes = len(changes) + len(self._eager.modes.changed_since(self.begun[1]))
 
-    def _find_written(self, path: str, now: torch.Tensor, before: _Before) -> bool:
+    def _find_written(self, path: str, current: torch.Tensor, before: _Before) -> bool:
         """Find the elements of a tensor that eager has not written; return whether the tensor has
         other values or another form.
         """
-        left, first = plain(now), plain(before.of_eager)
+        left, first = plain(current), plain(before.of_eager)
         is_same, version = _is_same(left, first), self._versions[1].get(path)
         if is_same and (
             version is None  # a copy
-            or (_place(left) == version.place and tensor_version(now) == version.counter)
+            or (_place(left) == version.place and tensor_version(current) == version.counter)
         ):
             self._kept[path] = before.ours
             return False
         pairs, are_all = _pairs(left, first)
-        if are_all and len(pairs) == 1 and now.numel():
+        if are_all and len(pairs) == 1 and current.numel():
             ours, bits = map(_bits, pairs[0])
-            self._elements[path] = (ours == bits).all(1).view(now.shape)
-            if before.were_same and is_inexact(left) and now.numel() <= _MOST_CHANGED:
+            self._elements[path] = (ours == bits).all(1).view(current.shape)
+            if before.were_same and is_inexact(left) and current.numel() <= _MOST_CHANGED:
                 self._values[path] = frozen(first)
         return not is_same
 
@@ -640,7 +642,7 @@ class Effects:
         """Return the counts ``compared`` and ``changes``, ``apart`` (paths), ``leaves`` (what
         differs), ``generators`` and ``modes``.
         """
-        now, left = Generators.now(), Modes()  # before the comparison
+        generators, modes = Generators.now(), Modes()  # before the comparison
         shared = Picture()
         if self.begun is not None and self._eager is not None:
             shared = shared_state(self.holders, before=self.begun[2])
@@ -682,9 +684,9 @@ class Effects:
         }
         if self.begun is not None and self._eager is not None:
             counted["generators"] = state.compared(
-                self.begun[0], self._eager.generators, now, self.settings
+                self.begun[0], self._eager.generators, generators, self.settings
             )
-            counted["modes"] = self._eager.modes.other_than(left)
+            counted["modes"] = self._eager.modes.other_than(modes)
         # these hold tensors: 'dead' may claim that they are freed
         self._earlier, self._of_call, self._versions = {}, {}, ({}, {})
         self.begun = self._eager = None
@@ -741,8 +743,8 @@ class Effects:
         if self.tolerance.get("gradients", True):
             return leaves
         identities = {id(tensor) for tensor in gradient_leaves(called)}
-        judged = [f"{path}{GRAD}" for path, leaf in leaves.items() if id(leaf) in identities]
-        for path in judged:
+        gradients = [f"{path}{GRAD}" for path, leaf in leaves.items() if id(leaf) in identities]
+        for path in gradients:
             for name in (path, f"{path}{OBJECT}", f"{IDENTITY}{path}"):
                 leaves.pop(name, None)
         return leaves
@@ -863,20 +865,23 @@ class Effects:
         tensor that eager replaced by another has no counter of before.
         """
         before, eager_before = self._versions
-        now, eager_now = _versions(ours), _versions(theirs)
+        versions, eager_now = _versions(ours), _versions(theirs)
         common = before.keys() & eager_before.keys() & eager_now.keys() - self._apart
-        for path in (path for path in now if path in common):
+        for path in (path for path in versions if path in common):
             if (
                 compiling.is_erased(ours[path])
                 or path.endswith(GRAD)
                 or not eager_before[path].is_of(eager_now[path])
             ):
                 continue
-            if now[path].counter is None or eager_now[path].counter == eager_before[path].counter:
+            if (
+                versions[path].counter is None
+                or eager_now[path].counter == eager_before[path].counter
+            ):
                 continue
-            if not before[path].is_of(now[path]):
+            if not before[path].is_of(versions[path]):
                 yield _words(path, "replaced by another tensor", "written in place, as by eager")
-            elif now[path].counter == before[path].counter:
+            elif versions[path].counter == before[path].counter:
                 yield _words(f"version counter of {path}", "not advanced", "advanced")
 
     def _refuse_if_copied(self, differing: Sequence[Observed]) -> None:

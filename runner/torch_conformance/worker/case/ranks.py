@@ -44,8 +44,10 @@ class NewProcess:
         *others, step = plan["steps"][: index + 1]
         fields = {"expects_raise": False, "measure": [], "effects": None, "arguments": {}}
         steps = [{"kind": other["kind"], "skipped": True, **fields} for other in others]
-        left = {"process", "processes"}
-        arguments = {key: value for key, value in step["arguments"].items() if key not in left}
+        process_keys = {"process", "processes"}
+        arguments = {
+            key: value for key, value in step["arguments"].items() if key not in process_keys
+        }
         steps.append({**step, "arguments": arguments, "rank": None})
         file = os.path.join(plan["cache"], f"step-{index}.json")
         Path(file).write_bytes(protocol.dumps(protocol.encode({**plan, "steps": steps})))

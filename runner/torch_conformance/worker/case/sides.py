@@ -311,19 +311,19 @@ class Reference(worker_session.Reference):
         if not differentiable(result):
             side.result = None  # no backward can use it, and the copy is sufficient
 
-    def backward(self, of: str | None, differentiate: Differentiate) -> None:
+    def backward(self, name: str | None, differentiate: Differentiate) -> None:
         """Run backward where the eager side has a result of this name, and store the gradients as
         the result.
         """
-        first, _, rest = (of or OUTPUT).partition(".")
-        has_reference = of is None or (
+        first, _, rest = (name or OUTPUT).partition(".")
+        has_reference = name is None or (
             self.is_of_a_call() if first == OUTPUT else first in self._named
         )
         if self.side is not None and has_reference:
             call = self.latest_call
             self.latest_call = (
                 None
-                if call is None or of is not None
+                if call is None or name is not None
                 else replace(call, differentiate=differentiate)
             )
             with self._raising(), self.phases("eager"), self.running():

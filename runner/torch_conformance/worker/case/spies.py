@@ -106,13 +106,13 @@ class RuntimeCalls:
 @contextmanager
 def paused(spies: Iterable[Spy]) -> Iterator[None]:
     """Do not record calls of these spies in this context."""
-    kept = list(spies)
-    for spy in kept:
+    paused_spies = list(spies)
+    for spy in paused_spies:
         spy.is_paused = True
     try:
         yield
     finally:
-        for spy in kept:
+        for spy in paused_spies:
             spy.is_paused = False
 
 

@@ -212,9 +212,9 @@ class SealedCalls:
     def forget_eager(self) -> None:
         """Keep of functions of torch only those that measuring calls."""
         self._members = [
-            (members, path, [*kept], [*kept.values()])
+            (members, path, [*members_kept], [*members_kept.values()])
             for members, path, names, values in self._members
-            for kept in [
+            for members_kept in [
                 {
                     name: value
                     for name, value in zip(names, values, strict=True)

@@ -58,13 +58,13 @@ _helpers: set[int] = set()
 
 def kill(children: Iterable[int]) -> set[int]:
     """Kill children of this process and reap them; return those that have not exited yet."""
-    left = set()
+    alive = set()
     for pid in children:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
             if os.waitpid(pid, os.WNOHANG)[0] == 0:
-                left.add(pid)
-    return left
+                alive.add(pid)
+    return alive
 
 
 def _children() -> list[int]:
@@ -381,9 +381,9 @@ class Zygote:
             # a running worker is the subreaper of its own orphans, so these belong to workers that
             # have ended
             strangers = children - self._workers.keys() - self._held - _helpers
-            left = kill(strangers)
-            if left or not strangers:
-                return left
+            alive = kill(strangers)
+            if alive or not strangers:
+                return alive
             # the children of the killed processes become children of this process now
 
     def _send(self, message: dict[str, Any]) -> None:

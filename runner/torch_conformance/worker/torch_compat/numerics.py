@@ -473,13 +473,14 @@ Their jitter represents the rounding within an operator: it adds in float32.
 
 
 AMPLITUDE = 16.0
-"""In ulp. Results in wide formats are jittered by this much, and the change of the answer is divided
-by it: a change that does not grow with the jitter, as that of a sign, stays small."""
+"""In ulp. Results in wide formats are jittered by this much, and the change of the answer is
+divided by it: a change that does not grow with the jitter, as that of a sign, stays small.
+"""
 
 SUMMED = AMPLITUDE / 8
 """In ulp. The jitter of a sum whose operands are jittered by ``AMPLITUDE``: compiled sums of
-1,000,000
-positive terms are up to 5 ulp off, which the bounds are just above."""
+1,000,000 positive terms are up to 5 ulp off, which the bounds are just above.
+"""
 
 
 def min_of(*names: str) -> str:

@@ -174,12 +174,12 @@ def signature_of(result: CaseResult) -> Signature | None:
         return None
     verdicts = result.failed
     raised = any(verdict.kind == "raised" for verdict in verdicts)
-    kept = [verdict for verdict in verdicts if not (raised and verdict.kind == "proof")]
+    relevant = [verdict for verdict in verdicts if not (raised and verdict.kind == "proof")]
     return Signature(
         outcome=result.outcome,
         failure_type=result.failure_type,
         verdicts=frozenset(
-            (verdict.kind, verdict.status.value, _said(verdict)) for verdict in kept
+            (verdict.kind, verdict.status.value, _said(verdict)) for verdict in relevant
         ),
         phase=result.phase,
     )
@@ -530,8 +530,8 @@ def script_of_sample(case: Case, sample: int) -> str:
         **{**words, "op": ascii(words["op"]), "variant": ascii(words["variant"])},
         main=[
             f"{module}.{name} = {value!a}"
-            for module, named in options
-            for name, value in named.items()
+            for module, options_of_module in options
+            for name, value in options_of_module.items()
         ],
         **dict.fromkeys(("options", "module", "params", "shows_code", "needs_values"), ""),
         helpers={"check"},

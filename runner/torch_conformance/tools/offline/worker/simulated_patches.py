@@ -24,11 +24,11 @@ def properties(target: Target) -> types.SimpleNamespace:
     return types.SimpleNamespace(**PROPERTIES[target.name])
 
 
-def _of_properties(of: Callable[[Any], object]) -> Replacement:
+def _of_properties(value_of: Callable[[Any], object]) -> Replacement:
     """Return the replacement of a function by a value that follows from the device's properties."""
 
     def replacement(target: Target) -> Callable[..., object]:
-        value = of(properties(target))
+        value = value_of(properties(target))
         return lambda *args, **kwargs: value
 
     return replacement
@@ -46,8 +46,8 @@ def _version(backend: str) -> Callable[[Target], object]:
     return lambda target: VERSIONS[backend][1] if target.backend == backend else None
 
 
-def _static(of: Replacement) -> Callable[[Target], object]:
-    return lambda target: staticmethod(of(target))
+def _static(replacement: Replacement) -> Callable[[Target], object]:
+    return lambda target: staticmethod(replacement(target))
 
 
 _PROPERTIES = _of_properties(lambda table: table)
