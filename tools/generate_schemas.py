@@ -49,9 +49,9 @@ def schemas() -> dict[str, Json]:
     steps = {kind: STEPS[kind] for kind in STEPS if kind not in (SAMPLES, TRITON)}
     nested = {"cause": WantedCause, "remote_counts": RemoteCounts, "reason": Reason}
     schemas_by_name = {
-        "expectations": _made_anew("expectations", "expectation", EXPECTATIONS, nested),
-        "steps": _made_anew("steps", "step", steps),
-        "inputs": _made_anew("inputs", "input", {}),
+        "expectations": _regenerated("expectations", "expectation", EXPECTATIONS, nested),
+        "steps": _regenerated("steps", "step", steps),
+        "inputs": _regenerated("inputs", "input", {}),
     }
     step, definitions = (
         schemas_by_name["steps"]["$defs"]["step"],
@@ -71,7 +71,7 @@ def schemas() -> dict[str, Json]:
     return schemas_by_name
 
 
-def _made_anew(
+def _regenerated(
     name: str, entry: str, kinds: Mapping[str, type], nested: Mapping[str, type] = {}
 ) -> Json:
     """Return a schema with a definition of each kind and of other classes, and with the kinds as

@@ -51,7 +51,7 @@ class Case:
     dynamic: bool | None = None
     backward: bool = False
 
-    def made(self) -> tuple[Any, list[Any]]:
+    def build(self) -> tuple[Any, list[Any]]:
         """Return the function and its arguments, on the device."""
         import torch
 
@@ -184,7 +184,7 @@ def _simulated_case(case: Case) -> dict[str, Any]:
             FakeTensorMode(allow_non_fake_inputs=True),
             contextlib.nullcontext() if case.backward else torch.no_grad(),
         ):
-            function, inputs = case.made()
+            function, inputs = case.build()
             with contextlib.suppress(codegen.Lowered):
                 torch.compile(function, dynamic=case.dynamic)(*inputs)
         wrappers = [graph.wrapper for graph in codegen.take().graphs]
@@ -202,7 +202,7 @@ def _real_case(case: Case) -> dict[str, Any]:
     loads = _recorded_loads()
     with _options(case, simulated=False):
         with contextlib.nullcontext() if case.backward else torch.no_grad():
-            function, inputs = case.made()
+            function, inputs = case.build()
             result = torch.compile(function, dynamic=case.dynamic)(*inputs)
             if case.backward:
                 result.sum().backward()

@@ -109,7 +109,7 @@ def within_right_answers(cell: Cell) -> Judge:
     ranges = (
         []
         if cell.dtype == "float64"
-        else [_shown(result.answer, _beside(scale, result), wider=True) for result in samples]
+        else [_shown(result.answer, _scale_of_run(scale, result), wider=True) for result in samples]
     )
     most = [
         max(column)
@@ -124,7 +124,7 @@ def within_right_answers(cell: Cell) -> Judge:
     )
 
 
-def _beside(scale: Scale, sample: Sample) -> Scale:
+def _scale_of_run(scale: Scale, sample: Sample) -> Scale:
     """Return the scale for the inputs of another run of eager."""
     reference = wide(sample.reference)
     return replace(

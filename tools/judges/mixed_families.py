@@ -32,7 +32,7 @@ class Rounding:
     parts: int = 1
     """In how many parts the sum of a product is split."""
 
-    def given(self, x: Tensor) -> Tensor:
+    def operand(self, x: Tensor) -> Tensor:
         """Return an input of a product, as autocast casts it; float64 as it is."""
         return self._rounded(x) if self.inputs else x
 
@@ -60,7 +60,7 @@ Mixed = Callable[..., Tensor]
 
 def linear(by: Rounding, x: Tensor, w: Tensor, b: Tensor) -> Tensor:
     """A linear layer: eager rounds its inputs and its result."""
-    return by.result(by.step(by.product(x, w)) + by.given(b))
+    return by.result(by.step(by.product(x, w)) + by.operand(b))
 
 
 def chain(by: Rounding, x: Tensor, w: Tensor, b: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ def weight_gradient(by: Rounding, x: Tensor, w: Tensor, g: Tensor) -> Tensor:
     """The gradient of the first weight of ``silu(x @ w)``, for the gradient ``g`` of the result."""
     hidden = by.result(by.product(x, w))
     share = torch.sigmoid(hidden)
-    inner = by.result(by.given(g) * by.step(share * (1 + hidden * (1 - share))))
+    inner = by.result(by.operand(g) * by.step(share * (1 + hidden * (1 - share))))
     return by.result(by.product(x.mT, inner))
 
 
@@ -89,7 +89,7 @@ def mean_gradient(by: Rounding, x: Tensor, w: Tensor, g: Tensor) -> Tensor:
 def bias_gradient(by: Rounding, x: Tensor, w: Tensor, g: Tensor) -> Tensor:
     """The gradient of a bias: the sum in float32 of numbers that were rounded."""
     hidden = by.result(by.product(x, w))
-    return by.result(by.given(g) * by.step(torch.sigmoid(hidden))).sum(0)
+    return by.result(by.operand(g) * by.step(torch.sigmoid(hidden))).sum(0)
 
 
 def norm(by: Rounding, x: Tensor, w: Tensor, b: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ from torch_conformance.execute.executor_protocol import (
 )
 from torch_conformance.execute.room import Lease, Queue, Room
 from torch_conformance.execute.spawn import Orphans, ProcessStarter, ZygoteProcess
-from torch_conformance.execute.workers import OUTPUTS, MemoryWatch, Worker, bound
+from torch_conformance.execute.workers import OUTPUTS, MemoryWatch, Worker, free_beginning
 from torch_conformance.machine import scratch
 from torch_conformance.machine.output import naming
 from torch_conformance.model import devices
@@ -637,7 +637,7 @@ class LocalExecutor:
             else:
                 self._watch_case(worker, now)
                 for descriptor in running.outputs:
-                    running.is_cut |= bound(descriptor)
+                    running.is_cut |= free_beginning(descriptor)
                 if running.job.memory_limit is not None:
                     limits[worker.pid] = running.job.memory_limit
         over = self._memory.look(limits)

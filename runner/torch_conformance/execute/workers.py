@@ -372,7 +372,7 @@ class Worker:
             self.running.close()
 
 
-def bound(descriptor: int) -> bool:
+def free_beginning(descriptor: int) -> bool:
     """Punch a hole into an open output file, up to its end, to free disk space; return whether data
     was removed.
     """

@@ -25,7 +25,7 @@ them, or the claim fails.
 """
 
 
-def settled(case: Case, backend: Backend, *, is_joined: bool) -> Case:
+def with_unclaimed(case: Case, backend: Backend, *, is_joined: bool) -> Case:
     """Return a case with the reasons why the compiler of its backend need not run it: the compiler
     is another one than Inductor, or its entry claims less.
 

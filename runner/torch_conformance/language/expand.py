@@ -285,11 +285,11 @@ def expand(
     }
     if not others:
         return cases
-    from torch_conformance.language.compilers import settled
+    from torch_conformance.language.compilers import with_unclaimed
 
     listed = anatomy.data["backends"]
     return [
-        settled(case, others[case.backend], is_joined=case.backend not in listed)
+        with_unclaimed(case, others[case.backend], is_joined=case.backend not in listed)
         if case.backend in others
         else case
         for case in cases

@@ -88,7 +88,7 @@ REFUSED: Mapping[str, Refused] = {
 }
 """By the name that an id has.
 
-Apart from these, ``Operator.promotes`` says which in-place calls eager refuses.
+Deviation from these, ``Operator.promotes`` says which in-place calls eager refuses.
 """
 
 

@@ -758,9 +758,11 @@ def committed_tables() -> Mapping[str, Names]:
     for kind, span, types, names in content["names"]:
         since, dash, until = span.partition("-")
         last = until or (minors[-1] if dash else since)
-        for of in minors[minors.index(since) : minors.index(last) + 1]:
-            entries[of].update((kind, types, name) for name in names)
-    return {of: Names(version=versions[of], entries=frozenset(entries[of])) for of in minors}
+        for name in minors[minors.index(since) : minors.index(last) + 1]:
+            entries[name].update((kind, types, entry) for entry in names)
+    return {
+        name: Names(version=versions[name], entries=frozenset(entries[name])) for name in minors
+    }
 
 
 # -- values of options: kinds of JSON values, and literals -----------------------------------------

@@ -387,7 +387,7 @@ def _tried(ran: Ran, case: Case, result: CaseResult) -> list[Trial] | None:
         raise UsageError(f"{folder}: the observation of {case.id} is not there; run it again")
     backend = ran.suite.backends.by_name[case.backend]
     try:
-        surroundings = rejudge.here_of(case, backend, result, ran.surroundings)
+        surroundings = rejudge.surroundings_of_part(case, backend, result, ran.surroundings)
         return try_case(case, surroundings, recorded_steps(case, result, ran.folder))
     except EvidenceAltered as error:
         raise UsageError(f"{error}; run it again") from error

@@ -52,7 +52,7 @@ def problems(
     """
     if reasons := list(alterations(run, result)):
         return reasons
-    for part, judged in again(case, backend, machine_surroundings, result, run):
+    for part, judged in rejudged_parts(case, backend, machine_surroundings, result, run):
         if isinstance(judged, str):
             reasons.append(judged)
         elif why := difference(case, part, judged):
@@ -61,7 +61,7 @@ def problems(
             notes = apply(
                 judged,
                 case,
-                here_of(case, backend, result, machine_surroundings),
+                surroundings_of_part(case, backend, result, machine_surroundings),
                 replace(waivers, today=date.min),
             ).waivers
             excused = waived(
@@ -77,7 +77,7 @@ def problems(
     return [f"{case.id}: {why}" for why in reasons]
 
 
-def again(
+def rejudged_parts(
     case: Case, backend: Backend, machine_surroundings: Surroundings, result: CaseResult, run: Path
 ) -> Iterator[tuple[Attempt, Judged | str]]:
     """Yield a result and each attempt of it that facts decided, with what judging them again gives,
@@ -89,7 +89,7 @@ def again(
         is_decided = fold(part.verdicts, result.target)[0] in (*JUDGED_BY_FACTS, Outcome.ERROR)
         if is_decided and part.outcome is not Outcome.NOT_RUN and OBSERVATION in part.evidence:
             folder = run / part.folder
-            surroundings = here_of(case, backend, part, machine_surroundings)
+            surroundings = surroundings_of_part(case, backend, part, machine_surroundings)
             files = RecordedFiles(folder, part.evidence)
             judged = judged_again(case, backend, surroundings, result, files, folder)
             # an attempt has only the verdicts that failed
@@ -276,7 +276,7 @@ def surroundings_of_record(facts: Mapping[str, str]) -> Surroundings:
     return replace(surroundings_of(machine.torch, machine), python=python)
 
 
-def here_of(
+def surroundings_of_part(
     case: Case, backend: Backend, part: Attempt, machine_surroundings: Surroundings
 ) -> Surroundings:
     """Return the surroundings of the machine, or node, that made a result or an attempt."""

@@ -204,11 +204,11 @@ def content(descriptor: int) -> bytes:
 def test_of_a_flood_the_disk_is_given_back_and_no_byte_of_the_end_is_lost(file):
     os.write(file, b"first" * (1 << 20) + b"the end")
     os.fsync(file)
-    assert workers.bound(file)
+    assert workers.free_beginning(file)
     assert os.fstat(file).st_blocks * 512 < workers.MOST
     os.write(file, b", and more")
     assert content(file).endswith(b"firstthe end, and more")
-    assert not workers.bound(file)
+    assert not workers.free_beginning(file)
     assert workers.cut(file)
     assert content(file).startswith(workers.LOST)
     assert b"\0" not in content(file)

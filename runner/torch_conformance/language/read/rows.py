@@ -49,10 +49,10 @@ def files_named(spec: Path) -> list[Path]:
         data = read_partly(spec, content=content).data if b"file" in content else None
     except InvalidSpecs:
         return []
-    return [_beside(spec, name) for *_, name in _references(data)]
+    return [_sibling(spec, name) for *_, name in _references(data)]
 
 
-def _beside(spec: Path, name: str) -> Path:
+def _sibling(spec: Path, name: str) -> Path:
     return Path(os.path.normpath(spec.parent / name))
 
 
@@ -113,7 +113,7 @@ def _table(
     problems: list[Diagnostic],
 ) -> Document | None:
     """Return the rows of a file; None where it has a problem, which is added once."""
-    path, tree = _beside(spec.path, name), tree_of(spec.root)
+    path, tree = _sibling(spec.path, name), tree_of(spec.root)
     real = os.path.realpath(path)
     if os.path.splitext(name)[1] not in _SUFFIXES:
         problem = document.diagnostic(place, "no-file-of-rows", name=name, of=one_of(_SUFFIXES))

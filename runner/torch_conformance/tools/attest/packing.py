@@ -456,11 +456,11 @@ def _results_again(
     if case is None:
         return
     backend = then.suite.backends.by_name[case.backend]
-    surroundings = rejudge.here_of(case, backend, new, then.surroundings)
+    surroundings = rejudge.surroundings_of_part(case, backend, new, then.surroundings)
     judged = [
         judged_now
         for part, root in ((old, folder), (new, place))
-        for _, judged_now in rejudge.again(case, backend, then.surroundings, part, root)
+        for _, judged_now in rejudge.rejudged_parts(case, backend, then.surroundings, part, root)
     ]
     results = [
         apply(judged_now, case, surroundings, then.waivers)

@@ -24,7 +24,7 @@ from torch_conformance.model.values import frozen
 from torch_conformance.optional.options import ExecutionOptions
 from torch_conformance.record.case_files import digest
 from torch_conformance.run.auditing import recorded_steps, run_cases
-from torch_conformance.tools.attest.against import Apart, grouped
+from torch_conformance.tools.attest.against import Deviation, grouped
 from torch_conformance.vocabulary.expectations.close import Close, is_eager
 from torch_conformance.vocabulary.steps.samples import EachSample
 
@@ -53,7 +53,7 @@ class Recomputation:
     cases: tuple[str, ...] = ()
     numbers: int = 0
     """How many of their numbers were compared."""
-    differ: tuple[Apart, ...] = ()
+    differ: tuple[Deviation, ...] = ()
     left: Mapping[str, str] = field(default_factory=dict)
     """Why other cases could not be made again, by id."""
 
@@ -101,7 +101,7 @@ def recomputed(
             skipped[case.id] = _ON_DEVICE if recorded.pop(case.id) else _NO_NUMBER
     drawn = sorted(recorded, key=lambda name: digest(f"{seed} {name}".encode()))[:count]
     rerun = [_as_run(cases[name], recorded[name]) for name in drawn]
-    computed, differ, numbers = list[str](), list[Apart](), 0
+    computed, differ, numbers = list[str](), list[Deviation](), 0
     with TemporaryDirectory(prefix="torch-conformance-recompute-") as folder:
         results_here, _ = run_cases(rerun, suite, ExecutionOptions(), Path(folder), label="again")
         for case, result in results_here:
@@ -240,7 +240,7 @@ def _as_run(case: Case, recorded: Sequence[_Number]) -> Case:
     )
 
 
-def _compared(case_id: str, theirs: _Number, mine: _Number | None) -> Iterator[Apart | None]:
+def _compared(case_id: str, theirs: _Number, mine: _Number | None) -> Iterator[Deviation | None]:
     """Yield for each number that both sides have how it differs, or None."""
     where = f"the result{theirs.leaf['path']}"
     forms = [
@@ -250,11 +250,11 @@ def _compared(case_id: str, theirs: _Number, mine: _Number | None) -> Iterator[A
         for number in (theirs, mine)
     ]
     if mine is None or forms[0] != forms[1]:
-        yield Apart(case_id, theirs.step + 1, f"eager's form of {where}", *forms)
+        yield Deviation(case_id, theirs.step + 1, f"eager's form of {where}", *forms)
         return
     place, eager, right = theirs.worst or ([], None, None)
     if not (at := mine.leaf.get("at")):
-        yield Apart(case_id, theirs.step + 1, f"an element {place} of {where}", "one", "none")
+        yield Deviation(case_id, theirs.step + 1, f"an element {place} of {where}", "one", "none")
         return
     leaf, calibrated = mine.leaf, mine.leaf.get("calibrated", {})
     tolerance = at.get("bound", leaf["rtol"] * abs(at["eager"]) + leaf["atol"])
@@ -271,4 +271,6 @@ def _compared(case_id: str, theirs: _Number, mine: _Number | None) -> Iterator[A
             there == here or (there != there and here != here) or abs(there - here) <= tolerance
         )
         text = f"{source} at {place} of {where}"
-        yield None if is_same else Apart(case_id, theirs.step + 1, text, repr(there), repr(here))
+        yield (
+            None if is_same else Deviation(case_id, theirs.step + 1, text, repr(there), repr(here))
+        )

@@ -243,8 +243,8 @@ def claims_of(
         "from an observation in the archive": True,
         f"that {shipped} files of specs, backends and waivers are the published ones of this "
         "version": True,
-        f"that {author_files} files of the author are the published ones that you named": author_files
-        and has_files,
+        f"that {author_files} files of the author are the published ones that you "
+        "named": author_files and has_files,
         f"that {proven} cases could not run, if the facts of the machine are true": proven,
         "the totals and the JUnit report, from these outcomes": True,
         "the statement, from these outcomes and from what your profile requires": profile
@@ -964,7 +964,7 @@ def problems_of_case(
         verdicts=result.verdicts,
         position=result.position,
     )
-    for part, now in rejudge.again(case, backend, then.surroundings, result, place):
+    for part, now in rejudge.rejudged_parts(case, backend, then.surroundings, result, place):
         if part is result and isinstance(now, Judged) and not rejudge.is_too_slow(now.verdicts):
             files = RecordedFiles(place / result.folder, result.evidence)
             facts = read_facts(files.observation(), files.code)
@@ -975,7 +975,10 @@ def problems_of_case(
             )
             yield from (Finding("facts", f"{result.case_id}: {problem}") for problem in problems)
             excused = apply(
-                now, case, rejudge.here_of(case, backend, result, then.surroundings), then.waivers
+                now,
+                case,
+                rejudge.surroundings_of_part(case, backend, result, then.surroundings),
+                then.waivers,
             )
             recorded["waivers"] = excused.waivers
             if not result.attempts:

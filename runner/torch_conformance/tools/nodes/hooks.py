@@ -199,7 +199,7 @@ def report(cases: Iterable[Case], suite: Suite, run: RunCases, folder: Path) -> 
         if not (steps := recorded_steps(case, result, folder, has_code=False)):
             not_tried[case.id] = f"{result.outcome.label}: {result.reason}"
             continue
-        surroundings = rejudge.here_of(
+        surroundings = rejudge.surroundings_of_part(
             case, suite.backends.by_name[case.backend], result, machine_surroundings
         )
         changes = _Changes(case, surroundings)

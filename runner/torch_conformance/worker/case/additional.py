@@ -63,7 +63,7 @@ from torch_conformance.worker.case.scope import Enter, follow
 from torch_conformance.worker.case.sides import ReferenceCall, Unseen
 from torch_conformance.worker.case.spies import only_records
 from torch_conformance.worker.case.state import Generators, is_same, reseed
-from torch_conformance.worker.process.channel import Observed, Plan, said
+from torch_conformance.worker.process.channel import Observed, Plan, exception_text
 from torch_conformance.worker.torch_compat import compiling, numerics, opinfo, residue
 from torch_conformance.worker.torch_compat.device_modules import DeviceApi
 from torch_conformance.worker.torch_compat.numerics import AMPLITUDE, RESOLUTION, jittered
@@ -203,7 +203,7 @@ class EagerCall:
         """Return a copy of the inputs; raise ``NoReference``."""
         if isinstance(self.reference.inputs, str):
             raise NoReference(self.reference.inputs)
-        return list(copies.apart(self.reference.inputs))
+        return list(copies.independent(self.reference.inputs))
 
     def opaque(self) -> str:
         """Return a description of the objects in reach of the call that cannot be restored."""
@@ -317,7 +317,7 @@ class EagerCall:
         float64 (``has_double``), inputs are converted to float32.
         """
 
-        def made() -> Iterator[tuple[list[Any], list[Any], float]]:
+        def generate() -> Iterator[tuple[list[Any], list[Any], float]]:
             generator = torch.Generator().manual_seed(0)
             if not has_double:
                 yield self.repeated().values, self.wide(narrow, keeps_casts=keeps_casts)[0], 0.0
@@ -333,12 +333,12 @@ class EagerCall:
                     for tensor in copies.tensors_of(inputs)
                     if tensor.is_floating_point()
                 ]
-                answers = self.run(copies.apart(inputs))
+                answers = self.run(copies.independent(inputs))
                 right, _ = self.wide(narrow, keeps_casts=keeps_casts, called=inputs)
                 yield answers, right, max(least, *resolutions, 0.0) if number else 0.0
 
         key = ("pairs", narrow, keeps_casts, least, has_double)
-        runs: _Kept = self.kept.setdefault(key, _Kept(made()))
+        runs: _Kept = self.kept.setdefault(key, _Kept(generate()))
         return runs
 
     def jittered(self, amplitude: float, *, keeps_casts: bool, **modes: bool) -> _Kept:
@@ -346,7 +346,7 @@ class EagerCall:
         jittered by up to ``amplitude`` ulp.
         """
 
-        def made() -> Iterator[list[Any]]:
+        def generate() -> Iterator[list[Any]]:
             generator = torch.Generator().manual_seed(1)
             change = functools.partial(
                 jittered, generator=generator, least=RESOLUTION, times=amplitude
@@ -362,7 +362,7 @@ class EagerCall:
                 yield values
 
         key = ("jittered", amplitude, keeps_casts, *modes)
-        runs: _Kept = self.kept.setdefault(key, _Kept(made()))
+        runs: _Kept = self.kept.setdefault(key, _Kept(generate()))
         return runs
 
 
@@ -426,7 +426,7 @@ class EagerRuns:
         """
         if not self._known:
             try:
-                self._known.append(self._made(eager))
+                self._known.append(self._compute_answers(eager))
             except NoReference as why:
                 self._known.append(why)
         if isinstance(self._known[0], NoReference):
@@ -437,7 +437,7 @@ class EagerRuns:
         """Return the compared value of a run; raise the exception that the function raised."""
         return _raising(values[self.index])
 
-    def _made(self, eager: object) -> Answers:
+    def _compute_answers(self, eager: object) -> Answers:
         """Run eager as often as the judge needs; raise ``NoReference`` if there is no reference to
         compare with.
         """
@@ -952,7 +952,7 @@ class AdditionalCalls:
         if self._bytes + bytes_of(called) > MOST_BYTES_OF_CASE:
             return f"the copies for earlier steps are larger than {MOST_BYTES_OF_CASE >> 20} MiB"
         try:
-            return list(copies.apart(list(called)))
+            return list(copies.independent(list(called)))
         except Exception as error:  # copying modules and arguments of a spec may raise anything
             return f"the inputs cannot be copied: {type(error).__name__}"
 
@@ -1327,7 +1327,7 @@ class AdditionalCalls:
             except CannotRepeat as error:
                 facts["why_not"] = str(error)
             except Exception as error:  # torch may raise anything in an additional call
-                facts["raised"] = said(error)[:_WORDS]
+                facts["raised"] = exception_text(error)[:_WORDS]
 
         self._entries.append(Entry(complete, calls_only_eager=False))
         return facts

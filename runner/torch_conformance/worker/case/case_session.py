@@ -31,7 +31,7 @@ from torch_conformance.worker.case.ranks import IN_NEW_PROCESS
 from torch_conformance.worker.case.scope import STEPS, Enter, Scope, follow
 from torch_conformance.worker.case.sides import Compiled, Reference, Side, Unseen
 from torch_conformance.worker.case.source_module import SpecModule
-from torch_conformance.worker.process.channel import Observed, Phases, Plan, said
+from torch_conformance.worker.process.channel import Observed, Phases, Plan, exception_text
 from torch_conformance.worker.torch_compat import compiling, opinfo, torch_state
 from torch_conformance.worker.torch_compat.compiler_hooks import Witness
 from torch_conformance.worker.torch_compat.device_modules import DeviceApi
@@ -134,7 +134,7 @@ class Weak:
             self._type = type(value).__name__
             self._reference = weakref.ref(value)
         except Exception as error:  # an attribute of a spec's object may raise anything
-            self._type = said(error)
+            self._type = exception_text(error)
 
     def state(self) -> Observed:
         """Return ``was`` (whether there was such an object), its ``type``, and ``alive``."""
@@ -190,7 +190,7 @@ class EachRepetition:
                     self._session.additional.calibrate(facts, arguments, with_stand_ins=False)
                     entry["measured"] = facts
                 except Exception as error:  # comparing values of a spec may raise anything
-                    entry["why_not"] = said(error)[:500]
+                    entry["why_not"] = exception_text(error)[:500]
 
     def _digest(self, arguments: Plan) -> str | None:
         """Return a text that is equal for repetitions with equal inputs and results; None where
@@ -333,7 +333,7 @@ class Session(worker_session.Session):
                     measured[key] = KINDS[kind].measure(request["arguments"], value)
                     self.additional.of_measurement(request, measured[key])
             except Exception as error:  # comparing values of a spec may raise anything
-                unmeasured[key] = said(error)
+                unmeasured[key] = exception_text(error)
         return measured, unmeasured
 
     def do(self, step: Plan) -> None:
@@ -412,7 +412,7 @@ class Session(worker_session.Session):
             # value
             self._twins.adopt(only_judged=True)
             self.reference.is_apart = False
-        return copies.apart(call_arguments, self._twins)
+        return copies.independent(call_arguments, self._twins)
 
     def copy_for_eager(self, call_arguments: object = None) -> Any:
         """Copy functions and arguments of the compiled side, as they are now, for the eager side;
@@ -437,7 +437,7 @@ class Session(worker_session.Session):
             "inputs": self.compiled.arguments,
             "arguments": call_arguments,
         }
-        copied = copies.apart(parts, self._twins)
+        copied = copies.independent(parts, self._twins)
         self.eager.targets, self.eager.arguments = copied["function"], copied["inputs"]
         self._may_have_changed = False
         return copied["arguments"]

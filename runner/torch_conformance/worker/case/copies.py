@@ -147,7 +147,7 @@ def bytes_of(value: object) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(value))
 
 
-def apart(value: _Value, twins: "Twins | None" = None) -> _Value:
+def independent(value: _Value, twins: "Twins | None" = None) -> _Value:
     """Return a deep copy; raise ``TypeError`` where it shares an object that can change with the
     original, or where a part cannot be copied. Opaque parts (locks, files) are shared.
     """

@@ -56,7 +56,7 @@ def _with_grad(tensor: torch.Tensor) -> torch.Tensor:
     return changed
 
 
-def _moved(tensor: torch.Tensor) -> torch.Tensor:
+def _shifted(tensor: torch.Tensor) -> torch.Tensor:
     """Return a copy that begins three elements after the beginning of its memory."""
     flat = tensor.detach().flatten()
     return torch.cat([flat.new_zeros(3), flat])[3:].view(tensor.shape)
@@ -73,7 +73,7 @@ _OF_TENSOR: Sequence[
         lambda t: _like(t.detach()[:-1].clone(), t),
     ),
     ("strides", lambda t: t.ndim > 1, lambda t: _like(_transposed(t), t)),
-    ("offset", lambda t: True, lambda t: _like(_moved(t), t)),
+    ("offset", lambda t: True, lambda t: _like(_shifted(t), t)),
     (
         "requires_grad",
         torch.is_floating_point,

@@ -27,7 +27,7 @@ from torch_conformance.worker.process.channel import (
     exception,
     keep_code,
 )
-from torch_conformance.worker.process.seal import taken
+from torch_conformance.worker.process.seal import take_seal
 from torch_conformance.worker.torch_compat import (
     compiler_hooks,
     device_modules,
@@ -55,7 +55,7 @@ def _run_steps(plan: Plan, phases: Phases, channel: Channel, facts: Observed) ->
 
 def _run_in_process_group(plan: Plan, phases: Phases, channel: Channel, facts: Observed) -> None:
     """Run the steps of a plan and the additional calls, and check the seal after each."""
-    seal = taken()
+    seal = take_seal()
     if plan.get("module"):
         device_modules.register_module(plan["device"], plan["module"])
         seal.check(f"the module {plan['module']}")

@@ -27,7 +27,7 @@ from torch_conformance.vocabulary.steps.call import (
     gradients_of,
 )
 from torch_conformance.worker.case import copies, facts
-from torch_conformance.worker.process.channel import said
+from torch_conformance.worker.process.channel import exception_text
 from torch_conformance.worker.torch_compat import compiling, device_modules, torch_state
 from torch_conformance.worker.torch_compat.numerics import tensor_leaves
 
@@ -66,7 +66,7 @@ def _in_fork(work: Callable[[], Any], seconds: float = _MOST_SECONDS) -> dict[st
             try:
                 result = work()
             except BaseException as error:  # code of the case may raise anything
-                result = {"why": said(error)[:300]}
+                result = {"why": exception_text(error)[:300]}
             with os.fdopen(writing, "wb") as stream:
                 stream.write(json.dumps(result).encode())
         finally:
@@ -88,7 +88,7 @@ def _in_fork(work: Callable[[], Any], seconds: float = _MOST_SECONDS) -> dict[st
     return answer
 
 
-def _here(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _in_this_process(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return work()
 
 
@@ -327,7 +327,7 @@ class Trials:
         if names is not None:
             fact = chosen[names[0]] if names else None
             return {"": self.on_disk(fact, folder, compiles=True)}
-        run_work = _in_fork if len(chosen) > 1 else _here
+        run_work = _in_fork if len(chosen) > 1 else _in_this_process
         if run_work is _in_fork:
             _refuse_context()
         rows, end = {}, time.monotonic() + _SECONDS

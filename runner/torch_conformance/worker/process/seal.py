@@ -265,10 +265,10 @@ def prepare(packages: tuple[str, ...] = (_PACKAGE,)) -> None:
     """Seal the modules of this process ahead, for the workers that are forked from it: to list all
     members takes time in each of them.
     """
-    _prepared.update(taken(packages).modules)
+    _prepared.update(take_seal(packages).modules)
 
 
-def taken(packages: tuple[str, ...] = (_PACKAGE,)) -> Seal:
+def take_seal(packages: tuple[str, ...] = (_PACKAGE,)) -> Seal:
     """Take the seal by a copy of this module that has no name, so that nothing in it is replaced by
     name either.
     """

@@ -128,20 +128,22 @@ def compile_something(device: str, *, with_gradients: bool, few: bool) -> str:
     """
     with _discarded(os.environ["TORCHINDUCTOR_CACHE_DIR"]) as problems:
         with torch.no_grad():
-            torch.compile(_own(_pointwise))(
+            torch.compile(_with_own_globals(_pointwise))(
                 torch.rand(8, 8, device=device), torch.rand(8, device=device)
             )
         torch._dynamo.reset()
         if with_gradients and not few:
             # its backward is traced and not run: a run would compile it and start autograd's
             # threads
-            torch.compile(_own(_matmul))(
+            torch.compile(_with_own_globals(_matmul))(
                 *(torch.rand(4, 4, device=device, requires_grad=True) for _ in range(2))
             )
             torch._dynamo.reset()
         if not few:
             # the calls in it make dynamo import its handlers of functions; no kernel is built
-            torch.compile(_own(_calls), backend="eager")(torch.rand(4, 4, device=device))
+            torch.compile(_with_own_globals(_calls), backend="eager")(
+                torch.rand(4, 4, device=device)
+            )
     return "".join(problems)
 
 
@@ -166,11 +168,13 @@ def trace_something() -> None:
     This uses no device, registers no pattern, builds no kernel.
     """
     with _discarded(None), torch.no_grad():
-        torch.compile(_own(_pointwise), backend="aot_eager")(torch.rand(8, 8), torch.rand(8))
-        torch.compile(_own(_calls), backend="eager")(torch.rand(4, 4))
+        torch.compile(_with_own_globals(_pointwise), backend="aot_eager")(
+            torch.rand(8, 8), torch.rand(8)
+        )
+        torch.compile(_with_own_globals(_calls), backend="eager")(torch.rand(4, 4))
 
 
-def _own(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_own_globals(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a copy of a function with separate global names.
 
     Dynamo writes numbered names into them, and numbers begin anew when it is discarded: in the same

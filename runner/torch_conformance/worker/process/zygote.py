@@ -162,7 +162,7 @@ def warm(words: list[str], *, few: bool = False) -> Phases:
     seal.prepare()
     for word in words:
         if word not in kinds:
-            _import_where_safe(word.removeprefix(protocol.MODULE), seal.taken())
+            _import_where_safe(word.removeprefix(protocol.MODULE), seal.take_seal())
     gc.collect()
     warming.freeze()
     clock.end("modules of cases and compilers")

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch_conformance.model.case_facts import TALLIED
-from torch_conformance.worker.process.channel import said
+from torch_conformance.worker.process.channel import exception_text
 from torch_conformance.worker.torch_compat import compiling
 
 MOST_TUNINGS = 200
@@ -274,7 +274,7 @@ def _mark(choice: object, *reached: str, error: BaseException | None = None) -> 
         if "timed" in reached:
             candidate.tuning.how = "timed"
         if error is not None and not tally["error"]:
-            tally["error"] = " ".join(said(error).split())[:_MOST_TEXT]
+            tally["error"] = " ".join(exception_text(error).split())[:_MOST_TEXT]
 
 
 def _is_refused(candidate: _Candidate, error: BaseException | None) -> bool:

@@ -29,7 +29,7 @@ from torch._inductor.output_code import CompiledFxGraph, OutputCode
 from torch._inductor.virtualized import V
 
 from torch_conformance.vocabulary.expectations import EXPECTATIONS, compilation
-from torch_conformance.worker.process.channel import Phases, said
+from torch_conformance.worker.process.channel import Phases, exception_text
 from torch_conformance.worker.torch_compat import choice_census, compiling
 from torch_conformance.worker.torch_compat.compiling import Call, Function
 from torch_conformance.worker.torch_compat.residue import Origins
@@ -420,7 +420,7 @@ def _noticing_abandoned(call: Call) -> object:
         returned = call()
         error = _in_thread.error
         if error is not None and not compiling.is_graph_break(error):
-            _watch.seen.abandoned.append(said(error)[:_MOST_REASON])
+            _watch.seen.abandoned.append(exception_text(error)[:_MOST_REASON])
         return returned
     finally:
         _in_thread.error = None  # its traceback keeps the frames' values alive
@@ -442,7 +442,7 @@ def _watching_frames(call: Call) -> object:
         converted = call()
     except Exception as error:
         # converting a frame can raise any error: it is recorded for the step and raised again
-        _in_thread.error, why = error, said(error)[:_MOST_REASON]
+        _in_thread.error, why = error, exception_text(error)[:_MOST_REASON]
         if compiling.is_graph_break(error) and isinstance(error, exc.Unsupported | exc.UserError):
             skipped = list(filter(None, [str(error)]))  # the frame runs without a graph
         raise
@@ -520,7 +520,7 @@ def _recording_guards(call: Call) -> None:
             seen.guards.extend(compiling.guards_of(call.args[0]))
         except Exception as error:
             # the text of a guard is made of any value: that must not end the compile
-            seen.unread = f"guards cannot be read: {said(error)}"[:_MOST_OF_EVENT]
+            seen.unread = f"guards cannot be read: {exception_text(error)}"[:_MOST_OF_EVENT]
 
 
 # -- compiles --------------------------------------------------------------------------------------
@@ -565,7 +565,7 @@ def _counting_entries(call: Call) -> object:
         return call()
     except Exception as error:  # torch may raise anything here: it is recorded and raised again
         # dynamo may treat it as a graph break and continue eagerly; otherwise the step raises
-        reason = said(error)[:_MOST_REASON]
+        reason = exception_text(error)[:_MOST_REASON]
         if not isinstance(error, exc.RestartAnalysis) and reason not in _watch.seen.abandoned:
             _watch.seen.abandoned.append(reason)
         raise
@@ -631,7 +631,7 @@ def _record_graph(stage: str, graph: torch.fx.GraphModule) -> None:
             ops, text = compiling.operators(graph), str(graph.print_readable(**_PRINTED))
         except Exception as error:
             # printing calls code of every operator and constant of the graph
-            problem = f"the graph cannot be read: {said(error)}"[:_MOST_OF_EVENT]
+            problem = f"the graph cannot be read: {exception_text(error)}"[:_MOST_OF_EVENT]
     room = _MOST_TEXT - sum(len(recorded["text"]) for recorded in graphs)
     graphs.append({"ops": ops, "text": text[:room], "cut": len(text) > room, "problem": problem})
 
