@@ -173,10 +173,8 @@ def _operator(declared: str, label: str) -> Operator:
     """Return an operator of the list: the dtypes of the CPU; those that CUDA adds (``+``) or
     lacks (``-``); calls and kind.
     """
-    (cpu, cuda, words), (op, _, variant) = (
-        (part.split() for part in declared.split(";")),
-        label.partition("-"),
-    )
+    (cpu, cuda, words) = (part.split() for part in declared.split(";"))
+    (op, _, variant) = label.partition("-")
     return Operator(
         op=op,
         variant=variant,

@@ -657,10 +657,8 @@ _UNKNOWN = "?"
 
 def allowed_values(annotation: ast.expr | None, default: ast.expr | None) -> Allowed:
     """Return the allowed values of an option, from its annotation and its default."""
-    of_annotation, of_default = (
-        _annotated(annotation) if annotation is not None else [],
-        _kind_of(default),
-    )
+    of_annotation = _annotated(annotation) if annotation is not None else []
+    of_default = _kind_of(default)
     words = [*of_annotation, *of_default]
     if not words or _UNKNOWN in words or (annotation is None and "null" in words):
         return ()

@@ -430,10 +430,8 @@ class Policy:
             other = f"--repeat {repeat}"
             why = "the first repeats a failed case until it passes, the second counts failures"
         elif retries and max_failures:
-            other, why = (
-                f"--max-failures {max_failures}",
-                "retries run after all other cases, and --max-failures stops earlier",
-            )
+            other = f"--max-failures {max_failures}"
+            why = "retries run after all other cases, and --max-failures stops earlier"
         if other:
             raise UsageError(f"--retries {retries} with {other}: {why} (use one of them)")
         return cls(retries=retries, repeat=repeat, reads_specs=not has_profile)
@@ -490,10 +488,8 @@ class Policy:
             results,
             key=lambda result: (not result.outcome.is_failure, result.outcome is not Outcome.XFAIL),
         )
-        outcome, waiver = (
-            outcome_of(outcomes, self.repeat, representative),
-            representative.flaky_waiver,
-        )
+        outcome = outcome_of(outcomes, self.repeat, representative)
+        waiver = representative.flaky_waiver
         others = [
             f"; another failure in attempt {number}: {result.outcome.label}: {_cut(result.reason)}"
             for number, result in enumerate(results, start=1)

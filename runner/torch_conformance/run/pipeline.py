@@ -305,7 +305,7 @@ class CaseRunner:
     def run(
         self,
         cases: Sequence[Case],
-        machine_surroundings: Surroundings,
+        surroundings: Surroundings,
         repro: Callable[[Case], str],
         *,
         exclusively: bool = False,
@@ -321,7 +321,7 @@ class CaseRunner:
         ordered = schedule.order(cases, by.seconds, by.seed, zygotes=schedule.zygotes())
         for number, case in enumerate(ordered, start=self._folder.next_number()):
             try:
-                job = self._jobs.for_case(case, machine_surroundings, number=number)
+                job = self._jobs.for_case(case, surroundings, number=number)
             except TemplateError as error:
                 verdict = CaseAvailability(Availability.NO, f"this machine lacks a fact: {error}")
                 yield result_of_unavailable(case, verdict, (), repro(case))
@@ -329,7 +329,7 @@ class CaseRunner:
                 jobs.append(exclusive(job) if exclusively else job)
         for execution in self._executor.run(jobs, schedule.capacity(self._workers, self._machine)):
             case = self._jobs.cases[execution.job.name]
-            yield self.result(case, execution, machine_surroundings, self._machine, repro(case))
+            yield self.result(case, execution, surroundings, self._machine, repro(case))
 
     def result(
         self,

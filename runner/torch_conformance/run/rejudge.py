@@ -40,7 +40,7 @@ from torch_conformance.vocabulary.backend import Backend
 def problems(
     case: Case,
     backend: Backend,
-    machine_surroundings: Surroundings,
+    surroundings: Surroundings,
     result: CaseResult,
     run: Path,
     waivers: Waivers | None = None,
@@ -52,7 +52,7 @@ def problems(
     """
     if reasons := list(alterations(run, result)):
         return reasons
-    for part, judged in rejudged_parts(case, backend, machine_surroundings, result, run):
+    for part, judged in rejudged_parts(case, backend, surroundings, result, run):
         if isinstance(judged, str):
             reasons.append(judged)
         elif why := difference(case, part, judged):
@@ -61,7 +61,7 @@ def problems(
             notes = apply(
                 judged,
                 case,
-                surroundings_of_part(case, backend, result, machine_surroundings),
+                surroundings_of_part(case, backend, result, surroundings),
                 replace(waivers, today=date.min),
             ).waivers
             excused = waived(
@@ -277,12 +277,12 @@ def surroundings_of_record(facts: Mapping[str, str]) -> Surroundings:
 
 
 def surroundings_of_part(
-    case: Case, backend: Backend, part: Attempt, machine_surroundings: Surroundings
+    case: Case, backend: Backend, part: Attempt, surroundings: Surroundings
 ) -> Surroundings:
     """Return the surroundings of the machine, or node, that made a result or an attempt."""
     return surroundings_for(
         backend,
-        surroundings_of_record(part.node) if part.node else machine_surroundings,
+        surroundings_of_record(part.node) if part.node else surroundings,
         case.target,
     )
 

@@ -154,10 +154,8 @@ def _of_step(
         yield f"generated {kernels:g} kernels and selected {census.count}, and compiled no graph"
     if step.step.kind in _FREE:
         return
-    frames, captured = (
-        observed.counters.get("frames", {}),
-        observed.counters.get("stats", {}).get("unique_graphs", math.inf),
-    )
+    frames = observed.counters.get("frames", {})
+    captured = observed.counters.get("stats", {}).get("unique_graphs", math.inf)
     if frames.get("ok", 0) > frames.get("total", math.inf) or (
         observed.dynamo is not None and observed.dynamo.graphs > captured
     ):

@@ -517,10 +517,8 @@ def main(options: SubmitOptions) -> ExitCode:
         output.note(f"warning: not verified: {redacted(why)}")
     for reason in verification.weak:
         output.note(redacted(f"weak: {reason}"))
-    signed, counted = (
-        f"signed with the key {signer[:16]}" if signer else "not signed",
-        f"; {in_words(stated)}" if stated else "",
-    )
+    signed = f"signed with the key {signer[:16]}" if signer else "not signed"
+    counted = f"; {in_words(stated)}" if stated else ""
     output.note(f"{len(members)} files, {len(data)} bytes, {signed}{counted}")
     output.raw(f"{shown_path(path)}\n")
     return ExitCode.OK

@@ -583,14 +583,10 @@ def _judge_again(
         verdicts = (verdict for case in run.results for verdict in case.verdicts)
         weak = (f"{entry.position}: {entry.observed}" for entry in verdicts if entry.kind == WEAK)
         verification.weak = tuple(dict.fromkeys(weak))
-        verification.totals, verification.statement = (
-            totals(run.results),
-            profile_statement(header, run.results),
-        )
-        verification.rests_on, verification.code_of_cases = (
-            rests_on,
-            conclusion_of(header, run.results)[0],
-        )
+        verification.totals = totals(run.results)
+        verification.statement = profile_statement(header, run.results)
+        verification.rests_on = rests_on
+        verification.code_of_cases = conclusion_of(header, run.results)[0]
 
 
 def _own_files(profile: str | None) -> list[Path]:
@@ -923,10 +919,8 @@ def problems_of_case(
         )
         return
     if result.failure_type == "unavailable" and _is_of_one_machine(header):
-        required, reasons = (
-            header.options.get("require", "").split(),
-            reasons_of(case, header.environment),
-        )
+        required = header.options.get("require", "").split()
+        reasons = reasons_of(case, header.environment)
         starts = (
             [""]
             if result.outcome is Outcome.UNAVAILABLE
@@ -1004,12 +998,10 @@ def problems_of_case(
         repro=archive.repro(header.options, case.id),
         benches_left_out=left_out,
     )
-    said, gives = (
-        encode(result),
-        archive.changed(
-            encode(expected),
-            lambda text, key: then.names.get(text, text) if key in _FILES else text,
-        ),
+    said = encode(result)
+    gives = archive.changed(
+        encode(expected),
+        lambda text, key: then.names.get(text, text) if key in _FILES else text,
     )
     # a traceback has other names of files in a submission, and so has a reason that names a waiver
     free = (
@@ -1209,10 +1201,8 @@ def _of_profile(
                 f"the run read the waivers of '{file}', which the profile does not permit"
             )
     yield from (Finding("profile", problem) for problem in problems)
-    digests, ids = (
-        {str(case.id): digest_of(case) for case in resolved.cases},
-        {str(result.case_id) for result in results},
-    )
+    digests = {str(case.id): digest_of(case) for case in resolved.cases}
+    ids = {str(result.case_id) for result in results}
     for what, cases in (
         ("leaves out {} cases", digests.keys() - ids),
         ("has {} cases that are not part", ids - digests.keys()),

@@ -91,7 +91,7 @@ class FleetRunner(CaseRunner):
     def run(
         self,
         cases: Sequence[Case],
-        machine_surroundings: Surroundings,
+        surroundings: Surroundings,
         repro: Callable[[Case], str],
         *,
         exclusively: bool = False,
@@ -119,10 +119,10 @@ class FleetRunner(CaseRunner):
 
     def _problem_of_canary(self, execution: Execution) -> str:
         case = self._jobs.cases[execution.job.name]
-        machine_surroundings = self._nodes.offers[execution.node].surroundings
+        surroundings = self._nodes.offers[execution.node].surroundings
         backends = self._nodes.canaries.backends.by_name
         result = result_of_execution(
-            self._folder.path, backends, Waivers(), case, execution, machine_surroundings, ""
+            self._folder.path, backends, Waivers(), case, execution, surroundings, ""
         )
         return problem_of_canary(case, result)
 

@@ -94,10 +94,8 @@ class Triton(StepKind):
                 yield context.problem((*context.path, *below), *problem, key=is_key)
         for name, below in constants:
             if name in names and name in self.signature:
-                message, hint = (
-                    f"'{name}' has a type and a value",
-                    "a constexpr has no entry in signature",
-                )
+                message = f"'{name}' has a type and a value"
+                hint = "a constexpr has no entry in signature"
                 yield context.problem((*context.path, *below), message, hint, key=True)
         missing = [name for name in names if name not in {*self.signature, *dict(constants)}]
         if missing:

@@ -786,10 +786,8 @@ def _of_eager(
     """
     refused = None
     for chosen in (torch.is_tensor, torch.is_floating_point, lambda tensor: False):
-        make_others, record = (
-            functools.partial(_changed, make_arguments, chosen, times),
-            residue.Record(),
-        )
+        make_others = functools.partial(_changed, make_arguments, chosen, times)
+        record = residue.Record()
         try:
             with compiling.reference_stance():
                 make_context = functools.partial(residue.recorded, record, of_backward=of_backward)
@@ -919,10 +917,10 @@ class AdditionalCalls:
 
     def run(self, *, references_only: bool = False) -> None:
         """Make the calls: those that call only eager first; with ``references_only`` only these."""
-        entries, self._entries = (
-            sorted(self._entries, key=lambda entry: (entry.is_last, not entry.calls_only_eager)),
-            [],
+        entries = sorted(
+            self._entries, key=lambda entry: (entry.is_last, not entry.calls_only_eager)
         )
+        self._entries = []
         with self._session.phases("compare"), torch.no_grad():
             for entry in entries:
                 if entry.calls_only_eager or not references_only:

@@ -127,11 +127,9 @@ def decision_of(case: Case, backends: Backends) -> Decision:
     return Decision(surroundings, frozenset(words), frozenset(ALL_STAGES).difference(stages))
 
 
-def surroundings_in(
-    case: Case, backends: Backends, machine_surroundings: Surroundings
-) -> Surroundings:
-    """Return what the conditions of a case ask for, on the machine of ``machine_surroundings``."""
-    return surroundings_for(backends.by_name[case.backend], machine_surroundings, case.target)
+def surroundings_in(case: Case, backends: Backends, surroundings: Surroundings) -> Surroundings:
+    """Return what the conditions of a case ask for, on the machine of ``surroundings``."""
+    return surroundings_for(backends.by_name[case.backend], surroundings, case.target)
 
 
 def reduced_document_of(case: Case, surroundings: Surroundings) -> Document:

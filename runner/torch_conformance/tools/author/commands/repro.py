@@ -274,8 +274,8 @@ class Trials:
     def surroundings(self, case: Case) -> Surroundings:
         """Return what the conditions of a case ask for."""
         machine = self.runner(case)[1]
-        machine_surroundings = surroundings_of(machine.torch, machine)
-        return surroundings_in(case, self.suite.backends, machine_surroundings)
+        surroundings = surroundings_of(machine.torch, machine)
+        return surroundings_in(case, self.suite.backends, surroundings)
 
     def runner(self, case: Case) -> tuple[CaseRunner, Machine]:
         """Return what runs a case, and the facts of the machine."""

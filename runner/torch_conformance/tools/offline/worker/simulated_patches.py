@@ -187,10 +187,8 @@ def install(target: Target) -> None:
     from triton.backends.compiler import GPUTarget
     from triton.runtime import driver
 
-    gpu, device = (
-        GPUTarget(target.backend, target.compiler_arch, target.warp_size),
-        torch.device("cuda", 0),
-    )
+    gpu = GPUTarget(target.backend, target.compiler_arch, target.warp_size)
+    device = torch.device("cuda", 0)
     driver.set_active(  # with the methods that Inductor calls: it launches nothing
         types.SimpleNamespace(
             get_current_target=lambda: gpu,
