@@ -287,9 +287,9 @@ def _load(
         by position, because torch gives dimensions of ``**keywords`` no names.
         """
 
-        def forward(self, *args: object) -> object:
-            last = len(args) - len(names)
-            return function(*args[:last], **dict(zip(names, args[last:], strict=True)))
+        def forward(self, *given: object) -> object:  # torch.export names dimensions after it
+            last = len(given) - len(names)
+            return function(*given[:last], **dict(zip(names, given[last:], strict=True)))
 
     mode: dict[str, Any] = {} if arguments.strict is None else {"strict": arguments.strict}
     os.makedirs(os.path.dirname(path), exist_ok=True)
